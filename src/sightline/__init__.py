@@ -1,0 +1,24 @@
+"""Sightline trains attention models on your own data and shows what they attend to."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sightline.records import Cells, Frames, Grid, Record, Slots, Tokens
+    from sightline.trace import capture, cut, uniform
+
+__version__ = "0.1.0"
+
+# Importing sightline imports neither torch nor NumPy: the command line must answer at once.
+_LAZY = {
+    **{name: "sightline.trace" for name in ("capture", "cut", "uniform")},
+    **{name: "sightline.records" for name in ("Cells", "Frames", "Grid", "Record", "Slots", "Tokens")},
+}
+
+__all__ = ["Cells", "Frames", "Grid", "Record", "Slots", "Tokens", "__version__", "capture", "cut", "uniform"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'sightline' has no attribute {name!r}")

@@ -1,0 +1,122 @@
+"""The additive score, also called perceptron or concat attention: ``v · tanh(W_q q + W_k k + b)``.
+
+This is the basic attention of a context c over y_1 … y_n (m_i = tanh(W_cm c + W_ym y_i), s = softmax(w_m · m_i)) and
+the score of Bahdanau et al. 2015. What people get wrong: m_i is a vector and needs w_m before the softmax; concat
+attention, v · tanh(W [q; k]), is the same function with W cut in two; and the keys are projected once, not each step.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sightline.attention.contract import Heads
+from sightline.attention.heads import HeadLinear, head_parameter
+from sightline.attention.scores import Score, ScoreConfig
+
+# Elements of the hidden layer held at once. One million floats (4 MB) stay in the cache of ordinary processors.
+CHUNK = 1 << 20
+
+
+class Additive(Score):
+    """The formula above, with its own W_q, W_k, b and v for each head."""
+
+    def __init__(self, query_size: int, key_size: int, hidden_size: int, heads: Heads = ()) -> None:
+        super().__init__()
+        self.query = HeadLinear(query_size, hidden_size, heads=heads, bias=True)
+        self.key = HeadLinear(key_size, hidden_size, heads=heads)
+        self.vector = head_parameter(hidden_size, heads=heads)
+
+    def project_keys(self, keys: Float[Tensor, "*b s k"], start: int) -> Float[Tensor, "..."]:
+        return self.key(keys)
+
+    def forward(
+        self, query: Float[Tensor, "*b t q"], keys: Float[Tensor, "*#b s p"], position: int
+    ) -> Float[Tensor, "*b t s"]:
+        return additive_scores(self.query(query), keys, self.vector)
+
+
+@dataclass(frozen=True)
+class AdditiveConfig(ScoreConfig):
+    """``hidden_size`` left out is the key's size."""
+
+    hidden_size: int | None = None
+    kind: ClassVar[str] = "additive"
+
+    def __post_init__(self) -> None:
+        if self.hidden_size is not None and self.hidden_size < 1:
+            raise ValueError(f"hidden_size is {self.hidden_size}; it must be at least 1")
+
+    def build(self, query_size: int, key_size: int, *, heads: Heads = ()) -> Additive:
+        return Additive(query_size, key_size, self.hidden_size or key_size, heads)
+
+
+def additive_scores(
+    query: Float[Tensor, "*b t h"], keys: Float[Tensor, "*#b s h"], vector: Float[Tensor, "*heads h"]
+) -> Float[Tensor, "*b t s"]:
+    """``v · tanh(query + key)`` for every pair, from projected queries and keys.
+
+    The hidden layer of all pairs, `*b t s h`, is only made whole when it is small. Above that the scores and their
+    gradients come chunk by chunk, and the backward pass computes each chunk again instead of keeping it.
+    """
+    *batch, t, h = query.shape
+    s = keys.shape[-2]
+    if query.numel() * s <= CHUNK:
+        hidden = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))
+        return (hidden @ vector[..., None, :, None]).squeeze(-1)
+    rows = torch.Size(batch)
+    flat = _ChunkedScores.apply(
+        query.reshape(-1, t, h),
+        keys.expand(*rows, s, h).reshape(-1, s, h),
+        vector.expand(*rows, h).reshape(-1, h),
+    )
+    return flat.reshape(*rows, t, s)
+
+
+def _chunks(n: int, t: int, s: int, h: int) -> list[tuple[slice, slice]]:
+    """Blocks of (rows of the batch, queries) whose hidden layer has about `CHUNK` elements."""
+    rows = max(1, CHUNK // max(1, t * s * h))
+    queries = t if rows > 1 else max(1, min(t, CHUNK // max(1, s * h)))
+    return [
+        (slice(i, i + rows), slice(j, j + queries)) for i in range(0, n, rows) for j in range(0, max(t, 1), queries)
+    ]
+
+
+class _ChunkedScores(torch.autograd.Function):
+    """query `n t h`, keys `n s h`, vector `n h` → scores `n t s`, never holding `n t s h`."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+        ctx.save_for_backward(query, keys, vector)
+        (n, t, h), s = query.shape, keys.shape[-2]
+        scores = query.new_empty(n, t, s)
+        for rows, queries in _chunks(n, t, s, h):
+            hidden = _hidden(query[rows, queries], keys[rows])
+            scores[rows, queries] = (hidden @ vector[rows, None, :, None]).squeeze(-1)
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (upstream,) = gradients
+        query, keys, vector = ctx.saved_tensors
+        (n, t, h), s = query.shape, keys.shape[-2]
+        d_query, d_keys, d_vector = torch.empty_like(query), torch.zeros_like(keys), torch.zeros_like(vector)
+        for rows, queries in _chunks(n, t, s, h):
+            hidden = _hidden(query[rows, queries], keys[rows])
+            above = upstream[rows, queries]
+            count = hidden.shape[0]
+            d_vector[rows] += (above.reshape(count, 1, -1) @ hidden.reshape(count, -1, h)).squeeze(1)
+            # tanh' = 1 − tanh²; the v of each hidden unit is multiplied in once, after the sums.
+            hidden.mul_(hidden).mul_(above.unsqueeze(-1))
+            d_query[rows, queries] = above.sum(dim=-1, keepdim=True) - hidden.sum(dim=2)
+            d_keys[rows] += above.sum(dim=1).unsqueeze(-1) - hidden.sum(dim=1)
+        factor = vector.unsqueeze(1)
+        return d_query.mul_(factor), d_keys.mul_(factor), d_vector
+
+
+def _hidden(query: Tensor, keys: Tensor) -> Tensor:
+    return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()

@@ -1,0 +1,192 @@
+"""Score → normalise → read: the mechanism that most mechanisms are. Any score goes with any normaliser."""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from sightline.attention import checks
+from sightline.attention.allow import Allow, as_allow, visible_keys
+from sightline.attention.contract import (
+    Attention,
+    AttentionConfig,
+    Carry,
+    Heads,
+    Memory,
+    Read,
+    concatenate,
+    full_sizes,
+)
+from sightline.attention.dot import ScaledDotConfig
+from sightline.attention.fused import fused_context
+from sightline.attention.normalisers import Normaliser, NormaliserConfig, Softmax, SoftmaxConfig
+from sightline.attention.scores import DotProductScore, Score, ScoreConfig
+from sightline.attention.tap import Look, active_taps, rows_at_once, show
+
+
+class Weighed(NamedTuple):
+    """Scores and what became of them, for a block of queries."""
+
+    scores: Float[Tensor, "*b t s"]
+    weights: Float[Tensor, "*b t s"]
+    log_prob: Float[Tensor, "*b t"] | None = None
+    entropy: Float[Tensor, "*b t"] | None = None
+
+
+class Composed(Attention):
+    """Holds a score and a normaliser, and reads the weighted sum of the values."""
+
+    def __init__(
+        self, score: Score, normaliser: Normaliser, query_size: int, key_size: int, value_size: int, heads: Heads = ()
+    ) -> None:
+        super().__init__()
+        self.score, self.normaliser = score, normaliser
+        self.query_size, self.key_size, self.value_size = query_size, key_size, value_size
+        self.context_size, self.heads = value_size, heads
+
+    def extend(
+        self,
+        memory: Memory | None,
+        keys: Float[Tensor, "*b s k"],
+        values: Float[Tensor, "*b s v"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Memory:
+        checks.check_float("keys", keys, "s", self.key_size)
+        checks.check_values(keys if values is None else values, keys, self.value_size)
+        values = keys if values is None else values
+        start = 0 if memory is None else memory.keys.shape[-2]
+        if mask is not None:
+            checks.check_mask(mask, keys)
+            mask = _with_batch_axes(mask, keys, len(self.heads))
+            # What a missing key holds must change nothing, not even by 0 · NaN: it is emptied here, once.
+            missing = ~mask.unsqueeze(-1)
+            values = values.masked_fill(missing, 0.0)
+            keys = keys.masked_fill(missing, 0.0)
+        projected = self.score.project_keys(keys, start)
+        if memory is not None:
+            checks.check_extend(memory.values, values)
+        return concatenate(memory, Memory(projected, values, mask))
+
+    def forward(
+        self,
+        query: Float[Tensor, "*b t q"],
+        memory: Memory,
+        carry: Carry | None = None,
+        *,
+        allow: Allow | Bool[Tensor, "..."] | None = None,
+        need_weights: bool = False,
+    ) -> Read:
+        checks.check_query(query, self.query_size, memory.values)
+        carry = self.begin(memory) if carry is None else carry
+        checks.check_carry(carry)
+        rule = None if allow is None else as_allow(allow)
+        if not need_weights and not active_taps() and self.can_fuse():
+            assert isinstance(self.score, DotProductScore)
+            context = fused_context(self.score, query, memory, carry.position, rule)
+            return Read(context, carry._replace(position=carry.position + query.shape[-2]))
+        return self.attend(query, memory, carry, rule, need_weights)
+
+    def can_fuse(self) -> bool:
+        """Softmax over a dot product has a kernel of its own."""
+        return isinstance(self.score, DotProductScore) and isinstance(self.normaliser, Softmax)
+
+    def attend(
+        self,
+        query: Float[Tensor, "*b t q"],
+        memory: Memory,
+        carry: Carry,
+        allow: Allow | None,
+        need_weights: bool,
+    ) -> Read:
+        """The plain path, in as many blocks of queries as the open taps ask for."""
+        t = query.shape[-2]
+        rows = rows_at_once(t, math.prod(query.shape[:-2]) * memory.keys.shape[-2])
+        if rows >= t:
+            return self.attend_block(query, memory, carry, allow, need_weights)
+        reads = []
+        for start in range(0, t, rows):
+            block = query[..., start : start + rows, :]
+            rule = None if allow is None else allow.narrow(start, block.shape[-2])
+            read = self.attend_block(block, memory, carry, rule, need_weights)
+            carry = read.carry
+            reads.append(read)
+        return join(reads)
+
+    def attend_block(
+        self,
+        query: Float[Tensor, "*b t q"],
+        memory: Memory,
+        carry: Carry,
+        allow: Allow | None,
+        need_weights: bool,
+    ) -> Read:
+        """Score, normalise, show to the taps, read."""
+        t, s = query.shape[-2], memory.keys.shape[-2]
+        allowed = visible_keys(allow, memory.mask, carry.position, t, s, query.device)
+        if allowed is not None:
+            checks.check_allowed(allowed, query, s)
+        weighed = self.weigh(query, memory, carry, allowed)
+        weights = show(Look(self, carry.position, weighed.scores, weighed.weights, allowed, len(self.heads)))
+        context = weights @ memory.values
+        return Read(
+            context,
+            self.next_carry(carry, weights),
+            weights if need_weights else None,
+            weighed.log_prob,
+            weighed.entropy,
+        )
+
+    def weigh(
+        self,
+        query: Float[Tensor, "*b t q"],
+        memory: Memory,
+        carry: Carry,
+        allowed: Bool[Tensor, "..."] | None,
+    ) -> Weighed:
+        """Scores and weights of a block of queries: what a mechanism with ideas of its own overrides."""
+        scores = self.score(query, memory.keys, carry.position)
+        return Weighed(scores, *self.normaliser(scores, allowed))
+
+    def next_carry(self, carry: Carry, weights: Float[Tensor, "*b t s"]) -> Carry:
+        return carry._replace(position=carry.position + weights.shape[-2])
+
+
+def join(reads: list[Read]) -> Read:
+    """The reads of blocks of queries, as one."""
+
+    def along(axis: int, parts: list[Tensor | None]) -> Tensor | None:
+        return torch.cat([part for part in parts if part is not None], dim=axis) if parts[0] is not None else None
+
+    return Read(
+        torch.cat([read.context for read in reads], dim=-2),
+        reads[-1].carry,
+        along(-2, [read.weights for read in reads]),
+        along(-1, [read.log_prob for read in reads]),
+        along(-1, [read.entropy for read in reads]),
+    )
+
+
+def _with_batch_axes(mask: Tensor, keys: Tensor, head_axes: int) -> Tensor:
+    """The mask with every batch axis whole (beams select along it); head axes may stay of size 1."""
+    batch = keys.shape[: keys.dim() - 2 - head_axes]
+    mask = mask.reshape(*[1] * (keys.dim() - 1 - mask.dim()), *mask.shape)
+    return mask.expand(*batch, *mask.shape[len(batch) : -1], keys.shape[-2])
+
+
+@dataclass(frozen=True)
+class ComposedConfig(AttentionConfig):
+    """A score and a normaliser: ``ComposedConfig(AdditiveConfig(), SparsemaxConfig())``."""
+
+    score: ScoreConfig = field(default_factory=ScaledDotConfig)
+    normaliser: NormaliserConfig = field(default_factory=SoftmaxConfig)
+    kind: ClassVar[str] = "composed"
+
+    def build(
+        self, query_size: int, key_size: int | None = None, value_size: int | None = None, *, heads: Heads = ()
+    ) -> Composed:
+        query_size, key_size, value_size = full_sizes(query_size, key_size, value_size)
+        score = self.score.build(query_size, key_size, heads=heads)
+        return Composed(score, self.normaliser.build(), query_size, key_size, value_size, heads)

@@ -1,0 +1,69 @@
+"""The door through which attention is seen and changed.
+
+Outside `open_tap` nothing here runs and the fused kernels make no weights. Inside, a mechanism takes its plain path
+and hands every tap what it is about to read with. The taps live in a `ContextVar`: another thread, or another
+`asyncio` task, does not see them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+
+class Look(NamedTuple):
+    """One call of a mechanism (or one block of its queries), just before it reads."""
+
+    mechanism: nn.Module
+    position: int
+    scores: Float[Tensor, "*b t s"]
+    weights: Float[Tensor, "*b t s"]
+    allowed: Bool[Tensor, "..."] | None
+    heads: int = 0
+
+
+class Tap:
+    """Sees every look and gives back the weights to read with: the same ones, or others (an intervention)."""
+
+    # The largest tensor of weights this tap wants to see at once, in elements. A mechanism that can work in blocks
+    # of queries keeps below it, so that memory stays linear in the length of the input.
+    largest: int | None = None
+
+    def __call__(self, look: Look) -> Float[Tensor, "*b t s"]:
+        return look.weights
+
+
+_taps: ContextVar[tuple[Tap, ...]] = ContextVar("sightline_taps", default=())
+
+
+def active_taps() -> tuple[Tap, ...]:
+    """The taps open in this thread or task, outermost first."""
+    return _taps.get()
+
+
+@contextmanager
+def open_tap(tap: Tap) -> Iterator[None]:
+    """Let ``tap`` see every mechanism that runs inside the block, in this thread only."""
+    token = _taps.set((*_taps.get(), tap))
+    try:
+        yield
+    finally:
+        _taps.reset(token)
+
+
+def show(look: Look) -> Float[Tensor, "*b t s"]:
+    """Pass a look through the open taps. The one call that makes any attention module visible to `capture`."""
+    for tap in _taps.get():
+        look = look._replace(weights=tap(look))
+    return look.weights
+
+
+def rows_at_once(queries: int, elements_per_row: int) -> int:
+    """How many queries to handle at once, so that no open tap is shown more than it asked for."""
+    limits = [tap.largest for tap in _taps.get() if tap.largest is not None]
+    if not limits:
+        return max(queries, 1)
+    return max(1, min(queries, min(limits) // max(elements_per_row, 1)))

@@ -1,0 +1,193 @@
+"""Configuration: frozen dataclasses to JSON and back, and the lazy table of kinds.
+
+A configuration stands beside the class it configures and builds it. In Python, types compose; in JSON a nested
+configuration is an object with a ``"kind"``, looked up in the table below (built in) or among the installed entry
+points (third parties). Nothing is ever imported because a file named it: a kind that is in neither is an error.
+"""
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import json
+import math
+import types
+import typing
+from abc import ABC
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+
+_ATTENTION = "sightline.attention"
+
+# family -> kind -> where its configuration lives. Strings, so that listing kinds imports nothing.
+BUILT_IN: dict[str, dict[str, str]] = {
+    "score": {
+        "dot": f"{_ATTENTION}.dot:DotConfig",
+        "scaled_dot": f"{_ATTENTION}.dot:ScaledDotConfig",
+        "general": f"{_ATTENTION}.dot:GeneralConfig",
+        "cosine": f"{_ATTENTION}.dot:CosineConfig",
+        "additive": f"{_ATTENTION}.additive:AdditiveConfig",
+        "concat": f"{_ATTENTION}.additive:AdditiveConfig",
+        "fixed": f"{_ATTENTION}.fixed:FixedConfig",
+    },
+    "relative_position": {
+        "rotary": f"{_ATTENTION}.position:RotaryConfig",
+        "alibi": f"{_ATTENTION}.position:AlibiConfig",
+        "t5": f"{_ATTENTION}.position:T5BucketsConfig",
+    },
+    "normaliser": {
+        "softmax": f"{_ATTENTION}.normalisers:SoftmaxConfig",
+        "sparsemax": f"{_ATTENTION}.normalisers:SparsemaxConfig",
+        "entmax15": f"{_ATTENTION}.normalisers:Entmax15Config",
+        "hard": f"{_ATTENTION}.hard:HardConfig",
+    },
+    "attention": {
+        "composed": f"{_ATTENTION}.compose:ComposedConfig",
+        "local": f"{_ATTENTION}.local:LocalConfig",
+        "location_aware": f"{_ATTENTION}.location:LocationAwareConfig",
+        "multi_head": f"{_ATTENTION}.multi_head:MultiHeadConfig",
+        "addressing": f"{_ATTENTION}.addressing:AddressingConfig",
+    },
+    "pooling": {"pooling": f"{_ATTENTION}.pooling:PoolingConfig"},
+}
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be read, said in one sentence."""
+
+
+class Config(ABC):
+    """The base of every configuration: a frozen dataclass with a family and a kind."""
+
+    family: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary that `json` can write, every field in it."""
+        assert dataclasses.is_dataclass(self)
+        fields = {field.name: _encode(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {"kind": self.kind, **fields} if self.kind else fields
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Read what `to_json` wrote. ``data`` may be the dictionary, or a kind's name for all its defaults."""
+        config = _decode_config(cls, data, cls.kind or cls.family or cls.__name__)
+        return typing.cast(Self, config)
+
+    @classmethod
+    def read_name(cls, name: str) -> dict[str, Any]:
+        """What a bare name stands for where this family is expected: that kind, with its defaults."""
+        return {"kind": name}
+
+    def dumps(self) -> str:
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def loads(cls, text: str) -> Self:
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"not JSON: {error}") from None
+        return cls.from_json(data)
+
+
+def kinds(family: str) -> list[str]:
+    """The names of every kind of a family, built in and installed, without importing any of them."""
+    return sorted({*BUILT_IN.get(family, {}), *_entry_points(family)})
+
+
+def config_class(family: str, kind: str) -> type[Config]:
+    """The configuration class of a kind. Built-in kinds cannot be replaced by an installed package."""
+    table = BUILT_IN.get(family, {})
+    if kind in table:
+        module, _, name = table[kind].partition(":")
+        return getattr(importlib.import_module(module), name)
+    installed = _entry_points(family)
+    if kind in installed:
+        found = installed[kind].load()
+        if not (isinstance(found, type) and issubclass(found, Config) and found.family == family):
+            raise ConfigError(f"the entry point {installed[kind].value!r} is not a configuration of family {family!r}")
+        return found
+    raise ConfigError(f"{family} has no kind {kind!r}{_nearest(kind, kinds(family))}")
+
+
+def _entry_points(family: str) -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group=f"sightline.{family}")}
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; there is {', '.join(known) or 'none'}"
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
+    if isinstance(data, str):
+        data = wanted.read_name(data)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: expected an object or the name of a kind, found {data!r}")
+    data = dict(data)
+    kind = data.pop("kind", wanted.kind)
+    if not isinstance(kind, str):
+        raise ConfigError(f"{where}.kind: expected a name, found {kind!r}")
+    found = config_class(wanted.family, kind) if kind else wanted
+    if not issubclass(found, wanted):
+        raise ConfigError(f"{where}: kind {kind!r} is not a {wanted.__name__}")
+    hints = _type_hints(found)
+    names = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
+    for name in data:
+        if name not in names:
+            raise ConfigError(f"{where} has no field {name!r}{_nearest(name, names)}")
+    values = {name: _decode(hints[name], value, f"{where}.{name}") for name, value in data.items()}
+    try:
+        return found(**values)
+    except (TypeError, ValueError) as error:
+        raise error if isinstance(error, ConfigError) else ConfigError(f"{where}: {error}") from None
+
+
+@functools.cache
+def _type_hints(owner: type) -> dict[str, Any]:
+    return get_type_hints(owner)
+
+
+def _decode(hint: Any, value: Any, where: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _decode_union(hint, value, where)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(f"{where}: expected one of {', '.join(map(repr, get_args(hint)))}, found {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where}: expected a list, found {value!r}")
+        return tuple(_decode(get_args(hint)[0], item, where) for item in value)
+    if isinstance(hint, type) and issubclass(hint, Config):
+        return value if isinstance(value, hint) else _decode_config(hint, value, where)
+    return _decode_plain(hint, value, where)
+
+
+def _decode_union(hint: Any, value: Any, where: str) -> Any:
+    options = get_args(hint)
+    if value is None and type(None) in options:
+        return None
+    (option,) = [option for option in options if option is not type(None)]
+    return _decode(option, value, where)
+
+
+def _decode_plain(hint: Any, value: Any, where: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    # bool is an int to Python; to a reader of a file it is not.
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ConfigError(f"{where}: expected {hint.__name__}, found {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: expected a finite number, found {value!r}")
+    return value

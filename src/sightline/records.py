@@ -1,0 +1,148 @@
+"""A record of attention: plain data that a viewer, a file or another program can use without any model.
+
+Rows are what asks (one line of sight each), columns are what is looked at. This module needs NumPy and nothing else.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Words, subwords or characters, in order."""
+
+    texts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Places in an image or a grid, row by row."""
+
+    height: int
+    width: int
+
+    def __len__(self) -> int:
+        return self.height * self.width
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Stretches of sound, each ``seconds`` long."""
+
+    count: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Slots of a memory, or positions of which nothing more is known."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of a table, column by column."""
+
+    columns: tuple[str, ...]
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.columns) * self.rows
+
+
+Axis = Tokens | Grid | Frames | Slots | Cells
+_AXES: dict[str, type] = {kind.__name__: kind for kind in (Tokens, Grid, Frames, Slots, Cells)}
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The ``k`` largest weights of each row: where they stand and how large they are. The rest is not kept."""
+
+    places: np.ndarray  # rows, k: int32, -1 where a row has fewer
+    weights: np.ndarray  # rows, k: float32
+    columns: int
+
+    def dense(self) -> np.ndarray:
+        """Rows × columns with zeros for what was not kept. Made only when asked for: it may be large."""
+        full = np.zeros((len(self.places), self.columns), dtype=self.weights.dtype)
+        rows = np.arange(len(self.places))[:, None]
+        kept = self.places >= 0
+        full[np.broadcast_to(rows, self.places.shape)[kept], self.places[kept]] = self.weights[kept]
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The attention of one head on one example."""
+
+    name: str
+    layer: int
+    head: int
+    rows: Axis
+    columns: Axis
+    weights: np.ndarray | TopK
+    scores: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        shape = (len(self.rows), len(self.columns))
+        found = (len(self.weights.places), self.weights.columns) if isinstance(self.weights, TopK) else None
+        found = self.weights.shape if isinstance(self.weights, np.ndarray) else found
+        if found != shape:
+            raise ValueError(f"{self.name}: weights has shape {found}; the axes have {shape[0]} rows, {shape[1]} columns")
+
+    def matrix(self) -> np.ndarray:
+        """Rows × columns, whatever the weights are kept as."""
+        return self.weights.dense() if isinstance(self.weights, TopK) else self.weights
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary that `json` can write. A score of −inf (hidden) becomes None."""
+        data: dict[str, Any] = {"name": self.name, "layer": self.layer, "head": self.head}
+        for side in ("rows", "columns"):
+            axis = getattr(self, side)
+            data[side] = {"kind": type(axis).__name__, **asdict(axis)}
+        if isinstance(self.weights, TopK):
+            data["weights"] = {
+                "places": self.weights.places.tolist(),
+                "weights": self.weights.weights.tolist(),
+                "columns": self.weights.columns,
+            }
+        else:
+            data["weights"] = self.weights.tolist()
+        if self.scores is not None:
+            data["scores"] = [[x if np.isfinite(x) else None for x in row] for row in self.scores.tolist()]
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Record":
+        weights: np.ndarray | TopK
+        if isinstance(data["weights"], dict):
+            top = data["weights"]
+            weights = TopK(
+                np.array(top["places"], dtype=np.int32), np.array(top["weights"], dtype=np.float32), top["columns"]
+            )
+        else:
+            weights = np.array(data["weights"], dtype=np.float32)
+        scores = None
+        if data.get("scores") is not None:
+            rows = [[-np.inf if x is None else x for x in row] for row in data["scores"]]
+            scores = np.array(rows, dtype=np.float32)
+        rows_axis, columns_axis = _axis(data["rows"]), _axis(data["columns"])
+        return cls(data["name"], data["layer"], data["head"], rows_axis, columns_axis, weights, scores)
+
+
+def _axis(data: dict[str, Any]) -> Axis:
+    kind = _AXES[data["kind"]]
+    values = {field.name: data[field.name] for field in fields(kind)}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

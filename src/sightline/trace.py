@@ -1,0 +1,253 @@
+"""`capture(model)`: the attention of any model made of these mechanisms, as plain records.
+
+::
+
+    with capture(model) as trace:
+        model(inputs)
+    trace.names                              # which mechanisms ran
+    trace["decoder.attention"].weights       # example, head, row, column
+    trace.records(rows=Tokens(...), columns=Tokens(...))
+
+Outside the block nothing changes and nothing is slower; inside, the weights are exact. With ``top=k`` only the k
+largest weights of each row are kept and the mechanisms work in blocks of rows, so memory stays linear in the length.
+With ``change`` the weights are changed before they are used: the same door serves viewing and intervention.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sightline.attention.tap import Look, Tap, open_tap
+from sightline.records import Axis, Record, Slots, TopK
+
+Change = Callable[["Site", Look], Tensor]
+BLOCK = 1 << 22  # elements of weights seen at once in top-k mode: 16 MB of float32
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where in the model a look happens."""
+
+    name: str
+    layer: int
+
+
+@dataclass
+class _Piece:
+    """One look: a stretch of rows. ``weights`` are whole, or the largest k with their ``places``."""
+
+    position: int
+    columns: int
+    weights: Float[Tensor, "b h t n"]
+    places: Int[Tensor, "b h t n"] | None
+    scores: Float[Tensor, "b h t s"] | None
+
+
+@dataclass
+class AttentionMap:
+    """The attention of one mechanism in one pass over a batch: `example, head, row, column`."""
+
+    name: str
+    layer: int
+    _pieces: list[_Piece] = field(default_factory=list)
+
+    @property
+    def columns(self) -> int:
+        return max(piece.columns for piece in self._pieces)
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.weights.shape[2] for piece in self._pieces)
+
+    @property
+    def weights(self) -> Float[Tensor, "b h t s"]:
+        """All the weights. Under ``top=k`` the ones that were not kept are zero; the tensor is made when asked for."""
+        if self._pieces[0].places is None:
+            return _stack([piece.weights for piece in self._pieces], self.columns, 0.0)
+        values, places = self.largest
+        # Rows with fewer than k keys are filled with place −1: send those to one column too many, and drop it.
+        spare = self.columns
+        full = values.new_zeros(*values.shape[:3], spare + 1)
+        full.scatter_(-1, torch.where(places < 0, spare, places).long(), values)
+        return full[..., :spare]
+
+    @property
+    def largest(self) -> tuple[Float[Tensor, "b h t k"], Int[Tensor, "b h t k"]]:
+        """Under ``top=k``: the largest weights of each row and the columns they stand in (−1: fewer than k)."""
+        places = [piece.places for piece in self._pieces if piece.places is not None]
+        if not places:
+            raise ValueError(f"{self.name} was captured whole; use .weights, or capture with top=k")
+        width = max(piece.weights.shape[-1] for piece in self._pieces)
+        values = _stack([piece.weights for piece in self._pieces], width, 0.0)
+        return values, _stack(places, width, -1)
+
+    @property
+    def scores(self) -> Float[Tensor, "b h t s"] | None:
+        """The scores before the normaliser, −inf where hidden, if the capture was asked to keep them."""
+        scores = [piece.scores for piece in self._pieces if piece.scores is not None]
+        return _stack(scores, self.columns, -torch.inf) if scores else None
+
+    def records(self, example: int = 0, rows: Axis | None = None, columns: Axis | None = None) -> list[Record]:
+        """One plain record for each head, for one example of the batch; padding is cut to the axes given."""
+        rows = Slots(self.rows) if rows is None else rows
+        columns = Slots(self.columns) if columns is None else columns
+        if len(rows) > self.rows or len(columns) > self.columns:
+            raise ValueError(
+                f"{self.name} has {self.rows} rows and {self.columns} columns; the axes given have {len(rows)} and "
+                f"{len(columns)}"
+            )
+        kept: list[np.ndarray | TopK]
+        if self._pieces[0].places is None:
+            kept = list(_numpy(self.weights[example])[:, : len(rows), : len(columns)])
+        else:
+            values, places = (_numpy(part[example])[:, : len(rows)] for part in self.largest)
+            places = np.where(places < len(columns), places, -1).astype(np.int32)
+            kept = [TopK(p, v, len(columns)) for p, v in zip(places, values, strict=True)]
+        scores = self.scores
+        cut = None if scores is None else _numpy(scores[example])[:, : len(rows), : len(columns)]
+        return [
+            Record(self.name, self.layer, head, rows, columns, weights, None if cut is None else cut[head])
+            for head, weights in enumerate(kept)
+        ]
+
+
+class Trace(Tap):
+    """What `capture` fills."""
+
+    def __init__(self, model: nn.Module, top: int | None, keep_scores: bool, change: Change | None) -> None:
+        if top is not None and top < 1:
+            raise ValueError(f"top is {top}; it must be at least 1")
+        self.maps: list[AttentionMap] = []
+        self.largest = None if top is None else BLOCK
+        self._top, self._keep_scores, self._change = top, keep_scores, change
+        self._names = {id(module): _site_name(name) for name, module in model.named_modules()}
+        self._layers: dict[str, int] = {}
+        self._model = model  # keeps the ids valid
+
+    def __call__(self, look: Look) -> Float[Tensor, "*b t s"]:
+        name = self._names.get(id(look.mechanism))
+        if name is None:  # a mechanism of some other model
+            return look.weights
+        layer = self._layers.setdefault(name, len(self._layers))
+        weights = look.weights
+        if self._change is not None:
+            weights = self._change(Site(name, layer), look)
+            if weights.shape != look.weights.shape:
+                raise ValueError(
+                    f"change gave weights of shape {tuple(weights.shape)} for {name!r}; expected "
+                    f"{tuple(look.weights.shape)}"
+                )
+        self._keep(name, layer, look, weights.detach())
+        return weights
+
+    def _keep(self, name: str, layer: int, look: Look, weights: Tensor) -> None:
+        places = None
+        columns = weights.shape[-1]
+        if self._top is not None:
+            weights, places = weights.topk(min(self._top, columns), dim=-1)
+            places = places.masked_fill(weights == 0, -1).to(torch.int32)
+        scores = None
+        if self._keep_scores:
+            hidden = look.scores.detach()
+            scores = hidden if look.allowed is None else hidden.masked_fill(~look.allowed, -torch.inf)
+        shaped = [None if part is None else _four_axes(part, look.heads) for part in (weights, places, scores)]
+        assert shaped[0] is not None
+        piece = _Piece(look.position, columns, shaped[0], shaped[1], shaped[2])
+        self._map_of(name, layer, piece)._pieces.append(piece)
+
+    def _map_of(self, name: str, layer: int, piece: _Piece) -> AttentionMap:
+        """A look that goes on where the last one of the same mechanism ended belongs to the same map."""
+        for found in reversed(self.maps):
+            if found.name == name:
+                last = found._pieces[-1]
+                goes_on = piece.position > 0 and piece.position == last.position + last.weights.shape[2]
+                if goes_on and piece.weights.shape[:2] == last.weights.shape[:2]:
+                    return found
+                break
+        self.maps.append(AttentionMap(name, layer))
+        return self.maps[-1]
+
+    @property
+    def names(self) -> list[str]:
+        """The mechanisms that ran, in the order in which they first did."""
+        return list(dict.fromkeys(found.name for found in self.maps))
+
+    def __getitem__(self, name: str) -> AttentionMap:
+        """The map of a mechanism; of several passes, the last."""
+        for found in reversed(self.maps):
+            if found.name == name:
+                return found
+        raise KeyError(f"no attention named {name!r} was captured; there is {', '.join(self.names) or 'none'}")
+
+    def records(self, example: int = 0, rows: Axis | None = None, columns: Axis | None = None) -> list[Record]:
+        """The records of every map, one for each head."""
+        return [record for found in self.maps for record in found.records(example, rows, columns)]
+
+
+@contextmanager
+def capture(
+    model: nn.Module, *, top: int | None = None, scores: bool = False, change: Change | None = None
+) -> Iterator[Trace]:
+    """Record the attention of ``model`` inside the block, in this thread only.
+
+    ``top`` keeps the k largest weights of each row, ``scores`` keeps the scores as well, ``change`` gives other weights
+    to read with: `uniform`, `cut(name, head)`, or any function of the site and the look.
+    """
+    trace = Trace(model, top, scores, change)
+    with open_tap(trace):
+        yield trace
+
+
+def uniform(site: Site, look: Look) -> Tensor:
+    """The same weight for everything that may be attended: what the model does without its attention."""
+    ones = torch.ones_like(look.weights)
+    if look.allowed is not None:
+        ones = ones.masked_fill(~look.allowed, 0.0)
+    return ones / ones.sum(dim=-1, keepdim=True).clamp(min=1.0)
+
+
+def cut(name: str, head: int) -> Change:
+    """Silence one head: it reads zeros."""
+
+    def change(site: Site, look: Look) -> Tensor:
+        if site.name != name:
+            return look.weights
+        weights = _four_axes(look.weights, look.heads)
+        if not 0 <= head < weights.shape[1]:
+            raise ValueError(f"{name!r} has {weights.shape[1]} heads; there is no head {head}")
+        keep = torch.ones(weights.shape[1], dtype=weights.dtype, device=weights.device)
+        keep[head] = 0.0
+        return (weights * keep[:, None, None]).reshape(look.weights.shape)
+
+    return change
+
+
+def _site_name(module_name: str) -> str:
+    """A mechanism inside a wrapper (multi-head, pooling) goes by the wrapper's name; a model that is one, by its kind."""
+    parts = module_name.split(".")
+    while parts and parts[-1] in ("inner", ""):
+        parts.pop()
+    return ".".join(parts) or "attention"
+
+
+def _four_axes(x: Tensor, head_axes: int) -> Tensor:
+    """``*batch *heads t s`` → ``batch, heads, t, s``."""
+    split = x.dim() - 2 - head_axes
+    heads = x.shape[split : x.dim() - 2].numel()
+    return x.reshape(x.shape[:split].numel(), heads, *x.shape[-2:])
+
+
+def _stack(parts: list[Tensor], columns: int, empty: float) -> Tensor:
+    """Along the rows; a memory that grew while decoding has fewer columns in its first rows."""
+    padded = [nn.functional.pad(part, (0, columns - part.shape[-1]), value=empty) for part in parts]
+    return torch.cat(padded, dim=2)
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    tensor = tensor.cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
