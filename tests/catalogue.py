@@ -1,8 +1,8 @@
 """Every mechanism × normaliser that the tests run over, plain, multi-head and with shared key heads."""
 
 from sightline.attention import (
-    AddressingConfig,
     AdditiveConfig,
+    AddressingConfig,
     AlibiConfig,
     AttentionConfig,
     ComposedConfig,

@@ -11,8 +11,8 @@ __version__ = "0.1.0"
 
 # Importing sightline imports neither torch nor NumPy: the command line must answer at once.
 _LAZY = {
-    **{name: "sightline.trace" for name in ("capture", "cut", "uniform")},
-    **{name: "sightline.records" for name in ("Cells", "Frames", "Grid", "Record", "Slots", "Tokens")},
+    **dict.fromkeys(("capture", "cut", "uniform"), "sightline.trace"),
+    **dict.fromkeys(("Cells", "Frames", "Grid", "Record", "Slots", "Tokens"), "sightline.records"),
 }
 
 __all__ = ["Cells", "Frames", "Grid", "Record", "Slots", "Tokens", "__version__", "capture", "cut", "uniform"]

@@ -15,7 +15,7 @@ import math
 import types
 import typing
 from abc import ABC
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _ATTENTION = "sightline.attention"
 
@@ -52,11 +52,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
 }
 
 
+SomeConfig = TypeVar("SomeConfig", bound="Config")
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be read, said in one sentence."""
 
 
-class Config(ABC):
+class Config(ABC):  # noqa: B024 - each family has a build() of its own
     """The base of every configuration: a frozen dataclass with a family and a kind."""
 
     family: ClassVar[str] = ""
@@ -69,10 +72,10 @@ class Config(ABC):
         return {"kind": self.kind, **fields} if self.kind else fields
 
     @classmethod
-    def from_json(cls, data: Any) -> Self:
+    def from_json(cls: "type[SomeConfig]", data: Any) -> "SomeConfig":
         """Read what `to_json` wrote. ``data`` may be the dictionary, or a kind's name for all its defaults."""
         config = _decode_config(cls, data, cls.kind or cls.family or cls.__name__)
-        return typing.cast(Self, config)
+        return typing.cast(SomeConfig, config)
 
     @classmethod
     def read_name(cls, name: str) -> dict[str, Any]:
@@ -83,7 +86,7 @@ class Config(ABC):
         return json.dumps(self.to_json(), indent=2, ensure_ascii=False)
 
     @classmethod
-    def loads(cls, text: str) -> Self:
+    def loads(cls: "type[SomeConfig]", text: str) -> "SomeConfig":
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:

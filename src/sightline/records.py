@@ -100,7 +100,9 @@ class Record:
         found = (len(self.weights.places), self.weights.columns) if isinstance(self.weights, TopK) else None
         found = self.weights.shape if isinstance(self.weights, np.ndarray) else found
         if found != shape:
-            raise ValueError(f"{self.name}: weights has shape {found}; the axes have {shape[0]} rows, {shape[1]} columns")
+            raise ValueError(
+                f"{self.name}: weights has shape {found}; the axes have {shape[0]} rows, {shape[1]} columns"
+            )
 
     def matrix(self) -> np.ndarray:
         """Rows × columns, whatever the weights are kept as."""

@@ -12,6 +12,7 @@ hold raises `AssertionError` with the law's name, what was expected and how far 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,7 +58,7 @@ class Case:
             mask,
         )
 
-    def read(self, memory: Memory, query: Tensor | None = None, **options) -> Read:
+    def read(self, memory: Memory, query: Tensor | None = None, **options: Any) -> Read:
         return self.attention(self.query if query is None else query, memory, need_weights=True, **options)
 
     def remember(self) -> Memory:
@@ -109,7 +110,7 @@ def law_shapes(case: Case) -> None:
     assert tuple(read.context.shape) == expected, f"context has shape {tuple(read.context.shape)}, not {expected}"
     assert read.weights is not None, "need_weights=True gave no weights"
     shape = tuple(read.weights.shape)
-    assert shape[0] == BATCH and shape[-2:] == (QUERIES, KEYS), f"weights has shape {shape}"
+    assert (shape[0], *shape[-2:]) == (BATCH, QUERIES, KEYS), f"weights has shape {shape}"
     for part in (read.context, read.weights):
         assert part.isfinite().all(), "not finite"
     assert case.attention(case.query, case.remember()).weights is None, "weights came back without being asked for"
@@ -154,7 +155,7 @@ def law_padding(case: Case) -> None:
         pad(case.keys, (0, 0, 0, 3), value=7.0), pad(case.values, (0, 0, 0, 3), value=7.0), pad(case.mask, (0, 3))
     )
     padded = case.read(memory)
-    assert padded.weights is not None and read.weights is not None
+    assert padded.weights is not None
     same_read(padded._replace(weights=padded.weights[..., :KEYS]), read, "with keys padded")
     longer = case.read(case.remember(), query=pad(case.query, (0, 0, 0, 2), value=7.0))
     same(longer.context[:, :QUERIES], read.context, "context with queries padded")

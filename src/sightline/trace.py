@@ -228,7 +228,7 @@ def cut(name: str, head: int) -> Change:
 
 
 def _site_name(module_name: str) -> str:
-    """A mechanism inside a wrapper (multi-head, pooling) goes by the wrapper's name; a model that is one, by its kind."""
+    """A mechanism inside a wrapper (multi-head, pooling) goes by the wrapper's name; a model that is one: 'attention'."""
     parts = module_name.split(".")
     while parts and parts[-1] in ("inner", ""):
         parts.pop()
@@ -242,7 +242,7 @@ def _four_axes(x: Tensor, head_axes: int) -> Tensor:
     return x.reshape(x.shape[:split].numel(), heads, *x.shape[-2:])
 
 
-def _stack(parts: list[Tensor], columns: int, empty: float) -> Tensor:
+def _stack(parts: list[Tensor], columns: int, empty: float | int) -> Tensor:
     """Along the rows; a memory that grew while decoding has fewer columns in its first rows."""
     padded = [nn.functional.pad(part, (0, columns - part.shape[-1]), value=empty) for part in parts]
     return torch.cat(padded, dim=2)

@@ -78,6 +78,11 @@ class Addressing(Sequential):
         add: Float[Tensor, "*b w v"],
     ) -> Memory:
         """``M ← M ∘ Π(1 − w eᵀ) + Σ w aᵀ`` over the write heads ``w``: all erase, then all add. ``erase`` in [0, 1]."""
+        if memory.keys.shape != memory.values.shape:
+            raise ValueError(
+                f"memory has keys of shape {tuple(memory.keys.shape)} and values of shape "
+                f"{tuple(memory.values.shape)}; a memory that is written has one content for both"
+            )
         keep = torch.prod(1 - weights.unsqueeze(-1) * erase.unsqueeze(-2), dim=-3)
         written = memory.values * keep + weights.transpose(-2, -1) @ add
         return Memory(written, written, memory.mask)

@@ -23,9 +23,7 @@ def fused_context(
     """softmax(scale · q kᵀ + bias) v in one kernel. Heads that share keys (a key axis of size 1) are not copied."""
     t, s = query.shape[-2], memory.keys.shape[-2]
     bias = score.bias(position, t, s, query)
-    causal = (
-        isinstance(allow, Causal) and memory.mask is None and bias is None and position == 0 and t <= s and t > 1
-    )
+    causal = isinstance(allow, Causal) and memory.mask is None and bias is None and position == 0 and t <= s and t > 1
     allowed = None if causal else visible_keys(allow, memory.mask, position, t, s, query.device)
     if allowed is not None:
         check_allowed(allowed, query, s)

@@ -41,7 +41,7 @@ class Hard(Normaliser):
             weights = one_hot(noisy)
             if self.estimator == "straight_through":
                 soft = torch.softmax(hide(noisy, allowed), dim=-1)
-                weights = weights + soft - soft.detach()
+                weights = weights + (soft - soft.detach())  # in this order the sum is exactly one-hot
         weights = only(weights, allowed)
         chosen = weights.detach() != 0
         log_prob = log_probs.masked_fill(~chosen, 0.0).sum(dim=-1)

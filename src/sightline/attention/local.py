@@ -1,7 +1,8 @@
 """Local attention (Luong et al. 2015): look only near one place.
 
 ``monotonic`` (local-m): the place is the query's own position. ``predicted`` (local-p): the place is
-``p = S · σ(v · tanh(W q))``, S the number of keys, and a Gaussian of deviation D/2 around it multiplies the weights.
+``p = S · σ(v · tanh(W q))``, S the stretch of keys that the query may see, and a Gaussian of deviation D/2 around it
+multiplies the weights.
 What people get wrong: the Gaussian comes after the softmax and the weights are not normalised again, which is what
 gives p its gradient.
 """
@@ -68,8 +69,12 @@ class Local(Composed):
         if self.place == "monotonic":
             return torch.arange(position, position + t, device=query.device, dtype=query.dtype)
         share = torch.sigmoid((torch.tanh(self.hidden(query)) @ self.vector.unsqueeze(-1)).squeeze(-1))
-        length = s if allowed is None else allowed.expand(scores.shape).sum(dim=-1)
-        return share * length
+        if allowed is None or s == 0:
+            return share * s
+        # Where the first keys are hidden, the place is counted from the first that is not: the window must hit some.
+        seen = allowed.expand(scores.shape).to(torch.int8)
+        first, behind = seen.argmax(dim=-1), seen.flip(-1).argmax(dim=-1)
+        return first + share * (s - behind - first)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,10 @@ class LocationAware(Sequential):
         return Weighed(scores, *self.normaliser(scores, allowed))
 
     def convolve(self, last: Float[Tensor, "*b 1 s"]) -> Float[Tensor, "*b s f"]:
-        """``F * α``: each key's neighbourhood in the last weights, through the filters (zeros past the ends)."""
+        """``F * α``: each key's neighbourhood in the last weights, through the filters (zeros past the ends).
+
+        As in every deep-learning library the filters are not flipped; they are learned, so it is the same function.
+        """
         width = self.filters.shape[-1]
         around = F.pad(last.squeeze(-2), (width // 2, width // 2)).unfold(-1, width, 1)
         return around @ self.filters.transpose(-2, -1)

@@ -40,12 +40,12 @@ class NormaliserConfig(Config):
     def build(self) -> Normaliser: ...
 
 
-def hide(scores: Float[Tensor, "*b t s"], allowed: Bool[Tensor, "..."] | None) -> Float[Tensor, "*b t s"]:
+def hide(scores: Float[Tensor, "*b s"], allowed: Bool[Tensor, "..."] | None) -> Float[Tensor, "*b s"]:
     """Hidden scores so low that they vanish in a softmax, yet finite, so that a row without any key gives no NaN."""
     return scores if allowed is None else scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
 
 
-def only(weights: Float[Tensor, "*b t s"], allowed: Bool[Tensor, "..."] | None) -> Float[Tensor, "*b t s"]:
+def only(weights: Float[Tensor, "*b s"], allowed: Bool[Tensor, "..."] | None) -> Float[Tensor, "*b s"]:
     """Exactly zero where hidden: rows in which everything is hidden come out of a softmax uniform."""
     return weights if allowed is None else weights.masked_fill(~allowed, 0.0)
 

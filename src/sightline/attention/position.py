@@ -77,25 +77,29 @@ def _distances(position: int, queries: int, keys: int, device: torch.device) -> 
 
 
 class Alibi(RelativePosition):
-    """ALiBi (Press et al. 2022): ``−m·|i − j|`` with a fixed slope m for each head, steeper for the first heads."""
+    """ALiBi (Press et al. 2022): ``−m·|i − j|`` with a fixed slope m for each head, steeper for the first heads.
 
-    slopes: Tensor
+    The paper is causal, where |i − j| is i − j; with keys on both sides the distance counts alike on both.
+    """
 
     def __init__(self, heads: Heads) -> None:
         super().__init__()
-        self.register_buffer("slopes", _alibi_slopes(math.prod(heads)).reshape(*heads, 1, 1), persistent=False)
+        self.heads = heads
+        self.slopes = _alibi_slopes(
+            math.prod(heads)
+        )  # numbers, not a buffer: a model in half precision keeps them exact
 
     def bias(self, position: int, queries: int, keys: int, like: Tensor) -> Float[Tensor, "*h t s"]:
         distances = _distances(position, queries, keys, like.device).abs()
-        return -self.slopes.to(like.dtype) * distances.to(like.dtype)
+        slopes = torch.tensor(self.slopes, dtype=like.dtype, device=like.device).reshape(*self.heads, 1, 1)
+        return -slopes * distances.to(like.dtype)
 
 
-def _alibi_slopes(heads: int) -> Float[Tensor, " h"]:
+def _alibi_slopes(heads: int) -> list[float]:
     """The paper's geometric series 2^(−8/n), 2^(−16/n), …; for other head counts, filled from twice the next power."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-    slopes += [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
-    return torch.tensor(slopes)
+    return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,8 @@ class AlibiConfig(RelativePositionConfig):
 class T5Buckets(RelativePosition):
     """T5's learned bias (Raffel et al. 2020) for buckets of distances: exact when near, logarithmic when far.
 
-    With ``bidirectional`` off, keys after the query share bucket 0, as in T5's decoder.
+    With ``bidirectional`` off, keys after the query share bucket 0, as in T5's decoder. What people get wrong: T5's own
+    scores are not divided by √d; here they are, as for every scaled dot product.
     """
 
     def __init__(self, buckets: int, furthest: int, bidirectional: bool, heads: Heads) -> None:

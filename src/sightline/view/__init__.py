@@ -1,0 +1,1 @@
+"""Pictures of attention. Sees plain records, never a model."""

@@ -1,0 +1,59 @@
+"""Pictures of attention fit for a paper, made with matplotlib."""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sightline.records import Axis, Record, Tokens
+
+# One hue from white to dark: the same order in grey print and for every kind of colour vision.
+COLOURS = "Blues"
+
+
+def heat_map(record: Record, path: Path, *, title: str | None = None) -> Path:
+    """One line of sight a row: where it looked, column by column. The format follows the file's ending."""
+    rows, columns = len(record.rows), len(record.columns)
+    cell = min(0.32, 6.0 / max(columns, 1))
+    figure = Figure(figsize=(max(2.6, cell * columns + 1.6), max(1.4, cell * rows + 1.1)), layout="constrained")
+    axes = figure.subplots()
+    draw_heat_map(axes, record)
+    if title:
+        axes.set_title(title, fontsize=10)
+    return save(figure, path)
+
+
+def draw_heat_map(axes: Axes, record: Record) -> None:
+    """The weights of a record as shades in given axes, with a scale that always runs from 0 to 1."""
+    image = axes.imshow(
+        np.asarray(record.matrix()),
+        cmap=COLOURS,
+        vmin=0.0,
+        vmax=1.0,
+        aspect="equal" if record.matrix().shape[0] < 60 else "auto",
+    )
+    _label(axes, "x", record.columns)
+    _label(axes, "y", record.rows)
+    axes.set_xlabel("looked at")
+    colour_bar = axes.figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, ticks=[0.0, 0.5, 1.0])
+    colour_bar.set_label("weight", fontsize=9)
+    axes.tick_params(length=0, labelsize=9)
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write the picture whole or not at all: to a temporary name first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part{path.suffix}")
+    with matplotlib.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
+        figure.savefig(part, dpi=200)
+    part.replace(path)
+    return path
+
+
+def _label(axes: Axes, side: str, axis: Axis) -> None:
+    set_ticks = axes.set_xticks if side == "x" else axes.set_yticks
+    if isinstance(axis, Tokens):
+        # A dollar sign starts a formula in matplotlib; in a user's text it is a dollar sign.
+        set_ticks(range(len(axis)), [text.replace("$", r"\$") for text in axis.texts])
