@@ -13,10 +13,10 @@ import torch
 import tyro
 from torch import Tensor
 
+from report import write_section
 from sightline.attention import Baseline, ComposedConfig, DotConfig, HardConfig, expected_log_likelihood, reinforce_loss
 
 HERE = Path(__file__).parent
-START, END = "<!-- hard:start -->", "<!-- hard:end -->"
 ANNOTATIONS, SIZE, ANSWERS = 5, 3, 8
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0)
 BATCH = 100  # the moving average sees rewards in batches of this size, as in training
@@ -173,15 +173,6 @@ On {len(others)} other random problems, the variance of straight-through falls w
 Again: `python benchmarks/hard.py --samples {samples} --seed {seed} --write`"""
 
 
-def write_section(path: Path, body: str) -> None:
-    """Put the section between its markers, or at the end of the file where there are none yet."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    if START not in text:
-        text = (text.rstrip() + "\n\n").lstrip() + f"{START}\n{END}\n"
-    before, after = text.split(START)[0], text.split(END)[1]  # a marker without its partner is an error, not a guess
-    path.write_text(f"{before}{START}\n{body}\n{END}{after}", encoding="utf-8")
-
-
 def main(samples: int = 100_000, seed: int = 0, write: bool = False) -> None:
     """Measure every estimator on SAMPLES samples drawn from SEED; with --write, also into RESULTS.md."""
     torch.set_num_threads(1)
@@ -192,7 +183,7 @@ def main(samples: int = 100_000, seed: int = 0, write: bool = False) -> None:
     print(body := describe(rows, others, samples, seed))
     draw(rows, others, HERE / "hard.png")
     if write:
-        write_section(HERE / "RESULTS.md", body)
+        write_section("hard", body)
 
 
 if __name__ == "__main__":

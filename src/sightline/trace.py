@@ -228,7 +228,7 @@ def cut(name: str, head: int) -> Change:
 
 
 def _site_name(module_name: str) -> str:
-    """A mechanism inside a wrapper (multi-head, pooling) goes by the wrapper's name; a model that is one: 'attention'."""
+    """A mechanism inside a wrapper (multi-head, pooling) goes by that one's name; a whole model, by 'attention'."""
     parts = module_name.split(".")
     while parts and parts[-1] in ("inner", ""):
         parts.pop()

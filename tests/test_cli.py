@@ -1,0 +1,157 @@
+"""The command line: what it prints, its exit codes, and what it leaves on the disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sightline import Record, __version__
+
+
+def sightline(*arguments, cwd=None, **options):
+    command = [sys.executable, "-m", "sightline", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, **options)
+
+
+def test_version():
+    assert sightline("--version").stdout.strip() == f"sightline {__version__}"
+
+
+def test_help_teaches():
+    done = sightline("--help")
+    assert done.returncode == 0
+    for word in ("demo", "mechanisms", "check", "Start with: sightline demo"):
+        assert word in done.stdout
+
+
+def test_mechanisms_lists_every_kind():
+    found = json.loads(sightline("mechanisms", "--json").stdout)
+    assert {"additive", "scaled_dot", "fixed"} <= set(found["score"])
+    assert found["normaliser"] == ["entmax15", "hard", "softmax", "sparsemax"]
+    assert "multi_head" in sightline("mechanisms").stdout
+
+
+def test_check_holds():
+    done = sightline("check", "general", "--normaliser", "entmax15", "--heads", "2", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["holds"]
+    assert all(law["holds"] for law in found["laws"].values())
+
+
+BROKEN = """
+import torch
+from dataclasses import dataclass
+from typing import ClassVar
+from sightline.attention import Score, ScoreConfig
+
+class Peeks(Score):
+    def forward(self, query, keys, position):
+        return (query + query.mean(dim=-2, keepdim=True)) @ keys.transpose(-2, -1)
+
+@dataclass(frozen=True)
+class PeeksConfig(ScoreConfig):
+    kind: ClassVar[str] = "peeks"
+    def build(self, query_size, key_size, *, heads=()):
+        return Peeks()
+"""
+
+
+def test_check_finds_what_is_broken(tmp_path):
+    (tmp_path / "peeking.py").write_text(BROKEN)
+    metadata = tmp_path / "peeking-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: peeking\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[sightline.score]\npeeks = peeking:PeeksConfig\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = sightline("check", "peeks", env=environment)
+    assert done.returncode == 1
+    assert "broken" in done.stdout
+    assert "one by one" in done.stdout
+    listed = json.loads(sightline("mechanisms", "--json", env=environment).stdout)
+    assert "peeks" in listed["score"]
+
+
+def test_check_reads_a_file(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"kind": "multi_head", "heads": 2, "inner": {"kind": "local", "half_width": 2}}')
+    assert sightline("check", path).returncode == 0
+
+
+WRONG = {
+    "unknown mechanism": (["check", "additiv"], 2, "attention has no kind 'additiv'"),
+    "unknown normaliser": (["check", "dot", "--normaliser", "softmx"], 2, "did you mean 'softmax'?"),
+    "no normaliser to choose": (["check", "multi_head", "--normaliser", "softmax"], 2, "has no normaliser to choose"),
+    "no heads": (["check", "dot", "--heads", "0"], 2, "--heads is 0; it must be at least 1"),
+    "a file that is not there": (["check", "nothing.json"], 2, "there is no nothing.json"),
+    "unknown option": (["demo", "--step", "3"], 2, "--steps"),
+    "unknown command": (["dmo"], 2, "demo"),
+    "no steps": (["demo", "--steps", "0"], 2, "--steps is 0; it must be at least 1"),
+    "no threads": (["demo", "--threads", "0"], 2, "--threads is 0; it must be at least 1"),
+    "demo of an unknown mechanism": (["demo", "--attention", "magic"], 2, "attention has no kind 'magic'"),
+    "demo of a mechanism that does not fit": (["demo", "--attention", "dot"], 2, "needs query and key of one size"),
+    "demo into a file": (["demo", "--out", "file"], 3, "file"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use_is_a_sentence_and_an_exit_code(case, tmp_path):
+    arguments, code, message = WRONG[case]
+    (tmp_path / "file").write_text("in the way")
+    done = sightline(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing half-written"
+
+
+def test_a_file_that_is_not_text(tmp_path):
+    (tmp_path / "bad.json").write_bytes(b'{"kind": "\xff"}')
+    done = sightline("check", "bad.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "bad.json is not UTF-8 text: byte 10" in done.stderr
+
+
+def test_demo_learns_draws_and_records(tmp_path):
+    """The real demo, as long as it needs to learn: attention answers, positions alone do not."""
+    done = sightline("demo", "--out", "there", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    scores = {line.split()[0]: float(line.split()[2]) for line in done.stdout.splitlines() if " accuracy " in line}
+    assert scores["additive"] >= 95.0
+    assert scores["fixed"] <= 60.0
+    assert "total time" in done.stdout
+    assert (tmp_path / "there" / "attention.png").read_bytes().startswith(b"\x89PNG")
+    records = [Record.from_json(data) for data in json.loads((tmp_path / "there" / "records.json").read_text())]
+    assert len(records) == 1
+    text = records[0].columns.texts
+    for row, label in zip(records[0].matrix(), records[0].rows.texts, strict=True):
+        name, digit = label.split("? ")
+        place = text.index(name)
+        assert text[place + 1] == digit, "the answer stands beside the name"
+        assert row[max(0, place - 1) : place + 3].sum() > 0.8, "and that is where it looked"
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["attention.png", "records.json"]
+
+
+def test_the_same_seed_gives_the_same_records(tmp_path):
+    for name in ("one", "two"):
+        sightline("demo", "--out", name, "--steps", "5", cwd=tmp_path, check=True)
+    assert (tmp_path / "one" / "records.json").read_bytes() == (tmp_path / "two" / "records.json").read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")
+def test_ctrl_c_leaves_with_one_sentence(tmp_path):
+    command = [sys.executable, "-m", "sightline", "demo", "--steps", "100000"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "runs" / "demo").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    running.send_signal(signal.SIGINT)
+    _, error = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert error.strip().splitlines()[-1] == "sightline: stopped"
+    assert "Traceback" not in error
