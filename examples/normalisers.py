@@ -86,10 +86,10 @@ def draw(measured: Measured, out: Path) -> None:
         bars, lines = figure.subplots(2, 1, height_ratios=(2, 3))
 
         width = 0.8 / len(NORMALISERS)
-        places = torch.arange(len(measured.scores))
+        places = range(len(measured.scores))
         for i, (name, weights) in enumerate(measured.weights.items()):
             shift = (i - (len(NORMALISERS) - 1) / 2) * width
-            bars.bar(places + shift, weights, width, color=LOOKS[name][0])
+            bars.bar([place + shift for place in places], weights.tolist(), width, color=LOOKS[name][0])
         bars.set_xticks(places, [f"{score:g}".replace("-", "−") for score in measured.scores])
         bars.set(xlabel="score", ylabel="weight", ylim=(0, 1), yticks=[0, 0.5, 1])
 
@@ -104,9 +104,8 @@ def draw(measured: Measured, out: Path) -> None:
         lines.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
         lines.set(xlabel="temperature", ylabel="non-zero weights (of 32)")
         # One legend for both pictures, where there is room.
-        bars.legend(
-            *lines.get_legend_handles_labels(), loc="upper right", handlelength=1.5, borderaxespad=0, frameon=False
-        )
+        handles, labels = lines.get_legend_handles_labels()
+        bars.legend(handles, labels, loc="upper right", handlelength=1.5, borderaxespad=0, frameon=False)
         figure.align_ylabels()
 
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,7 @@
 Above: both layers read random values and then a question, and answer with the value that stood a given distance back.
 *Asked*: only the question says how far back, so every value must be kept until then. *Marked*: the value in question is
 marked when it passes, so there is one thing to keep. Both layers get the same number of training steps on all distances
-mixed. Dotted: the accuracy of always naming the most frequent value, which needs no order. Below: the time of one
-training step against the length of the sequence.
+mixed. Dotted: always name the most frequent value. Below: the time of a training step against the sequence's length.
 
 What to expect, and what not. Self-attention answers over every distance. The GRU does not forget because of the
 distance as such: what was marked, it still knows at the far end. It fails where its one state has to hold every value:
@@ -30,7 +29,6 @@ from sightline.attention import Attention, Causal, ComposedConfig, MultiHeadConf
 
 VALUES, SIZE = 8, 64
 GRU_SIZE = 48  # gives the GRU 16,416 parameters, where self-attention has 16,640
-TASKS = ("asked", "marked")
 # Colours for colour-blind readers; squares and circles of two sizes, so that lines on top of each other both show.
 LOOKS = {
     "self-attention": {"color": "#0072B2", "marker": "s", "markersize": 8},
@@ -81,73 +79,55 @@ def training_step(model: nn.Module, optimiser: torch.optim.Optimizer, tokens: Te
     optimiser.step()
 
 
+def recall(name: str, task: str, seeds: range, steps: int, distances: list[int]) -> dict[int, float]:
+    """Train on all distances mixed; the accuracy at each of ``distances``, a mean over the seeds."""
+    furthest, correct = max(distances), dict.fromkeys(distances, 0)
+    for seed in seeds:
+        torch.manual_seed(seed)
+        model = Recaller(name, furthest)
+        optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+        for _ in range(steps):
+            training_step(model, optimiser, *draw_batch(task, torch.randint(1, furthest + 1, (32,)), furthest))
+        with torch.inference_mode():
+            for distance in distances:
+                tokens, answers = draw_batch(task, torch.full((1000,), distance), furthest)
+                correct[distance] += int((model(tokens).argmax(dim=-1) == answers).sum())
+    return {distance: count / (1000 * len(seeds)) for distance, count in correct.items()}
+
+
+def step_times(lengths: list[int], repeats: int) -> dict[str, dict[int, float]]:
+    """Layer -> length -> median milliseconds of a training step on 8 sequences."""
+    models = {name: Recaller(name, furthest=1) for name in LOOKS}
+    optimisers = {name: torch.optim.Adam(model.parameters(), lr=3e-3) for name, model in models.items()}
+    times: dict[str, dict[int, list[float]]] = {name: {length: [] for length in lengths} for name in LOOKS}
+    for length in lengths:
+        tokens, answers = torch.randint(VALUES, (8, length)), torch.randint(VALUES, (8,))
+        for _ in range(repeats + 1):
+            for name, model in models.items():  # in turns, so that a busy machine slows both
+                start = time.perf_counter()
+                training_step(model, optimisers[name], tokens, answers)
+                times[name][length].append(1000 * (time.perf_counter() - start))
+    # Without the first one, which warms up.
+    return {name: {n: statistics.median(taken[1:]) for n, taken in times[name].items()} for name in LOOKS}
+
+
 class Measured(NamedTuple):
     """Everything that is drawn."""
 
-    distances: list[int]
-    accuracies: dict[tuple[str, str], Tensor]  # (layer, task) -> seeds × distances
-    most_frequent: float  # accuracy of naming the most frequent value
-    lengths: list[int]
-    milliseconds: dict[str, list[float]]  # layer -> median time of a training step, one for each length
-
-
-def recall(name: str, task: str, seed: int, steps: int, distances: list[int]) -> Tensor:
-    """Train on all distances mixed; the accuracy at each distance asked for."""
-    torch.manual_seed(seed)
-    furthest = max(distances)
-    model = Recaller(name, furthest)
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(steps):
-        mixed = torch.randint(1, furthest + 1, (32,))
-        training_step(model, optimiser, *draw_batch(task, mixed, furthest))
-    with torch.inference_mode():
-        tests = [draw_batch(task, torch.full((1000,), distance), furthest) for distance in distances]
-        return torch.stack([(model(x).argmax(dim=-1) == y).double().mean() for x, y in tests])
-
-
-def step_times(lengths: list[int], repeats: int) -> dict[str, list[float]]:
-    """Medians in milliseconds, 8 sequences a step. The layers take turns, so that a busy machine slows both."""
-    models = {name: Recaller(name, furthest=1) for name in LOOKS}
-    optimisers = {name: torch.optim.Adam(model.parameters(), lr=1e-3) for name, model in models.items()}
-    medians: dict[str, list[float]] = {name: [] for name in LOOKS}
-    for length in lengths:
-        tokens, answers = torch.randint(VALUES, (8, length)), torch.randint(VALUES, (8,))
-        times: dict[str, list[float]] = {name: [] for name in LOOKS}
-        for _ in range(repeats + 1):
-            for name, model in models.items():
-                start = time.perf_counter()
-                training_step(model, optimisers[name], tokens, answers)
-                times[name].append(1000 * (time.perf_counter() - start))
-        for name in LOOKS:
-            medians[name].append(statistics.median(times[name][1:]))  # the first one warms up
-    return medians
-
-
-def measure(seed: int, quick: bool) -> Measured:
-    distances = [1, 2, 4, 8] if quick else [1, 2, 4, 8, 16, 32]
-    lengths = [16, 64] if quick else [16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
-    seeds, steps, repeats = (1, 150, 3) if quick else (3, 1000, 5)
-    accuracies = {
-        (name, task): torch.stack([recall(name, task, seed + i, steps, distances) for i in range(seeds)])
-        for name in LOOKS
-        for task in TASKS
-    }
-    draws = torch.randint(VALUES, (20_000, max(distances)))
-    most_frequent = (F.one_hot(draws, VALUES).sum(dim=1).amax(dim=-1) / max(distances)).mean().item()
-    return Measured(distances, accuracies, most_frequent, lengths, step_times(lengths, repeats))
+    accuracies: dict[tuple[str, str], dict[int, float]]  # (layer, task) -> distance -> accuracy
+    by_counting: float  # the accuracy of always naming the most frequent value
+    milliseconds: dict[str, dict[int, float]]  # layer -> length -> time of a training step
 
 
 def print_tables(measured: Measured) -> None:
-    print(f"accuracy, mean over seeds (guessing: {1 / VALUES:.2f}, most frequent value: {measured.most_frequent:.2f})")
-    print(f"{'layer':<16}{'task':<8}" + "".join(f"{f'd={d}':>7}" for d in measured.distances))
+    print(f"accuracy by distance (guessing gives {1 / VALUES:.2f}, counting {measured.by_counting:.2f})")
+    print(f"{'layer':<16}{'task':<8}" + "".join(f"{d:>7}" for d in measured.accuracies["GRU", "asked"]))
     for (name, task), accuracies in measured.accuracies.items():
-        row = "".join(f"{accuracy:7.2f}" for accuracy in accuracies.mean(dim=0))
-        print(f"{name:<16}{task:<8}{row}")
-    print(
-        f"\nmilliseconds of a training step, one thread\n{'length':<16}" + "".join(f"{n:>8}" for n in measured.lengths)
-    )
+        print(f"{name:<16}{task:<8}" + "".join(f"{accuracy:7.2f}" for accuracy in accuracies.values()))
+    print("\nmilliseconds of a training step by length, one thread")
+    print(f"{'layer':<16}" + "".join(f"{n:>8}" for n in measured.milliseconds["GRU"]))
     for name, times in measured.milliseconds.items():
-        print(f"{name:<16}" + "".join(f"{milliseconds:8.1f}" for milliseconds in times))
+        print(f"{name:<16}" + "".join(f"{milliseconds:8.1f}" for milliseconds in times.values()))
 
 
 def draw(measured: Measured, out: Path) -> None:
@@ -156,20 +136,17 @@ def draw(measured: Measured, out: Path) -> None:
         upper, lower = figure.subplots(2, 1)
         for (name, task), accuracies in measured.accuracies.items():
             look = LOOKS[name] if task == "asked" else {**LOOKS[name], "linestyle": "--", "markerfacecolor": "white"}
-            upper.plot(measured.distances, accuracies.mean(dim=0), label=f"{name}, {task}", **look)
-        upper.axhline(measured.most_frequent, color="black", linestyle=":", linewidth=1, label="most frequent value")
-        upper.set_xscale("log", base=2)
-        upper.set_xticks(measured.distances, [str(distance) for distance in measured.distances])
+            upper.plot(list(accuracies), list(accuracies.values()), label=f"{name}, {task}", **look)
+        upper.axhline(measured.by_counting, color="black", linestyle=":", linewidth=1, label="most frequent value")
         upper.set(xlabel="distance (positions)", ylabel="recall (accuracy)", ylim=(0, 1.05))
-        upper.legend(handlelength=2, borderaxespad=0, frameon=False)
         for name, times in measured.milliseconds.items():
-            lower.plot(measured.lengths, times, label=name, **LOOKS[name])
-        lower.set_xscale("log", base=2)
-        lower.set_yscale("log")
-        lower.set_xticks(measured.lengths[::2], [str(length) for length in measured.lengths[::2]])
+            lower.plot(list(times), list(times.values()), label=name, **LOOKS[name])
+        lower.set(xlabel="length (positions)", ylabel="training step (ms)", yscale="log")
         lower.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
-        lower.set(xlabel="length (positions)", ylabel="training step (ms)")
-        lower.legend(handlelength=2, borderaxespad=0, frameon=False)
+        for panel, ticks in ((upper, list(accuracies)), (lower, list(times)[::2])):
+            panel.set_xscale("log", base=2)
+            panel.set_xticks(ticks, [str(tick) for tick in ticks])
+            panel.legend(handlelength=2, borderaxespad=0, frameon=False)
         figure.align_ylabels()
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out, dpi=300)
@@ -184,7 +161,14 @@ def main(out: Path = Path("runs/examples/recall_distance.png"), seed: int = 0, q
         quick: shorter distances, less training, short sequences only.
     """
     torch.set_num_threads(1)  # most of the tensors are too small to share out
-    measured = measure(seed, quick)
+    distances = [1, 2, 4, 8] if quick else [1, 2, 4, 8, 16, 32]
+    lengths = [16, 64] if quick else [16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
+    seeds, steps, repeats = (range(seed, seed + 1), 150, 3) if quick else (range(seed, seed + 3), 1000, 5)
+    pairs = [(name, task) for name in LOOKS for task in ("asked", "marked")]
+    accuracies = {(name, task): recall(name, task, seeds, steps, distances) for name, task in pairs}
+    counts = F.one_hot(torch.randint(VALUES, (20_000, max(distances))), VALUES).sum(dim=1)
+    by_counting = float(counts.amax(dim=-1).double().mean()) / max(distances)
+    measured = Measured(accuracies, by_counting, step_times(lengths, repeats))
     print_tables(measured)
     draw(measured, out)
     print(f"\nwrote {out}")

@@ -4,7 +4,7 @@ from sightline.attention.additive import Additive, AdditiveConfig
 from sightline.attention.addressing import Addressing, AddressingConfig
 from sightline.attention.allow import Allow, Block, Causal, Free, Window
 from sightline.attention.compose import Composed, ComposedConfig, Weighed
-from sightline.attention.contract import Attention, AttentionConfig, Carry, Heads, Memory, Read, select
+from sightline.attention.contract import Attention, AttentionConfig, Carry, Heads, Memory, Read
 from sightline.attention.dot import CosineConfig, DotConfig, GeneralConfig, ScaledDotConfig
 from sightline.attention.estimators import (
     Baseline,
@@ -30,6 +30,7 @@ from sightline.attention.position import AlibiConfig, RotaryConfig, T5BucketsCon
 from sightline.attention.scores import DotProductScore, Score, ScoreConfig
 from sightline.attention.sequential import Sequential
 from sightline.attention.tap import Look, Tap, open_tap, show
+from sightline.state import select
 
 ConcatConfig = AdditiveConfig
 

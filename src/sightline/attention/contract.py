@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.attention.allow import Allow
@@ -144,21 +144,6 @@ def existing(memory: Memory) -> Bool[Tensor, "*b s"]:
     if memory.mask is not None:
         return memory.mask
     return torch.ones(memory.values.shape[:-1], dtype=torch.bool, device=memory.values.device)
-
-
-def select(state: Any, rows: Int[Tensor, " n"]) -> Any:
-    """Reorder, repeat or drop rows of the batch in a memory, a carry or any nest of tuples of them (beams).
-
-    Works on whatever follows the contract because states are plain tuples of tensors with the batch axis first.
-    """
-    if isinstance(state, Tensor):
-        return state.index_select(0, rows)
-    if isinstance(state, tuple):
-        parts = [select(part, rows) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-    if state is None or isinstance(state, int):
-        return state
-    raise TypeError(f"select: a state is made of tuples, tensors, integers and None, not of {type(state).__name__}")
 
 
 def full_sizes(query_size: int, key_size: int | None, value_size: int | None) -> Sequence[int]:

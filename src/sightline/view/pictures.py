@@ -16,7 +16,7 @@ COLOURS = "Blues"
 def heat_map(record: Record, path: Path, *, title: str | None = None) -> Path:
     """One line of sight a row: where it looked, column by column. The format follows the file's ending."""
     rows, columns = len(record.rows), len(record.columns)
-    cell = min(0.32, 6.0 / max(columns, 1))
+    cell = min(0.32, 6.0 / max(columns, 1), 8.0 / max(rows, 1))
     figure = Figure(figsize=(max(2.6, cell * columns + 1.6), max(1.4, cell * rows + 1.1)), layout="constrained")
     axes = figure.subplots()
     draw_heat_map(axes, record)
@@ -37,9 +37,10 @@ def draw_heat_map(axes: Axes, record: Record) -> None:
     _label(axes, "x", record.columns)
     _label(axes, "y", record.rows)
     axes.set_xlabel("looked at")
-    colour_bar = axes.figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, ticks=[0.0, 0.5, 1.0])
-    colour_bar.set_label("weight", fontsize=9)
-    axes.tick_params(length=0, labelsize=9)
+    scale = axes.inset_axes((1.02, 0.0, 0.02, 1.0))  # as high as the map, whatever shape the map has
+    axes.figure.colorbar(image, cax=scale, ticks=[0.0, 0.5, 1.0]).set_label("weight", fontsize=9)
+    for part in (axes, scale):
+        part.tick_params(length=0, labelsize=9)
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -47,7 +48,7 @@ def save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part{path.suffix}")
     with matplotlib.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
-        figure.savefig(part, dpi=200)
+        figure.savefig(part, dpi=200, bbox_inches="tight", pad_inches=0.05)
     part.replace(path)
     return path
 
@@ -56,4 +57,6 @@ def _label(axes: Axes, side: str, axis: Axis) -> None:
     set_ticks = axes.set_xticks if side == "x" else axes.set_yticks
     if isinstance(axis, Tokens):
         # A dollar sign starts a formula in matplotlib; in a user's text it is a dollar sign.
-        set_ticks(range(len(axis)), [text.replace("$", r"\$") for text in axis.texts])
+        texts = [text.replace("$", r"\$") for text in axis.texts]
+        upright = side == "x" and max(map(len, axis.texts), default=0) > 2
+        set_ticks(range(len(axis)), texts, rotation=90 if upright else 0)
