@@ -1,0 +1,333 @@
+"""Search: greedy, beam and sampling. Knows `step(tokens, state)` and nothing of models.
+
+A step takes the last token of every row and a state, and gives the log-probabilities of the next token and the next
+state. States are nests of tuples of tensors with the batch axis first, so `select` can reorder them. Rows are decoded
+together, and sentences that are finished leave the batch.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sightline.state import select
+
+NEVER = -math.inf
+
+
+class Step(Protocol):
+    """One step of any model: last tokens and state → log-probabilities of the next tokens, next state."""
+
+    def __call__(self, tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]: ...
+
+
+class Hypothesis(NamedTuple):
+    """A finished sequence, without start and end: its tokens, log-probability and the score it was ranked by."""
+
+    tokens: list[int]
+    log_prob: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What every search must keep to. Lengths count tokens without start and end."""
+
+    start: int
+    end: int
+    min_length: int = 0
+    max_length: int = 256
+    no_repeat: int = 0  # no sequence of this many tokens twice; 0: anything goes
+    forbidden: tuple[int, ...] = ()  # tokens never written, such as padding
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_length <= self.max_length:
+            raise ValueError(
+                f"min_length is {self.min_length} and max_length {self.max_length}; the first must be 0 or more, and "
+                f"at most the second"
+            )
+        if self.no_repeat < 0:
+            raise ValueError(f"no_repeat is {self.no_repeat}; it must be 0 or more")
+
+    def apply(
+        self,
+        log_probs: Float[Tensor, "n v"],
+        written: Int[Tensor, "n t"],
+        prefixes: Int[Tensor, "n p"],
+        limits: Int[Tensor, " n"],
+    ) -> Float[Tensor, "n v"]:
+        """The log-probabilities with −inf for whatever may not be written next."""
+        length = written.shape[-1]
+        banned = self._repeats(written, log_probs.shape[-1])
+        banned[:, [*self.forbidden, self.start]] = True
+        if length < self.min_length:
+            banned[:, self.end] = True
+        full = length >= limits
+        banned |= full.unsqueeze(-1)
+        banned[full, self.end] = False
+        if length < prefixes.shape[-1]:
+            forced = prefixes[:, length]
+            inside = forced >= 0
+            banned |= inside.unsqueeze(-1)
+            # A prefix is the user's word: no other rule forbids it.
+            banned[inside, forced[inside]] = False
+        return log_probs.masked_fill(banned, NEVER)
+
+    def _repeats(self, written: Int[Tensor, "n t"], words: int) -> Bool[Tensor, "n v"]:
+        banned = torch.zeros(len(written), words, dtype=torch.bool, device=written.device)
+        size = self.no_repeat
+        if not size or written.shape[-1] < size:
+            return banned
+        windows = written.unfold(-1, size, 1)
+        last = written[:, written.shape[-1] - size + 1 :].unsqueeze(1)
+        seen = (windows[..., :-1] == last).all(dim=-1)
+        rows = torch.arange(len(written), device=written.device).unsqueeze(-1).expand_as(seen)
+        banned[rows[seen], windows[..., -1][seen]] = True
+        banned[:, self.end] = False
+        return banned
+
+
+def _prefix_tensor(prefixes: Sequence[Sequence[int]] | None, rows: int, device: torch.device) -> Tensor:
+    """Forced beginnings as one tensor, −1 behind the end of each."""
+    if prefixes is None:
+        return torch.empty(rows, 0, dtype=torch.long, device=device)
+    if len(prefixes) != rows:
+        raise ValueError(f"prefixes has {len(prefixes)} entries; expected {rows}, one for each row of the batch")
+    longest = max(map(len, prefixes), default=0)
+    padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+    return torch.tensor(padded, dtype=torch.long, device=device).reshape(rows, longest)
+
+
+def _limits(rules: Rules, limits: Sequence[int] | None, rows: int, device: torch.device) -> Tensor:
+    """The longest output of each row: the rules' own, or less where a row has a limit."""
+    if limits is None:
+        return torch.full((rows,), rules.max_length, device=device)
+    if len(limits) != rows:
+        raise ValueError(f"limits has {len(limits)} entries; expected {rows}, one for each row of the batch")
+    return torch.tensor(limits, device=device).clamp(min=rules.min_length, max=rules.max_length)
+
+
+@torch.no_grad()
+def greedy(
+    step: Step,
+    state: Any,
+    rows: int,
+    rules: Rules,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    limits: Sequence[int] | None = None,
+    device: torch.device | str = "cpu",
+    sampler: "Sampler | None" = None,
+) -> list[Hypothesis]:
+    """The likeliest next token, again and again; with a sampler, a drawn one. The score is the log-probability."""
+    device = torch.device(device)
+    forced, limit = _prefix_tensor(prefixes, rows, device), _limits(rules, limits, rows, device)
+    written = torch.empty(rows, 0, dtype=torch.long, device=device)
+    total = torch.zeros(rows, dtype=torch.float64, device=device)
+    alive = torch.arange(rows, device=device)
+    last = torch.full((rows,), rules.start, dtype=torch.long, device=device)
+    done: dict[int, Hypothesis] = {}
+    while len(alive):
+        log_probs, state = step(last, state)
+        allowed = rules.apply(log_probs, written, forced, limit)
+        last = allowed.argmax(dim=-1) if sampler is None else sampler.draw(allowed)
+        total = total + allowed.gather(-1, last.unsqueeze(-1)).squeeze(-1)
+        ended = last == rules.end
+        if ended.any():
+            for row, tokens, score in zip(
+                alive[ended].tolist(), written[ended].tolist(), total[ended].tolist(), strict=True
+            ):
+                done[row] = Hypothesis(tokens, score, score)
+            keep = (~ended).nonzero().squeeze(-1)
+            state = select(state, keep)
+            alive, last, total, forced, limit, written = (
+                part.index_select(0, keep) for part in (alive, last, total, forced, limit, written)
+            )
+        written = torch.cat([written, last.unsqueeze(-1)], dim=-1)
+    return [done[row] for row in range(rows)]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws from the distribution made sharper (temperature below 1), and cut to the likeliest ``top`` or ``mass``."""
+
+    temperature: float = 1.0
+    top: int | None = None
+    mass: float = 1.0
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(f"temperature is {self.temperature}; it must be above 0")
+        if self.top is not None and self.top < 1:
+            raise ValueError(f"top is {self.top}; it must be at least 1")
+        if not 0 < self.mass <= 1:
+            raise ValueError(f"mass is {self.mass}; it must lie above 0 and be at most 1")
+
+    def draw(self, log_probs: Float[Tensor, "n v"]) -> Int[Tensor, " n"]:
+        scores, order = (log_probs / self.temperature).sort(dim=-1, descending=True)
+        if self.top is not None:
+            scores[:, self.top :] = NEVER
+        probs = torch.softmax(scores, dim=-1)
+        # The likeliest token always stays; others while the mass before them is not enough.
+        before = probs.cumsum(dim=-1) - probs
+        before[:, 0] = 0
+        probs = probs.masked_fill(before >= self.mass, 0.0)
+        return order.gather(-1, torch.multinomial(probs, 1, generator=self.generator)).squeeze(-1)
+
+
+class _Beams(NamedTuple):
+    """What is known of the sentences still in search: ``k`` living hypotheses each, and the ``best`` finished ones."""
+
+    sentences: Int[Tensor, " s"]
+    written: Int[Tensor, "s k t"]
+    log_prob: Float[Tensor, "s k"]
+    finished: Float[Tensor, "s best"]
+    finished_log_prob: Float[Tensor, "s best"]
+    finished_tokens: Int[Tensor, "s best m"]
+    finished_count: Int[Tensor, " s"]
+    prefixes: Int[Tensor, "s p"]
+    limits: Int[Tensor, " s"]
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: Any,
+    rows: int,
+    rules: Rules,
+    *,
+    beam: int = 5,
+    best: int = 1,
+    length_penalty: float = 1.0,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    limits: Sequence[int] | None = None,
+    device: torch.device | str = "cpu",
+) -> list[list[Hypothesis]]:
+    """The ``best`` hypotheses of each row, ranked by log-probability ÷ length^penalty (length with the end).
+
+    At each step the ``beam`` likeliest continuations live on, and an end among them is finished. A sentence leaves when
+    ``beam`` hypotheses have finished, or when no living one can still come among the best. With a beam as wide as
+    there are sequences the result is exact; with a beam of one it is `greedy`.
+    """
+    if beam < 1 or best < 1:
+        raise ValueError(f"beam is {beam} and best is {best}; both must be at least 1")
+    device = torch.device(device)
+    longest = rules.max_length if limits is None else max([rules.min_length, *limits])
+    beams = _Beams(
+        sentences=torch.arange(rows, device=device),
+        written=torch.empty(rows, 1, 0, dtype=torch.long, device=device),
+        log_prob=torch.zeros(rows, 1, dtype=torch.float64, device=device),
+        finished=torch.full((rows, best), NEVER, dtype=torch.float64, device=device),
+        finished_log_prob=torch.full((rows, best), NEVER, dtype=torch.float64, device=device),
+        finished_tokens=torch.full((rows, best, longest), -1, dtype=torch.long, device=device),
+        finished_count=torch.zeros(rows, dtype=torch.long, device=device),
+        prefixes=_prefix_tensor(prefixes, rows, device),
+        limits=_limits(rules, limits, rows, device),
+    )
+    last = torch.full((rows,), rules.start, dtype=torch.long, device=device)
+    results: list[list[Hypothesis]] = [[] for _ in range(rows)]
+    while len(beams.sentences):
+        log_probs, state = step(last, state)
+        beams, origins = _advance(beams, log_probs, rules, beam, length_penalty)
+        leaving = _cannot_improve(beams, beam, length_penalty)
+        if leaving.any():
+            _collect(beams, leaving, results)
+            keep = (~leaving).nonzero().squeeze(-1)
+            beams, origins = select(beams, keep), origins.index_select(0, keep)
+        state = select(state, origins.flatten())
+        last = beams.written[..., -1].flatten()
+    return results
+
+
+def _advance(
+    beams: _Beams, log_probs: Float[Tensor, "n v"], rules: Rules, beam: int, penalty: float
+) -> tuple[_Beams, Int[Tensor, "s k"]]:
+    """One token more for every living hypothesis; also the row that each new hypothesis came from."""
+    sentences, k, length = beams.written.shape
+    words = log_probs.shape[-1]
+    allowed = rules.apply(
+        log_probs,
+        beams.written.flatten(0, 1),
+        beams.prefixes.repeat_interleave(k, dim=0),
+        beams.limits.repeat_interleave(k, dim=0),
+    )
+    totals = (beams.log_prob.unsqueeze(-1) + allowed.reshape(sentences, k, words)).flatten(1)
+    # Each hypothesis has one end, so among the 2 · beam best at least `beam` go on.
+    likely, places = totals.topk(min(2 * beam, totals.shape[-1]), dim=-1)
+    parents, tokens = places // words, places % words
+    ends = tokens == rules.end
+    # An end counts only among the `beam` best, as in the search that a beam of one must equal.
+    ended = likely.masked_fill(~ends, NEVER)
+    ended[:, beam:] = NEVER
+    beams = _finish(beams, ended, parents, length, penalty)
+    living, order = likely.masked_fill(ends, NEVER).topk(min(beam, likely.shape[-1]), dim=-1)
+    parents, tokens = parents.gather(-1, order), tokens.gather(-1, order)
+    history = beams.written.gather(1, parents.unsqueeze(-1).expand(-1, -1, length))
+    written = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)
+    origins = parents + torch.arange(sentences, device=parents.device).unsqueeze(-1) * k
+    return beams._replace(written=written, log_prob=living), origins
+
+
+def _finish(
+    beams: _Beams, ended: Float[Tensor, "s c"], parents: Int[Tensor, "s c"], length: int, penalty: float
+) -> _Beams:
+    """Put the hypotheses that ended among the finished ones, and keep the best."""
+    if not (ended > NEVER).any():
+        return beams
+    best, longest = beams.finished_tokens.shape[1:]
+    scores = torch.cat([beams.finished, ended / (length + 1) ** penalty], dim=-1)
+    history = beams.written.gather(1, parents.unsqueeze(-1).expand(-1, -1, length))
+    padding = beams.finished_tokens.new_full((*parents.shape, longest - length), -1)
+    tokens = torch.cat([beams.finished_tokens, torch.cat([history, padding], dim=-1)], dim=1)
+    log_prob = torch.cat([beams.finished_log_prob, ended], dim=-1)
+    finished, order = scores.topk(best, dim=-1)
+    return beams._replace(
+        finished=finished,
+        finished_log_prob=log_prob.gather(-1, order),
+        finished_tokens=tokens.gather(1, order.unsqueeze(-1).expand(-1, -1, longest)),
+        finished_count=beams.finished_count + (ended > NEVER).sum(dim=-1),
+    )
+
+
+def _cannot_improve(beams: _Beams, beam: int, penalty: float) -> Bool[Tensor, " s"]:
+    """Enough have finished, or even a sure ending of the best living one would come too late."""
+    length = beams.written.shape[-1]
+    top = beams.log_prob.amax(dim=-1)
+    shortest = torch.full_like(top, length + 1)
+    furthest = (beams.limits + 1).to(top.dtype).clamp(min=length + 1)
+    hope = torch.maximum(top / shortest**penalty, top / furthest**penalty)
+    return (beams.finished_count >= beam) | (beams.finished[:, -1] >= hope) | (top == NEVER)
+
+
+def _collect(beams: _Beams, leaving: Bool[Tensor, " s"], results: list[list[Hypothesis]]) -> None:
+    """The finished hypotheses of the sentences that leave, best first."""
+    rows = zip(
+        beams.sentences[leaving].tolist(),
+        beams.finished_tokens[leaving].tolist(),
+        beams.finished_log_prob[leaving].tolist(),
+        beams.finished[leaving].tolist(),
+        strict=True,
+    )
+    for sentence, tokens, log_probs, scores in rows:
+        results[sentence] = [
+            Hypothesis([token for token in written if token >= 0], log_prob, score)
+            for written, log_prob, score in zip(tokens, log_probs, scores, strict=True)
+            if score > NEVER
+        ]
+
+
+def ensemble(steps: Sequence[Step]) -> Step:
+    """Several models as one: the mean of their probabilities. Its state is the tuple of theirs."""
+
+    def step(tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+        answers = [one(tokens, part) for one, part in zip(steps, state, strict=True)]
+        stacked = torch.stack([log_probs for log_probs, _ in answers])
+        mean = torch.logsumexp(stacked, dim=0) - math.log(len(answers))
+        return mean, tuple(part for _, part in answers)
+
+    return step
