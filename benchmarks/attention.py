@@ -6,9 +6,10 @@ prints the tables, draws benchmarks/growth.png and writes the section of RESULTS
 
 import math
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -166,16 +167,18 @@ def beside(pairs: list[tuple[str, int, int, bool, Callable[..., Run], Callable[.
 
 
 def speed() -> str:
-    pairs: list[tuple[str, int, int, bool, Callable[..., Run], Callable[..., Run]]] = []
-    for length, repeats in ((128, 101), (512, 31), (2048, 7)):
-        for train in (False, True):
-            pairs.append(("scaled dot / bare SDPA", length, repeats, train, our_scaled_dot, bare_sdpa))
-            pairs.append(
-                ("multi-head / nn.MultiheadAttention", length, repeats, train, our_multi_head, torch_multi_head)
-            )
-    for train in (False, True):
-        pairs.append(("additive / the plain formula", 512, 15, train, our_additive, plain_additive))
-    rows = "\n".join(sorted(beside(pairs)))
+    lengths = ((128, 101), (512, 31), (2048, 7))
+    pairs = [
+        (what, length, repeats, train, ours, theirs)
+        for what, ours, theirs in (
+            ("scaled dot / bare SDPA", our_scaled_dot, bare_sdpa),
+            ("multi-head / nn.MultiheadAttention", our_multi_head, torch_multi_head),
+        )
+        for length, repeats in lengths
+        for train in (False, True)
+    ]
+    pairs += [("additive / the plain formula", 512, 15, train, our_additive, plain_additive) for train in (False, True)]
+    rows = "\n".join(beside(pairs))
     return f"""| ours / beside it | length | step | ours, ms | beside it, ms | ratio |
 |---|--:|---|--:|--:|--:|
 {rows}
@@ -206,8 +209,12 @@ GROWTH: dict[str, tuple[Callable[..., Run], list[int]]] = {
 
 
 def seconds(case: Callable[[int], Run], length: int) -> float:
+    """The fastest of four, or the first where one takes seconds: there is nothing to warm up then."""
     run = case(length)
-    return min(interleaved({"run": run}, 3 if length <= 4096 else 1)["run"])
+    started = time.perf_counter()
+    run()
+    first = time.perf_counter() - started
+    return first if first > 2 else min(interleaved({"run": run}, 3)["run"])
 
 
 def growth() -> str:
@@ -247,17 +254,20 @@ Batch 1. Additive: forward and backward, hidden size {HIDDEN}. The others: forwa
 those of the last step of length."""
 
 
-def main(write: bool = False, only_speed: bool = False) -> None:
-    """Measure; with --write, also into RESULTS.md. --only-speed leaves out memory and growth."""
+PARTS: dict[str, Callable[[], str]] = {"speed": speed, "memory": memory, "growth": growth}
+
+
+def main(part: Literal["all", "speed", "memory", "growth"] = "all", write: bool = False) -> None:
+    """Measure one part or all of them; with --write, also into RESULTS.md."""
     torch.manual_seed(0)
-    parts = [f"## Mechanisms\n\nMeasured on {machine()}.\n\n### Speed", speed()]
-    if not only_speed:
-        parts += ["### Memory", memory(), "### Growth", growth()]
-    parts.append("Again: `make bench`, or `python benchmarks/attention.py --write`")
-    body = "\n\n".join(parts)
-    print(body)
-    if write:
-        write_section("attention", body)
+    for name, measure in PARTS.items():
+        if part not in ("all", name):
+            continue
+        again = f"Again: `python benchmarks/attention.py --part {name} --write`; all parts: `make bench`."
+        body = f"## Mechanisms: {name}\n\nMeasured on {machine()}.\n\n{measure()}\n\n{again}"
+        print(body)
+        if write:
+            write_section(f"attention-{name}", body)
 
 
 if __name__ == "__main__":

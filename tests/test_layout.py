@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sightline"
 FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = ["attention", "layers", "models", "tasks", "cli"]
-MODEL_FREE = {"search", "view", "config", "records", "errors", "state"}
+MODEL_FREE = {"search", "view", "config", "records", "errors", "state", "files"}
 
 
 def part_of(path):

@@ -49,6 +49,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "addressing": f"{_ATTENTION}.addressing:AddressingConfig",
     },
     "pooling": {"pooling": f"{_ATTENTION}.pooling:PoolingConfig"},
+    "text_to_text": {
+        "seq2seq": "sightline.models.seq2seq:Seq2SeqConfig",
+        "luong": "sightline.models.luong:LuongConfig",
+        "rnnsearch": "sightline.models.rnnsearch:RNNSearchConfig",
+        "transformer": "sightline.models.transformer:TransformerConfig",
+    },
 }
 
 

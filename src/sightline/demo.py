@@ -5,7 +5,6 @@ the characters, the question is the query, and only attention can tell which dig
 """
 
 import json
-import os
 import random
 import time
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from sightline.attention import AttentionConfig
 from sightline.config import ConfigError
 from sightline.errors import UserError
+from sightline.files import write_text
 from sightline.records import Tokens
 from sightline.trace import capture
 from sightline.view.pictures import heat_map
@@ -144,8 +144,5 @@ def draw(model: PhoneBook, batch: Batch, out: Path) -> tuple[Path, Path]:
     asked = [f"{LETTERS[name]}? {digit}" for name, digit in zip(questions[0].tolist(), predicted, strict=True)]
     found = trace.records(rows=Tokens(tuple(asked)), columns=Tokens(tuple("␣" if x == " " else x for x in letters)))
     picture = heat_map(found[0], out / "attention.png", title="question and the model's answer, and where it looked")
-    records = out / "records.json"
-    part = records.with_name(".records.json.part")
-    part.write_text(json.dumps([record.to_json() for record in found], ensure_ascii=False), encoding="utf-8")
-    os.replace(part, records)
-    return picture, records
+    text = json.dumps([record.to_json() for record in found], ensure_ascii=False)
+    return picture, write_text(out / "records.json", text)

@@ -15,7 +15,7 @@ With ``change`` the weights are changed before they are used: the same door serv
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -39,13 +39,31 @@ class Site:
 
 @dataclass
 class _Piece:
-    """One look: a stretch of rows. ``weights`` are whole, or the largest k with their ``places``."""
+    """One call of a mechanism: a stretch of rows. ``weights`` are whole, or the largest k with their ``places``."""
 
     position: int
     columns: int
     weights: Float[Tensor, "b h t n"]
     places: Int[Tensor, "b h t n"] | None
     scores: Float[Tensor, "b h t s"] | None
+
+    def grown(self, rows: int) -> "_Piece":
+        """The same with room for more rows. Made once for a call that is shown in blocks."""
+
+        def room(part: Tensor) -> Tensor:
+            return torch.cat([part, part.new_zeros(*part.shape[:2], rows, part.shape[3])], dim=2)
+
+        return replace(self, **{name: room(part) for name, part in self._parts().items()})
+
+    def fill(self, start: int, block: "_Piece") -> None:
+        """Put a block of rows in its place."""
+        rows = slice(start, start + block.weights.shape[2])
+        for name, part in block._parts().items():
+            getattr(self, name)[:, :, rows] = part
+
+    def _parts(self) -> dict[str, Tensor]:
+        parts = {"weights": self.weights, "places": self.places, "scores": self.scores}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @dataclass
@@ -158,7 +176,11 @@ class Trace(Tap):
         shaped = [None if part is None else _four_axes(part, look.heads) for part in (weights, places, scores)]
         assert shaped[0] is not None
         piece = _Piece(look.position, columns, shaped[0], shaped[1], shaped[2])
-        self._map_of(name, layer, piece)._pieces.append(piece)
+        if look.shown:
+            self[name]._pieces[-1].fill(look.shown, piece)
+        else:
+            found = self._map_of(name, layer, piece)
+            found._pieces.append(piece.grown(look.to_come) if look.to_come else piece)
 
     def _map_of(self, name: str, layer: int, piece: _Piece) -> AttentionMap:
         """A look that goes on where the last one of the same mechanism ended belongs to the same map."""

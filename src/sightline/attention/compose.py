@@ -1,6 +1,7 @@
 """Score → normalise → read: the mechanism that most mechanisms are. Any score goes with any normaliser."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -103,17 +104,26 @@ class Composed(Attention):
     ) -> Read:
         """The plain path, in as many blocks of queries as the open taps ask for."""
         t = query.shape[-2]
-        rows = rows_at_once(t, math.prod(query.shape[:-2]) * memory.keys.shape[-2])
+        rows = self.rows_in_a_block(query, memory)
         if rows >= t:
             return self.attend_block(query, memory, carry, allow, need_weights)
-        reads = []
+        blocks = []
+        # One tensor for what is read, made first: small results left between large temporaries would break up the
+        # heap, and memory would grow with every block after all.
+        context = query.new_empty(*query.shape[:-1], self.context_size)
         for start in range(0, t, rows):
             block = query[..., start : start + rows, :]
-            rule = None if allow is None else allow.narrow(start, block.shape[-2])
-            read = self.attend_block(block, memory, carry, rule, need_weights)
+            length = block.shape[-2]
+            rule = None if allow is None else allow.narrow(start, length)
+            read = self.attend_block(block, memory, carry, rule, need_weights, start, t - start - length)
+            context[..., start : start + length, :] = read.context
             carry = read.carry
-            reads.append(read)
-        return join(reads)
+            blocks.append(read[2:])
+        return Read(context, carry, *_join(blocks))
+
+    def rows_in_a_block(self, query: Float[Tensor, "*b t q"], memory: Memory) -> int:
+        """How many queries to take at once."""
+        return rows_at_once(query.shape[-2], math.prod(query.shape[:-2]) * memory.keys.shape[-2])
 
     def attend_block(
         self,
@@ -122,22 +132,18 @@ class Composed(Attention):
         carry: Carry,
         allow: Allow | None,
         need_weights: bool,
+        shown: int = 0,
+        to_come: int = 0,
     ) -> Read:
         """Score, normalise, show to the taps, read."""
         t, s = query.shape[-2], memory.keys.shape[-2]
         allowed = visible_keys(allow, memory.mask, carry.position, t, s, query.device)
         if allowed is not None:
             checks.check_allowed(allowed, query, s)
-        weighed = self.weigh(query, memory, carry, allowed)
-        weights = show(Look(self, carry.position, weighed.scores, weighed.weights, allowed, len(self.heads)))
+        scores, weights, log_prob, entropy = self.weigh(query, memory, carry, allowed)
+        weights = show(Look(self, carry.position, scores, weights, allowed, len(self.heads), shown, to_come))
         context = weights @ memory.values
-        return Read(
-            context,
-            self.next_carry(carry, weights),
-            weights if need_weights else None,
-            weighed.log_prob,
-            weighed.entropy,
-        )
+        return Read(context, self.next_carry(carry, weights), weights if need_weights else None, log_prob, entropy)
 
     def weigh(
         self,
@@ -154,19 +160,13 @@ class Composed(Attention):
         return carry._replace(position=carry.position + weights.shape[-2])
 
 
-def join(reads: list[Read]) -> Read:
-    """The reads of blocks of queries, as one."""
-
-    def along(axis: int, parts: list[Tensor | None]) -> Tensor | None:
-        return torch.cat([part for part in parts if part is not None], dim=axis) if parts[0] is not None else None
-
-    return Read(
-        torch.cat([read.context for read in reads], dim=-2),
-        reads[-1].carry,
-        along(-2, [read.weights for read in reads]),
-        along(-1, [read.log_prob for read in reads]),
-        along(-1, [read.entropy for read in reads]),
-    )
+def _join(blocks: Sequence[tuple[Tensor | None, ...]]) -> list[Tensor | None]:
+    """Weights, log-probabilities and entropies of blocks of queries, each as one tensor, or None."""
+    joined: list[Tensor | None] = []
+    for axis, parts in zip((-2, -1, -1), zip(*blocks, strict=True), strict=True):
+        present = [part for part in parts if part is not None]
+        joined.append(torch.cat(present, dim=axis) if present else None)
+    return joined
 
 
 def _with_batch_axes(mask: Tensor, keys: Tensor, head_axes: int) -> Tensor:

@@ -4,9 +4,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sightline.attention.allow import Allow
-from sightline.attention.compose import Composed, join
-from sightline.attention.contract import Carry, Memory, Read
+from sightline.attention.compose import Composed
+from sightline.attention.contract import Carry, Memory
 
 
 class Sequential(Composed):
@@ -20,23 +19,9 @@ class Sequential(Composed):
         batch = memory.values.shape[: memory.values.dim() - 2 - len(self.heads)]
         return Carry(0, memory.values.new_zeros(*batch, *self.heads, memory.values.shape[-2]))
 
-    def attend(
-        self,
-        query: Float[Tensor, "*b t q"],
-        memory: Memory,
-        carry: Carry,
-        allow: Allow | None,
-        need_weights: bool,
-    ) -> Read:
-        if query.shape[-2] == 0:
-            return self.attend_block(query, memory, carry, allow, need_weights)
-        reads = []
-        for i in range(query.shape[-2]):
-            rule = None if allow is None else allow.narrow(i, 1)
-            read = self.attend_block(query[..., i : i + 1, :], memory, carry, rule, need_weights)
-            carry = read.carry
-            reads.append(read)
-        return join(reads)
+    def rows_in_a_block(self, query: Float[Tensor, "*b t q"], memory: Memory) -> int:
+        """One query at a time: each needs the weights of the one before."""
+        return 1
 
     def next_carry(self, carry: Carry, weights: Float[Tensor, "*b t s"]) -> Carry:
         if weights.shape[-2] == 0:

@@ -15,7 +15,11 @@ from torch import Tensor, nn
 
 
 class Look(NamedTuple):
-    """One call of a mechanism (or one block of its queries), just before it reads."""
+    """One call of a mechanism, or one block of its queries, just before it reads.
+
+    ``heads`` counts the head axes. A mechanism that shows a call in several looks says how many rows it showed before
+    (``shown``) and how many are still to come (``to_come``), so that a tap can set aside room for all of them at once.
+    """
 
     mechanism: nn.Module
     position: int
@@ -23,6 +27,8 @@ class Look(NamedTuple):
     weights: Float[Tensor, "*b t s"]
     allowed: Bool[Tensor, "..."] | None
     heads: int = 0
+    shown: int = 0
+    to_come: int = 0
 
 
 class Tap:

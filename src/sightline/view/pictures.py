@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sightline.files import whole_file
 from sightline.records import Axis, Record, Tokens
 
 # One hue from white to dark: the same order in grey print and for every kind of colour vision.
@@ -44,12 +45,9 @@ def draw_heat_map(axes: Axes, record: Record) -> None:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write the picture whole or not at all: to a temporary name first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part{path.suffix}")
-    with matplotlib.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
+    """Write the picture, whole or not at all."""
+    with whole_file(path) as part, matplotlib.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
         figure.savefig(part, dpi=200, bbox_inches="tight", pad_inches=0.05)
-    part.replace(path)
     return path
 
 

@@ -1,0 +1,1 @@
+"""Encoders and decoders made of attention: what models are put together from."""

@@ -1,0 +1,149 @@
+"""The one recurrent attention decoder: it serves every recurrent model there is.
+
+Two questions tell the papers apart. *When does it look?* Before its state moves on, with the old state as the query
+(Bahdanau et al. 2015), or after, with the new one (Luong et al. 2015), or never (Sutskever et al. 2014). *What is
+written from?* A maxout of old state, last word and context (Bahdanau), or tanh(W [context; state]) (Luong), which can
+also be fed into the next step.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sightline.attention import Attention, AttentionConfig, Carry, Memory
+from sightline.layers.dropout import Dropout
+from sightline.layers.rnn import Cell, CellKind, CellState
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    """The answers to both questions, and sizes. ``attention`` left out: one context vector for everything."""
+
+    embedding_size: int
+    annotation_size: int
+    size: int
+    layers: int = 1
+    cell: CellKind = "gru"
+    attention: AttentionConfig | None = None
+    looks: Literal["before", "after"] = "after"
+    feeds_input: bool = False
+    writes_from: Literal["maxout", "tanh"] = "tanh"
+    dropout: float = 0.0
+
+
+class DecoderState(NamedTuple):
+    """Everything that goes from one word to the next. A plain tuple, so that beams can be reordered."""
+
+    cells: tuple[CellState, ...]
+    fed: Float[Tensor, "b h"] | None
+    memory: Memory | None
+    carry: Carry | None
+
+
+class RecurrentAttentionDecoder(nn.Module):
+    """Embedded words in, features for the output layer out; one word at a time or a whole sentence."""
+
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.attention: Attention | None = None
+        context_size = 0
+        if shape.attention is not None:
+            self.attention = shape.attention.build(shape.size, shape.annotation_size, shape.annotation_size)
+            context_size = self.attention.context_size
+        self.looks_before = self.attention is not None and shape.looks == "before"
+        extra = (context_size if self.looks_before else 0) + (shape.size if shape.feeds_input else 0)
+        sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]
+        cells = [Cell(shape.cell, n, shape.size) for n in sizes]
+        # What the step before gives to the first cell: apart from the words' part, which is known beforehand.
+        self.inner_input = nn.Linear(extra, cells[0].input.out_features, bias=False) if extra else None
+        self.cells = nn.ModuleList(cells)
+        self.between = Dropout(shape.dropout)
+        if shape.writes_from == "maxout":
+            self.write = nn.Linear(shape.size + shape.embedding_size + context_size, 2 * shape.size)
+        else:
+            self.write = nn.Linear(shape.size + context_size, shape.size)
+
+    def begin(
+        self,
+        hidden: Float[Tensor, "l b h"],
+        annotations: Float[Tensor, "b s a"] | None,
+        mask: Tensor | None,
+    ) -> DecoderState:
+        """Start every layer from ``hidden``, with the annotations to look at."""
+        cells = tuple(cell.begin(start) for cell, start in zip(self.cells, hidden, strict=True))  # type: ignore[operator]
+        fed = torch.zeros_like(hidden[0]) if self.shape.feeds_input else None
+        if self.attention is None or annotations is None:
+            return DecoderState(cells, fed, None, None)
+        memory = self.attention.remember(annotations, mask=mask)
+        return DecoderState(cells, fed, memory, self.attention.begin(memory))
+
+    def forward(
+        self, words: Float[Tensor, "b t e"], state: DecoderState
+    ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
+        """Any number of words that follow what the state has seen."""
+        projected = self.cells[0].project(words)  # type: ignore[operator]
+        tops: list[Tensor] = []
+        olds: list[Tensor] = []
+        contexts: list[Tensor | None] = []
+        for i in range(words.shape[1]):
+            olds.append(state.cells[-1][0])
+            context, state = self._step(projected[:, i], state)
+            tops.append(state.cells[-1][0])
+            contexts.append(context)
+        new, old = torch.stack(tops, dim=1), torch.stack(olds, dim=1)
+        if self.attention is None:
+            return self._write(words, old, new, None), state
+        if contexts[0] is not None:
+            return self._write(words, old, new, torch.stack(contexts, dim=1)), state  # type: ignore[arg-type]
+        # Nothing of what is read goes back into the loop: look with all states at once.
+        assert state.memory is not None
+        read = self.attention(new, state.memory, state.carry)
+        return self._write(words, old, new, read.context), state._replace(carry=read.carry)
+
+    def _step(self, projected: Float[Tensor, "b g"], state: DecoderState) -> tuple[Tensor | None, DecoderState]:
+        """One word: the cells move on, and where the next step needs it, attention looks inside the loop."""
+        context, carry = None, state.carry
+        inner = []
+        if self.looks_before:
+            context, carry = self._look(state.cells[-1][0], state)
+            inner.append(context)
+        if state.fed is not None:
+            inner.append(state.fed)
+        if self.inner_input is not None:
+            projected = projected + self.inner_input(torch.cat(inner, dim=-1))
+        cells = self._move(projected, state.cells)
+        fed = None
+        if state.fed is not None:
+            moved = state._replace(cells=cells, carry=carry)
+            if self.attention is not None and not self.looks_before:
+                context, carry = self._look(cells[-1][0], moved)
+            new = cells[-1][0].unsqueeze(1)
+            fed = self._write(new[..., :0], new, new, None if context is None else context.unsqueeze(1)).squeeze(1)
+        return context, DecoderState(cells, fed, state.memory, carry)
+
+    def _look(self, query: Float[Tensor, "b h"], state: DecoderState) -> tuple[Tensor, Carry]:
+        assert self.attention is not None
+        assert state.memory is not None
+        read = self.attention(query.unsqueeze(1), state.memory, state.carry)
+        return read.context.squeeze(1), read.carry
+
+    def _move(self, projected: Float[Tensor, "b g"], states: tuple[CellState, ...]) -> tuple[CellState, ...]:
+        moved: list[CellState] = []
+        for i, (cell, state) in enumerate(zip(self.cells, states, strict=True)):
+            if i:
+                projected = cell.project(self.between(moved[-1][0]))  # type: ignore[operator]
+            moved.append(cell(projected, state))
+        return tuple(moved)
+
+    def _write(
+        self, words: Tensor, old: Tensor, new: Tensor, context: Float[Tensor, "b t c"] | None
+    ) -> Float[Tensor, "b t h"]:
+        looked = [] if context is None else [context]
+        if self.shape.writes_from == "maxout":
+            pairs = self.write(torch.cat([old, words, *looked], dim=-1))
+            return pairs.unflatten(-1, (self.shape.size, 2)).amax(dim=-1)
+        return torch.tanh(self.write(torch.cat([new, *looked], dim=-1)))

@@ -1,0 +1,38 @@
+"""Tokens to vectors, and where they stand."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Embedding):
+    """An embedding that starts with deviation 1/√size and is multiplied by √size on the way in (Vaswani et al. 2017).
+
+    So the same table can serve as the output layer, whose weights want to be small, and as the input, whose vectors
+    must not vanish beside the positions added to them.
+    """
+
+    def __init__(self, words: int, size: int, padding: int) -> None:
+        super().__init__(words, size, padding_idx=padding)
+        nn.init.normal_(self.weight, std=1 / math.sqrt(size))
+        with torch.no_grad():
+            self.weight[padding].zero_()
+
+    def forward(self, tokens: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return super().forward(tokens) * math.sqrt(self.embedding_dim)
+
+
+def sinusoids(start: int, count: int, size: int, like: Tensor) -> Float[Tensor, "n d"]:
+    """Sinusoid positions: ``sin(p / 10000^(2i/d))`` in the first half, the cosines in the second.
+
+    What people get wrong: the paper writes sines and cosines in turn, its code puts them in two halves. A model cannot
+    tell, but a checkpoint can; this is the layout of the code, and of most checkpoints.
+    """
+    if size % 2:
+        raise ValueError(f"sinusoid positions need an even size, found {size}")
+    exponents = torch.arange(0, size, 2, dtype=torch.float64, device=like.device) / size
+    positions = torch.arange(start, start + count, dtype=torch.float64, device=like.device)
+    angles = positions.unsqueeze(-1) * 10_000.0**-exponents
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).to(like.dtype)

@@ -1,0 +1,1 @@
+"""One paper, one file: each puts the layers together, with its configuration beside it."""

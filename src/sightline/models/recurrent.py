@@ -1,0 +1,49 @@
+"""What the recurrent models share: a bidirectional encoder and the one recurrent attention decoder."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sightline.layers.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
+from sightline.layers.dropout import Dropout
+from sightline.layers.rnn import BidirectionalEncoder, Encoded
+from sightline.models.text_to_text import PADDING, TextToText, Tying
+
+
+class RecurrentModel(TextToText):
+    """Encode in both directions, start the decoder from the encoder's final states, decode."""
+
+    def __init__(
+        self,
+        shape: DecoderShape,
+        source_words: int,
+        target_words: int,
+        *,
+        encoder_size: int,
+        starts_from: Literal["backward", "both"],
+        tied: Tying,
+    ) -> None:
+        super().__init__(source_words, target_words, shape.embedding_size, shape.size, tied)
+        self.encoder = BidirectionalEncoder(shape.cell, shape.embedding_size, encoder_size, shape.layers, shape.dropout)
+        self.decoder = RecurrentAttentionDecoder(shape)
+        self.starts_from = starts_from
+        summary_size = encoder_size * (1 if starts_from == "backward" else 2)
+        self.start = nn.Linear(summary_size, shape.layers * shape.size)
+        self.dropout = Dropout(shape.dropout)
+
+    def begin(self, source: Int[Tensor, "b s"]) -> DecoderState:
+        mask = source != PADDING
+        encoded = self.encoder(self.dropout(self.source_embedding(source)), mask)
+        return self.decoder.begin(self._first_states(encoded), self.dropout(encoded.annotations), mask)
+
+    def _first_states(self, encoded: Encoded) -> Float[Tensor, "l b h"]:
+        """``tanh(W ←h₁)`` (Bahdanau's appendix), or of both directions' final states; one for each layer."""
+        both = [encoded.backward] if self.starts_from == "backward" else [encoded.forward, encoded.backward]
+        started = torch.tanh(self.start(torch.cat(both, dim=-1)))
+        return started.unflatten(-1, (len(self.decoder.cells), -1)).transpose(0, 1)
+
+    def decode(self, words: Int[Tensor, "b t"], state: DecoderState) -> tuple[Float[Tensor, "b t d"], DecoderState]:
+        features, state = self.decoder(self.dropout(self.target_embedding(words)), state)
+        return self.dropout(features), state

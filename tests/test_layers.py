@@ -1,0 +1,130 @@
+"""Layers against PyTorch's own, and the laws of padding and seeds."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sightline.layers import loss as loss_module
+from sightline.layers.dropout import Dropout
+from sightline.layers.embedding import TokenEmbedding, sinusoids
+from sightline.layers.loss import smoothed_cross_entropy
+from sightline.layers.rnn import BidirectionalEncoder, Cell
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
+def test_dropout_drops_its_share_and_keeps_the_mean(rate):
+    x = torch.ones(400, 1000)
+    y = Dropout(rate)(x)
+    assert (y == 0).float().mean().item() == pytest.approx(rate, abs=0.004)
+    assert y.mean().item() == pytest.approx(1.0, abs=0.02)
+    assert y.unique().numel() == 2
+    rows = (y == 0).float().mean(dim=1)
+    assert rows.std().item() < 0.05, "no row is dropped as a whole"
+
+
+def test_dropout_follows_the_seed_and_rests_in_evaluation():
+    layer, x = Dropout(0.4), torch.randn(5, 7)
+    torch.manual_seed(3)
+    one, two = layer(x), layer(x)
+    torch.manual_seed(3)
+    assert torch.equal(layer(x), one)
+    assert not torch.equal(one, two)
+    assert layer.eval()(x) is x
+    assert Dropout(0.0)(x) is x
+    assert Dropout(0.999)(torch.ones(10_000)).max() > 0
+    assert Dropout(0.5)(torch.empty(0, 4)).shape == (0, 4)
+    with pytest.raises(ValueError, match="dropout is 1"):
+        Dropout(1.0)
+
+
+def test_dropout_has_the_gradient_of_its_mask():
+    x = torch.randn(50, dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(0)
+    y = Dropout(0.3)(x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, (y / x).detach())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("chunk", [1, 40, 10**6])
+def test_the_chunked_loss_equals_torch(monkeypatch, smoothing, biased, chunk):
+    monkeypatch.setattr(loss_module, "CHUNK_ELEMENTS", chunk)
+    features = torch.randn(13, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(11, dtype=torch.float64, requires_grad=True) if biased else None
+    targets = torch.randint(11, (13,))
+    found = smoothed_cross_entropy(features, weight, bias, targets, smoothing)
+    expected = F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(found, expected)
+    tensors = [features, weight, *([bias] if biased else [])]
+    for one, other in zip(
+        torch.autograd.grad(found / 3, tensors), torch.autograd.grad(expected / 3, tensors), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_loss_of_nothing_is_zero():
+    weight = torch.randn(4, 3, requires_grad=True)
+    total = smoothed_cross_entropy(torch.empty(0, 3), weight, None, torch.empty(0, dtype=torch.long))
+    total.backward()
+    assert total == 0
+    assert (weight.grad == 0).all()
+    with torch.no_grad():
+        assert smoothed_cross_entropy(torch.zeros(2, 3), weight, None, torch.tensor([0, 1])).item() == pytest.approx(
+            2 * math.log(4)
+        )
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_cells_equal_torch(kind):
+    ours = Cell(kind, 5, 4).double()
+    theirs = (nn.GRUCell if kind == "gru" else nn.LSTMCell)(5, 4).double()
+    with torch.no_grad():
+        theirs.weight_ih.copy_(ours.input.weight)
+        theirs.bias_ih.copy_(ours.input.bias)
+        theirs.weight_hh.copy_(ours.recurrent.weight)
+        theirs.bias_hh.copy_(ours.recurrent.bias)
+    state = ours.begin(torch.randn(3, 4, dtype=torch.float64))
+    other = state[0] if kind == "gru" else state
+    for _ in range(3):
+        x = torch.randn(3, 5, dtype=torch.float64)
+        state = ours(ours.project(x), state)
+        other = theirs(x, other)
+        torch.testing.assert_close(state[0], other if kind == "gru" else other[0])
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_encoder_does_not_read_padding(kind, layers):
+    encoder = BidirectionalEncoder(kind, 5, 4, layers, dropout=0.0).double()
+    x, mask = torch.randn(3, 6, 5, dtype=torch.float64), torch.arange(6) < torch.tensor([[6], [2], [4]])
+    whole = encoder(x, mask)
+    assert whole.annotations.shape == (3, 6, 8)
+    for i, length in enumerate((6, 2, 4)):
+        alone = encoder(x[i : i + 1, :length], mask[i : i + 1, :length])
+        torch.testing.assert_close(whole.annotations[i, :length], alone.annotations[0])
+        torch.testing.assert_close(whole.backward[i], alone.annotations[0, 0, 4:])
+        torch.testing.assert_close(whole.forward[i], alone.annotations[0, -1, :4])
+    assert encoder(x, torch.zeros(3, 6, dtype=torch.bool)).annotations.isfinite().all()
+
+
+def test_embeddings_start_with_unit_length_and_padding_is_zero():
+    embedding = TokenEmbedding(1000, 64, padding=0)
+    found = embedding(torch.arange(1000))
+    assert (found[0] == 0).all()
+    assert found[1:].std().item() == pytest.approx(1.0, abs=0.02)
+
+
+def test_sinusoids_are_the_paper_s_numbers():
+    found = sinusoids(3, 2, 6, torch.empty(0, dtype=torch.float64))
+    for row, position in enumerate((3, 4)):
+        for pair in range(3):
+            angle = position / 10_000 ** (2 * pair / 6)
+            assert found[row, pair].item() == pytest.approx(math.sin(angle), abs=1e-12)
+            assert found[row, 3 + pair].item() == pytest.approx(math.cos(angle), abs=1e-12)
+    with pytest.raises(ValueError, match="even size, found 5"):
+        sinusoids(0, 1, 5, torch.empty(0))
