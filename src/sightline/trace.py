@@ -15,7 +15,7 @@ With ``change`` the weights are changed before they are used: the same door serv
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -50,10 +50,9 @@ class _Piece:
     def grown(self, rows: int) -> "_Piece":
         """The same with room for more rows. Made once for a call that is shown in blocks."""
 
-        def room(part: Tensor) -> Tensor:
-            return torch.cat([part, part.new_zeros(*part.shape[:2], rows, part.shape[3])], dim=2)
-
-        return replace(self, **{name: room(part) for name, part in self._parts().items()})
+        more = {name: part.new_zeros(*part.shape[:2], rows, part.shape[3]) for name, part in self._parts().items()}
+        room = {name: torch.cat([part, more[name]], dim=2) for name, part in self._parts().items()}
+        return _Piece(self.position, self.columns, room["weights"], room.get("places"), room.get("scores"))
 
     def fill(self, start: int, block: "_Piece") -> None:
         """Put a block of rows in its place."""
