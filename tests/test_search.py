@@ -111,12 +111,13 @@ def test_a_wide_beam_is_exhaustive(part):
         model = TinyModel(seed)
         state = model.begin(1, seed)
         rules = Rules(START, END, min_length, max_length, no_repeat)
+        # Wide enough for every continuation of every prefix, ends included.
         (found,) = beam_search(
             model.step,
             state,
             1,
             rules,
-            beam=WORDS**max_length + 1,
+            beam=(WORDS + 1) ** max_length,
             best=best,
             length_penalty=penalty,
             prefixes=[prefix],
@@ -270,7 +271,7 @@ def test_samplers_cut():
 WRONG = {
     "min above max": (lambda: Rules(START, END, 5, 4), "min_length is 5 and max_length 4"),
     "no_repeat": (lambda: Rules(START, END, no_repeat=-1), "no_repeat is -1"),
-    "temperature": (lambda: Sampler(temperature=0), "temperature is 0"),
+    "temperature": (lambda: Sampler(temperature=0.0), "temperature is 0"),
     "top": (lambda: Sampler(top=0), "top is 0"),
     "mass": (lambda: Sampler(mass=0.0), "mass is 0.0"),
     "beam": (lambda: beam_search(TinyModel(0).step, None, 1, Rules(START, END), beam=0), "beam is 0"),

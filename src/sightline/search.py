@@ -8,7 +8,7 @@ together, and sentences that are finished leave the batch.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +19,7 @@ from sightline.state import select
 NEVER = -math.inf
 
 
+@runtime_checkable
 class Step(Protocol):
     """One step of any model: last tokens and state → log-probabilities of the next tokens, next state."""
 
