@@ -1,0 +1,1 @@
+"""Training: the loop, checkpoints, the run folder."""

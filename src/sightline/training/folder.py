@@ -1,0 +1,151 @@
+"""The run folder: complete on its own, no pickle in it, every file whole and checksummed.
+
+::
+
+    config.json          every field, the format's version, where the weights come from
+    model.safetensors    what predict uses
+    metrics.jsonl        one line for each thing measured
+    checksums.json       of every file that the run needs
+    checkpoints/step-N/  for resuming
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sightline.errors import UserError
+from sightline.files import whole_file, write_text
+
+FORMAT = 1
+CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
+
+
+class RunFolder:
+    """Reads and writes the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> "RunFolder":
+        """A new run. A folder that holds one already is refused: nothing is overwritten."""
+        if (path / CONFIG).exists():
+            raise UserError(
+                f"{path} holds a run already; choose another folder, or go on with: sightline resume {path}"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """An existing run, with every file as it was written."""
+        if not path.is_dir():
+            raise UserError(f"there is no run folder {path}")
+        if not (path / CONFIG).exists():
+            raise UserError(f"{path} is not a run folder: it has no {CONFIG}")
+        folder = cls(path)
+        folder.verify()
+        return folder
+
+    def write_json(self, name: str, data: Any) -> None:
+        write_text(self.path / name, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing: the run folder is not complete") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} is damaged: {error}") from None
+
+    def write_config(self, data: dict[str, Any]) -> None:
+        self.write_json(CONFIG, {"format": FORMAT, **data})
+
+    def read_config(self) -> dict[str, Any]:
+        data = self.read_json(CONFIG)
+        if not isinstance(data, dict) or not isinstance(data.get("format"), int):
+            raise UserError(f"{self.path / CONFIG} is damaged: it names no format")
+        if data["format"] > FORMAT:
+            raise UserError(
+                f"{self.path} was written by a newer Sightline (format {data['format']}, this one reads up to {FORMAT})"
+            )
+        return data
+
+    def add_metrics(self, **values: Any) -> None:
+        """One line more in metrics.jsonl."""
+        with (self.path / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values, ensure_ascii=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / METRICS
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+    def seal(self, names: list[str]) -> None:
+        """Write the checksums of the files that the run needs."""
+        self.write_json(CHECKSUMS, {name: checksum(self.path / name) for name in names})
+
+    def verify(self) -> None:
+        """Every sealed file is there and is what was written."""
+        if not (self.path / CHECKSUMS).exists():
+            return  # training has not come to its first end
+        for name, expected in self.read_json(CHECKSUMS).items():
+            path = (self.path / name).resolve()
+            if self.path.resolve() not in path.parents:
+                raise UserError(f"{self.path / CHECKSUMS} names {name!r}, which is outside the run folder")
+            if not path.exists():
+                raise UserError(f"{self.path / name} is missing: the run folder is not complete")
+            if checksum(path) != expected:
+                raise UserError(f"{self.path / name} is damaged: its checksum is not the one in {CHECKSUMS}")
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors, whole or not at all. Shared ones (tied embeddings) are written once."""
+    seen: dict[int, str] = {}
+    alone, same = {}, {}
+    for name, tensor in tensors.items():
+        first = seen.setdefault(tensor.data_ptr() if tensor.numel() else id(tensor), name)
+        if first == name or tensors[first].shape != tensor.shape:
+            alone[name] = tensor.detach().contiguous()
+        else:
+            same[name] = first
+    with whole_file(path) as part:
+        save_file(alone, str(part), metadata={"same": json.dumps(same)})
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read what `save_tensors` wrote. The format holds numbers and names, never code."""
+    from safetensors import safe_open
+
+    try:
+        tensors = load_file(str(path))
+        with safe_open(str(path), framework="pt") as file:
+            same = json.loads((file.metadata() or {}).get("same", "{}"))
+        return {**tensors, **{name: tensors[first] for name, first in same.items()}}
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: the run folder is not complete") from None
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def average(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of several checkpoints' parameters, summed in float64."""
+    return {
+        name: torch.stack([state[name].double() for state in states]).mean(dim=0).to(first.dtype)
+        if first.is_floating_point()
+        else first
+        for name, first in states[-1].items()
+    }

@@ -1,0 +1,224 @@
+"""The training loop: one for every task. The model owns its loss, the task its batches and its score."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from sightline.config import Config
+from sightline.training.checkpoint import Progress, checkpoints, load_checkpoint, save_checkpoint
+from sightline.training.folder import MODEL, RunFolder, average, load_tensors, save_tensors
+
+
+@runtime_checkable
+class BatchLoss(Protocol):
+    """A sum over tokens and their number."""
+
+    @property
+    def total(self) -> Tensor: ...
+    @property
+    def tokens(self) -> int: ...
+
+
+@runtime_checkable
+class Lesson(Protocol):
+    """What a task gives to the loop."""
+
+    def epoch(self, number: int) -> Sequence[Any]:
+        """The batches of an epoch, as handles that cost nothing: always the same for the same number."""
+
+    def batch(self, handle: Any) -> Any:
+        """The tensors of a batch."""
+
+    def tokens(self, batch: Any) -> int:
+        """How many tokens the loss of a batch sums over."""
+
+    def loss(self, model: nn.Module, batch: Any) -> BatchLoss:
+        """The loss of a batch."""
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Scores on the validation data; the first one decides, and more is better."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Config):
+    """How to train. Of the three limits the first one reached ends training; ``patience`` counts validations."""
+
+    learning_rate: float = 4e-3
+    warmup: int = 1000
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    accumulate: int = 1
+    epochs: int | None = None
+    steps: int | None = None
+    minutes: float | None = None
+    patience: int = 10
+    averaged: int = 5
+    family: ClassVar[str] = "training"
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "warmup", "clip", "accumulate", "patience", "averaged"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("epochs", "steps", "minutes"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+
+    def rate(self, step: int) -> float:
+        """Rises over the warm-up, then falls with the root of the step (Vaswani et al. 2017)."""
+        return self.learning_rate * min((step + 1) / self.warmup, math.sqrt(self.warmup / (step + 1)))
+
+    def over(self, progress: Progress) -> str | None:
+        """Why training ends here, if it does."""
+        if self.steps is not None and progress.step >= self.steps:
+            return f"{self.steps:,} steps"
+        if self.epochs is not None and progress.epoch >= self.epochs:
+            return f"{self.epochs:,} epochs"
+        if self.minutes is not None and progress.seconds >= 60 * self.minutes:
+            return f"{self.minutes:g} minutes"
+        if progress.since_best >= self.patience:
+            return f"no better score in {self.patience} validations"
+        return None
+
+
+class Event(NamedTuple):
+    """What a progress display gets after every step."""
+
+    progress: Progress
+    loss: float
+    tokens_per_second: float
+
+
+class Outcome(NamedTuple):
+    """How training ended: why, where, and the weights to use with their scores and where they come from."""
+
+    reason: str
+    progress: Progress
+    weights: dict[str, Tensor]
+    scores: dict[str, float]
+    source: str
+
+
+def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """AdamW with the betas of the Transformer; biases, norms and vectors do not decay."""
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+def train(
+    model: nn.Module,
+    lesson: Lesson,
+    config: TrainingConfig,
+    folder: RunFolder,
+    *,
+    fabric: Fabric,
+    on_step: Callable[[Event], None] = lambda event: None,
+    on_scores: Callable[[Progress, dict[str, float]], None] = lambda progress, scores: None,
+) -> Outcome:
+    """Train until a limit is reached; go on where the folder's last checkpoint stands.
+
+    An interrupt saves a checkpoint before it is passed on.
+    """
+    optimiser = make_optimiser(model, config)
+    progress, saved = Progress(), checkpoints(folder.path)
+    if saved:
+        progress = load_checkpoint(saved[-1], model, optimiser)
+    trained, optimiser_ = fabric.setup(model, optimiser)
+    started = time.perf_counter() - progress.seconds
+    scores: dict[str, float] = {}
+    best: dict[str, float] = {}
+    reason = config.over(progress)
+    try:
+        while reason is None:
+            plan = lesson.epoch(progress.epoch)
+            while progress.batch < len(plan) and reason is None:
+                handles = plan[progress.batch : progress.batch + config.accumulate]
+                event = _step(trained, optimiser_, lesson, handles, config, progress, fabric, started)
+                on_step(event)
+                reason = config.over(progress)
+            if progress.batch >= len(plan):
+                progress.epoch, progress.batch = progress.epoch + 1, 0
+            scores = _validate(model, lesson, progress, folder)
+            on_scores(progress, scores)
+            if progress.since_best == 0:
+                best = scores
+                save_tensors(folder.path / MODEL, dict(model.state_dict()))
+            save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
+            reason = reason or config.over(progress)
+    except KeyboardInterrupt:
+        save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
+        raise
+    return _finish(model, lesson, folder, progress, best, reason)
+
+
+def _step(
+    model: Any,
+    optimiser: Any,
+    lesson: Lesson,
+    handles: Sequence[Any],
+    config: TrainingConfig,
+    progress: Progress,
+    fabric: Fabric,
+    started: float,
+) -> Event:
+    """One update from one or more batches. The loss is the mean over all of their tokens, not over batches."""
+    begun = time.perf_counter()
+    for group in optimiser.param_groups:
+        group["lr"] = config.rate(progress.step)
+    batches = [fabric.to_device(lesson.batch(handle)) for handle in handles]
+    tokens = sum(lesson.tokens(batch) for batch in batches)
+    optimiser.zero_grad(set_to_none=True)
+    total = 0.0
+    for batch in batches:
+        loss = lesson.loss(model, batch)
+        fabric.backward(loss.total / tokens)
+        total += float(loss.total.detach())
+    fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
+    optimiser.step()
+    progress.step += 1
+    progress.batch += len(handles)
+    progress.tokens += tokens
+    now = time.perf_counter()
+    progress.seconds = now - started
+    return Event(progress, total / tokens, tokens / (now - begun))
+
+
+def _validate(model: nn.Module, lesson: Lesson, progress: Progress, folder: RunFolder) -> dict[str, float]:
+    model.eval()
+    with torch.no_grad():
+        scores = lesson.validate(model)
+    model.train()
+    metric = next(iter(scores.values()))
+    if progress.best is None or metric > progress.best:
+        progress.best, progress.best_step, progress.since_best = metric, progress.step, 0
+    else:
+        progress.since_best += 1
+    folder.add_metrics(step=progress.step, epoch=progress.epoch, seconds=round(progress.seconds, 1), **scores)
+    return scores
+
+
+def _finish(
+    model: nn.Module, lesson: Lesson, folder: RunFolder, progress: Progress, best: dict[str, float], reason: str | None
+) -> Outcome:
+    """The mean of the last checkpoints, or the best one: whichever scores higher on the validation data."""
+    best_state = load_tensors(folder.path / MODEL)
+    states = [load_tensors(path / MODEL) for path in checkpoints(folder.path)]
+    model.eval()
+    with torch.no_grad():
+        if not best:
+            model.load_state_dict(best_state)
+            best = lesson.validate(model)
+        mean = average(states)
+        model.load_state_dict(mean)
+        scores = lesson.validate(model)
+    if next(iter(scores.values())) >= next(iter(best.values())):
+        return Outcome(reason or "", progress, mean, scores, f"mean of the last {len(states)} checkpoints")
+    model.load_state_dict(best_state)
+    return Outcome(reason or "", progress, best_state, best, f"best checkpoint, step {progress.best_step}")

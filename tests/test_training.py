@@ -1,0 +1,201 @@
+"""The training loop: it learns, stops for the right reason, and goes on exactly where it stopped."""
+
+import json
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from sightline.errors import UserError
+from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.models.text_to_text import END, START
+from sightline.models.transformer import TransformerConfig
+from sightline.search import Rules, greedy
+from sightline.training.allocator import keep_memory
+from sightline.training.checkpoint import checkpoints
+from sightline.training.folder import RunFolder, average, load_tensors, save_tensors
+from sightline.training.loop import TrainingConfig, train
+
+WORDS, ROWS = 14, 48
+
+
+class Reversal:
+    """Sequences of three letters, to be written backwards."""
+
+    def __init__(self, stop_at=None):
+        generator = torch.Generator().manual_seed(0)
+        self.source = torch.randint(4, WORDS, (ROWS, 3), generator=generator)
+        start, end = torch.full((ROWS, 1), START), torch.full((ROWS, 1), END)
+        self.target = torch.cat([start, self.source.flip(1), end], dim=1)
+        self.stop_at, self.steps = stop_at, 0
+
+    def epoch(self, number):
+        generator = torch.Generator().manual_seed(number)
+        return list(torch.randperm(ROWS, generator=generator).split(8))
+
+    def batch(self, handle):
+        return self.source[handle], self.target[handle]
+
+    def tokens(self, batch):
+        return batch[1][:, 1:].numel()
+
+    def loss(self, model, batch):
+        self.steps += 1
+        if self.steps == self.stop_at:
+            raise KeyboardInterrupt
+        return model.loss(*batch, smoothing=0.1)
+
+    def validate(self, model):
+        found = greedy(model.step, model.begin(self.source), ROWS, Rules(START, END, max_length=6))
+        right = sum(one.tokens == row for one, row in zip(found, self.source.flip(1).tolist(), strict=True))
+        return {"exact": 100 * right / ROWS, "one": 1.0}
+
+
+def fabric():
+    return Fabric(accelerator="cpu", devices=1)
+
+
+def small_model(dropout=0.1):
+    torch.manual_seed(0)
+    return TransformerConfig(16, 2, 32, 1, 1, dropout).build(WORDS, WORDS)
+
+
+def test_it_learns_and_keeps_a_record(tmp_path):
+    torch.manual_seed(0)
+    model = RNNSearchConfig(24, 32, dropout=0.0).build(WORDS, WORDS)
+    folder = RunFolder.create(tmp_path / "run")
+    events, heard = [], []
+    config = TrainingConfig(learning_rate=1e-2, warmup=20, epochs=25)
+    outcome = train(
+        model,
+        Reversal(),
+        config,
+        folder,
+        fabric=fabric(),
+        on_step=lambda event: events.append((event.progress.step, event.loss)),
+        on_scores=lambda progress, scores: heard.append(scores["exact"]),
+    )
+    assert outcome.scores["exact"] >= 95
+    assert events[-1][0] == outcome.progress.step
+    assert events[-1][1] < events[0][1] / 2
+    lines = folder.metrics()
+    assert [line["exact"] for line in lines] == heard
+    assert {"step", "epoch", "seconds", "exact"} <= set(lines[0])
+    model.load_state_dict(outcome.weights)
+    assert Reversal().validate(model.eval())["exact"] == outcome.scores["exact"]
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 6, 7, 11])
+def test_going_on_changes_nothing(tmp_path, stop_at):
+    """Interrupted anywhere, also within an epoch: every parameter equals the uninterrupted run's."""
+    config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15)
+    whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), fabric=fabric())
+    folder = RunFolder.create(tmp_path / "parts")
+    with pytest.raises(KeyboardInterrupt):
+        train(small_model(), Reversal(stop_at), config, folder, fabric=fabric())
+    parts = train(small_model(), Reversal(), config, folder, fabric=fabric())
+    assert parts.progress.step == whole.progress.step == 15
+    last = [load_tensors(checkpoints(tmp_path / name)[-1] / "model.safetensors") for name in ("whole", "parts")]
+    for name in last[0]:
+        assert torch.equal(last[0][name], last[1][name]), name
+
+
+LIMITS = {
+    "steps": (TrainingConfig(steps=4), "4 steps", 4),
+    "epochs": (TrainingConfig(epochs=2), "2 epochs", 12),
+    "patience": (TrainingConfig(patience=2, learning_rate=1e-9), "no better score in 2 validations", 18),
+    "minutes": (TrainingConfig(minutes=1e-6), "1e-06 minutes", 1),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_it_stops_for_the_right_reason(tmp_path, case):
+    config, reason, steps = LIMITS[case]
+    outcome = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "run"), fabric=fabric())
+    assert outcome.reason == reason
+    assert outcome.progress.step == steps
+
+
+def test_accumulation_is_a_larger_batch(tmp_path):
+    """Two batches of eight at once: the same update as one of sixteen, since every token counts the same."""
+
+    class Larger(Reversal):
+        def epoch(self, number):
+            parts = super().epoch(number)
+            return [torch.cat(parts[i : i + 2]) for i in range(0, len(parts), 2)]
+
+    states = []
+    for name, lesson, config in (
+        ("two", Reversal(), TrainingConfig(accumulate=2, steps=3)),
+        ("one", Larger(), TrainingConfig(steps=3)),
+    ):
+        model = small_model(dropout=0.0).double()  # Adam turns the rounding of a zero gradient into a step
+        train(model, lesson, config, RunFolder.create(tmp_path / name), fabric=fabric())
+        states.append(load_tensors(checkpoints(tmp_path / name)[-1] / "model.safetensors"))
+    for name in states[0]:
+        torch.testing.assert_close(states[0][name], states[1][name], atol=1e-9, rtol=0)
+
+
+def test_old_checkpoints_go(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    train(small_model(), Reversal(), TrainingConfig(epochs=5, averaged=2), folder, fabric=fabric())
+    assert [path.name for path in checkpoints(folder.path)] == ["step-24", "step-30"]
+    assert not list(folder.path.rglob("*.part*"))
+
+
+def test_the_rate_rises_and_falls():
+    config = TrainingConfig(learning_rate=1.0, warmup=100)
+    assert config.rate(0) == pytest.approx(0.01)
+    assert config.rate(99) == pytest.approx(1.0)
+    assert config.rate(399) == pytest.approx(0.5)
+    assert TrainingConfig.loads(config.dumps()) == config
+
+
+def test_tied_tensors_are_written_once_and_come_back(tmp_path):
+    model = small_model()
+    save_tensors(tmp_path / "m.safetensors", dict(model.state_dict()))
+    found = load_tensors(tmp_path / "m.safetensors")
+    assert set(found) == set(model.state_dict())
+    assert torch.equal(found["output.weight"], found["target_embedding.weight"])
+    size = (tmp_path / "m.safetensors").stat().st_size
+    assert size < 4 * sum(parameter.numel() for parameter in model.parameters()) + 10_000
+    mean = average([found, {name: tensor + 2 for name, tensor in found.items()}])
+    torch.testing.assert_close(mean["output.weight"], found["output.weight"] + 1)
+
+
+def test_run_folders_refuse_what_is_not_right(tmp_path):
+    path = tmp_path / "run"
+    with pytest.raises(UserError, match="there is no run folder"):
+        RunFolder.open(path)
+    folder = RunFolder.create(path)
+    with pytest.raises(UserError, match=r"is not a run folder: it has no config.json"):
+        RunFolder.open(path)
+    folder.write_config({"task": "none"})
+    with pytest.raises(UserError, match="holds a run already"):
+        RunFolder.create(path)
+    (path / "model.safetensors").write_bytes(b"1234")
+    folder.seal(["config.json", "model.safetensors"])
+    assert RunFolder.open(path).read_config() == {"format": 1, "task": "none"}
+    (path / "model.safetensors").write_bytes(b"1235")
+    with pytest.raises(UserError, match=r"model.safetensors is damaged: its checksum"):
+        RunFolder.open(path)
+    with pytest.raises(UserError, match=r"model.safetensors is damaged"):
+        load_tensors(path / "model.safetensors")
+    (path / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"model.safetensors is missing"):
+        RunFolder.open(path)
+    (path / "checksums.json").write_text(json.dumps({"../../x": "1"}))
+    with pytest.raises(UserError, match="outside the run folder"):
+        RunFolder.open(path)
+    folder.write_json("config.json", {"format": 99})
+    with pytest.raises(UserError, match=r"newer Sightline \(format 99"):
+        folder.read_config()
+    (path / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"config.json is damaged"):
+        folder.read_config()
+
+
+def test_memory_is_kept_where_that_is_possible():
+    import sys
+
+    assert keep_memory() == sys.platform.startswith("linux")
