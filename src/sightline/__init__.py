@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sightline.api import load, train
     from sightline.records import Cells, Frames, Grid, Record, Slots, Tokens
     from sightline.trace import capture, cut, uniform
 
@@ -11,11 +12,25 @@ __version__ = "0.1.0"
 
 # Importing sightline imports neither torch nor NumPy: the command line must answer at once.
 _LAZY = {
+    **dict.fromkeys(("load", "train"), "sightline.api"),
     **dict.fromkeys(("capture", "cut", "uniform"), "sightline.trace"),
     **dict.fromkeys(("Cells", "Frames", "Grid", "Record", "Slots", "Tokens"), "sightline.records"),
 }
 
-__all__ = ["Cells", "Frames", "Grid", "Record", "Slots", "Tokens", "__version__", "capture", "cut", "uniform"]
+__all__ = [
+    "Cells",
+    "Frames",
+    "Grid",
+    "Record",
+    "Slots",
+    "Tokens",
+    "__version__",
+    "capture",
+    "cut",
+    "load",
+    "train",
+    "uniform",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -40,6 +40,123 @@ def demo(
     run_demo(out, steps, attention, seed, threads)
 
 
+def train(
+    task: tyro.conf.Positional[Literal["translate"]],
+    out: Path,
+    data: str | None = None,
+    valid: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    columns: tuple[str, str] | None = None,
+    model: Literal["transformer", "rnnsearch", "luong", "seq2seq"] = "transformer",
+    metric: Literal["bleu", "chrf", "exact", "tokenised_bleu"] | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    max_bad_share: float | None = None,
+    set: tuple[str, ...] = (),  # noqa: A002 - the name of the option
+) -> None:
+    """Train a model on a file of pairs. Ctrl-C saves; `sightline resume RUN` goes on.
+
+    Args:
+        task: translate: any text to any other text (languages, spellings, dates).
+        out: The run folder to make.
+        data: Pairs as .tsv, .csv, .jsonl or .parquet, gzip or not, with the columns source and target; - for a pipe.
+        valid: Pairs to validate on, in the same form. Left out, a part of the data is kept apart.
+        source: Instead of --data: the sources, one a line.
+        target: Instead of --data: the targets, one a line.
+        columns: The names of the two columns, where they are not source and target.
+        model: transformer, rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline).
+        metric: What decides which checkpoint is best; bleu unless given.
+        epochs: How often to go through the data. Without any limit: 30.
+        steps: How many updates.
+        minutes: How long.
+        seed: The same seed, data and threads give the same model.
+        threads: Processor threads; left out, PyTorch decides.
+        max_bad_share: The share of rows that may be unusable before training refuses to start.
+        set: Any field of the configuration: --set model.size=256 training.learning_rate=0.001 tokeniser.words=4000
+    """
+    from sightline.commands import pair_files, train_command
+
+    files = pair_files(data, source, target, columns)
+    valid_files = None if valid is None else pair_files(valid, None, None, columns)
+    limits: dict[str, float | int | None] = {"epochs": epochs, "steps": steps, "minutes": minutes}
+    train_command(files, valid_files, out, model, limits, set, seed, threads, max_bad_share, metric)
+
+
+def resume(
+    run: tyro.conf.Positional[Path],
+    threads: int | None = None,
+    set: tuple[str, ...] = (),  # noqa: A002 - the name of the option
+) -> None:
+    """Go on with a run from its last checkpoint.
+
+    Args:
+        run: The run folder.
+        threads: Processor threads; left out, PyTorch decides.
+        set: Fields of the training to change: --set epochs=60
+    """
+    from sightline.commands import resume_command
+
+    resume_command(run, threads, set)
+
+
+def predict(
+    run: tyro.conf.Positional[Path],
+    input: str | None = None,  # noqa: A002 - the name of the option
+    text: tuple[str, ...] = (),
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    format: Literal["text", "jsonl"] = "text",  # noqa: A002 - the name of the option
+    threads: int | None = None,
+) -> None:
+    """One prediction for each line of the input, in its order; an empty line gives an empty line.
+
+    Args:
+        run: The run folder.
+        input: A text file, one input a line; - or nothing for a pipe.
+        text: Texts given here instead.
+        beam: How many hypotheses to keep; 1 is greedy.
+        length_penalty: Scores are divided by length to this power; more favours longer outputs.
+        format: text, or jsonl with scores.
+        threads: Processor threads; left out, PyTorch decides.
+    """
+    from sightline.commands import predict_command
+
+    predict_command(run, input, text, beam, length_penalty, format, threads)
+
+
+def evaluate(
+    run: tyro.conf.Positional[Path],
+    data: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    columns: tuple[str, str] | None = None,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    json: bool = False,
+    threads: int | None = None,
+) -> None:
+    """Score a run on pairs: BLEU with its signature, chrF, exact match, tokenised BLEU, perplexity.
+
+    Args:
+        run: The run folder.
+        data: Pairs, in the same forms as for training.
+        source: Instead of --data: the sources, one a line.
+        target: Instead of --data: the targets, one a line.
+        columns: The names of the two columns, where they are not source and target.
+        beam: How many hypotheses to keep; 1 is greedy.
+        length_penalty: Scores are divided by length to this power.
+        json: Print JSON instead of a table.
+        threads: Processor threads; left out, PyTorch decides.
+    """
+    from sightline.commands import evaluate_command, pair_files
+
+    evaluate_command(run, pair_files(data, source, target, columns), beam, length_penalty, json, threads)
+
+
 def mechanisms(json: bool = False) -> None:
     """List every score, normaliser and mechanism there is, built in and installed.
 
@@ -72,7 +189,15 @@ def check(
     sys.exit(check_mechanism(mechanism, normaliser, heads, seed, output))
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"demo": demo, "mechanisms": mechanisms, "check": check}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "predict": predict,
+    "mechanisms": mechanisms,
+    "check": check,
+}
 
 
 def main() -> None:

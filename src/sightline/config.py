@@ -15,6 +15,7 @@ import math
 import types
 import typing
 from abc import ABC
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _ATTENTION = "sightline.attention"
@@ -118,6 +119,32 @@ def config_class(family: str, kind: str) -> type[Config]:
             raise ConfigError(f"the entry point {installed[kind].value!r} is not a configuration of family {family!r}")
         return found
     raise ConfigError(f"{family} has no kind {kind!r}{_nearest(kind, kinds(family))}")
+
+
+def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
+    """The configuration with some fields changed: ``("model.size=256", "model.attention=additive")``.
+
+    A value is read as JSON where it is JSON and as text where it is not; what the field takes is checked as in a file.
+    """
+    data = config.to_json()
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"{assignment!r} sets nothing; expected a field and a value, such as model.size=256")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        *parents, last = path.strip().split(".")
+        node = data
+        for name in parents:
+            if not isinstance(node.get(name), dict):
+                raise ConfigError(f"{path.strip()}: there is no {name!r} with fields{_nearest(name, list(node))}")
+            node = node[name]
+        if last not in node:
+            raise ConfigError(f"{path.strip()}: there is no field {last!r}{_nearest(last, list(node))}")
+        node[last] = value
+    return type(config).from_json(data)
 
 
 def _entry_points(family: str) -> dict[str, importlib.metadata.EntryPoint]:

@@ -6,6 +6,11 @@ class SightlineError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: str, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        if exit_code is not None:
+            self.exit_code = exit_code
+
 
 class UserError(SightlineError):
     """What was given cannot be used: a file, an option, a value."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from sightline.config import Config
 from sightline.layers.embedding import TokenEmbedding
 from sightline.layers.loss import smoothed_cross_entropy
+from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
-PADDING, UNKNOWN, START, END = range(4)  # the first four tokens of every vocabulary
 Tying = Literal["all", "output", "none"]
 
 

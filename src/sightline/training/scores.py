@@ -16,7 +16,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenise: str | N
     """sacreBLEU with its signature. ``tokenise`` is sacreBLEU's own: 13a unless given, 'zh' for Chinese."""
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(tokenize=tokenise) if tokenise else BLEU()
+    # "force": text that looks tokenised already is scored as it is, without a warning between the lines of a table.
+    metric = BLEU(tokenize=tokenise, force=True) if tokenise else BLEU(force=True)
     found = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(found.score, str(metric.get_signature()))
 

@@ -1,0 +1,44 @@
+"""The same as on the command line, in Python: `sightline.train(...)` and `sightline.load(...)`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sightline.data.checking import Limits
+from sightline.data.reading import PairFiles
+from sightline.tasks.translate import TranslateConfig, train_translate
+from sightline.tasks.translator import Translator, load_translator
+from sightline.training.allocator import keep_memory
+
+
+def train(
+    data: str | Path,
+    out: str | Path,
+    *,
+    valid: str | Path | None = None,
+    config: TranslateConfig | None = None,
+    limits: Limits | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    **listeners: Any,
+) -> Translator:
+    """Train a model from text to text on a file of pairs, and give it back trained. ``out`` becomes its run folder."""
+    keep_memory()
+    config = config or TranslateConfig()
+    given = {"epochs": epochs, "steps": steps, "minutes": minutes}
+    changed = {name: value for name, value in given.items() if value is not None}
+    kept = config.training
+    if not changed and kept.epochs is None and kept.steps is None and kept.minutes is None:
+        changed = {"epochs": 30}
+    config = replace(config, training=replace(kept, **changed))  # type: ignore[arg-type]
+    files = PairFiles(data=str(data))
+    valid_files = None if valid is None else PairFiles(data=str(valid))
+    translator, _ = train_translate(files, Path(out), config, valid=valid_files, limits=limits, **listeners)
+    return translator
+
+
+def load(run: str | Path) -> Translator:
+    """A trained model from its run folder. The folder may come from a stranger: nothing in it can run code."""
+    translator, _ = load_translator(Path(run))
+    return translator

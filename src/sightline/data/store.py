@@ -1,0 +1,219 @@
+"""A corpus on disk: the tokens of all pairs one after the other, and where each pair begins.
+
+Four plain `.npy` files that are memory-mapped, so that a corpus may be larger than memory, and `corpus.json` that says
+what must be in them. A corpus is written under another name and renamed when it is complete: a folder of that name is
+a whole corpus, or something happened to it afterwards, which `Corpus.open` looks for.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sightline.errors import MachineError, UserError
+
+FORMAT, VERSION = "sightline corpus", 1
+SIDES = ("source", "target")
+_HEADER = 128  # bytes before the numbers, fixed so that the header can be written last, when the length is known
+_CHUNK = 2**18  # numbers held in memory while writing
+_NARROW, _WIDE, _OFFSET = np.dtype("<u2"), np.dtype("<i4"), np.dtype("<i8")
+
+
+class Corpus:
+    """Pairs of token lists, read from disk when they are asked for."""
+
+    def __init__(self, tokens: tuple[np.ndarray, np.ndarray], offsets: tuple[np.ndarray, np.ndarray]) -> None:
+        self._tokens, self._offsets = tokens, offsets
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        """Memory-map a corpus that `write_corpus` wrote."""
+        try:
+            about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            _check_about(about)
+            source, target = (_open_side(folder, side, about[side], about["pairs"]) for side in SIDES)
+        except FileNotFoundError as error:
+            name = Path(error.filename).name
+            raise UserError(f"{folder} is not a complete corpus: it has no {name}; prepare the data again") from None
+        except OSError as error:
+            raise UserError(f"the corpus {folder} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"the corpus {folder} is damaged ({error}); prepare the data again") from None
+        return cls((source[0], target[0]), (source[1], target[1]))
+
+    def __len__(self) -> int:
+        return len(self._offsets[0]) - 1
+
+    def __getitem__(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of a corpus of {len(self)} pairs")
+        row %= len(self)
+        source, target = (
+            tokens[offsets[row] : offsets[row + 1]] for tokens, offsets in zip(self._tokens, self._offsets, strict=True)
+        )
+        return source, target
+
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """How many tokens the sources and the targets have."""
+        source, target = (np.diff(offsets) for offsets in self._offsets)
+        return source, target
+
+
+def write_corpus(folder: Path, pairs: Iterable[tuple[list[int], list[int]]]) -> Corpus:
+    """Write pairs of token ids as they come, in little memory whatever their number, and open the result."""
+    if folder.exists():
+        raise UserError(f"{folder} exists already; remove it, or choose another folder")
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # of an earlier process with our number that was killed
+        part.mkdir(parents=True)
+        _write_parts(part, pairs)
+        part.rename(folder)
+    except OSError as error:
+        raise MachineError(f"the corpus {folder} cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Corpus.open(folder)
+
+
+def _write_parts(part: Path, pairs: Iterable[tuple[list[int], list[int]]]) -> None:
+    with _Side(part, "source") as source, _Side(part, "target") as target:
+        for source_ids, target_ids in pairs:
+            source.append(source_ids)
+            target.append(target_ids)
+        abouts = {"source": source.finish(), "target": target.finish()}
+        count = source.count
+    if not count:
+        raise UserError("there are no pairs to write a corpus of")
+    about = {"format": FORMAT, "version": VERSION, "pairs": count, **abouts}
+    with (part / "corpus.json").open("w", encoding="utf-8") as file:
+        json.dump(about, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _Side:
+    """One side of the pairs while it is written."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.count = self._tokens = self._longest = 0
+        self._largest = -1
+        self._path = folder / f"{name}.npy"
+        self._dtype: np.dtype = _NARROW
+        self._buffer: list[int] = []
+        self._ends: list[int] = [0]
+        self._file = _begin(self._path)
+        self._offsets = _begin(folder / f"{name}_offsets.npy")
+
+    def __enter__(self) -> "_Side":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+        self._offsets.close()
+
+    def append(self, ids: list[int]) -> None:
+        self._buffer.extend(ids)
+        self.count += 1
+        self._tokens += len(ids)
+        self._longest = max(self._longest, len(ids))
+        self._ends.append(self._tokens)
+        if len(self._buffer) >= _CHUNK or len(self._ends) >= _CHUNK:
+            self._flush()
+
+    def finish(self) -> dict[str, Any]:
+        """Write what is left and the headers, and say what there is."""
+        self._flush()
+        _end(self._file, self._dtype, self._tokens)
+        _end(self._offsets, _OFFSET, self.count + 1)
+        return {
+            "tokens": self._tokens,
+            "longest": self._longest,
+            "largest_id": self._largest,
+            "type": self._dtype.str,
+        }
+
+    def _flush(self) -> None:
+        np.array(self._ends, _OFFSET).tofile(self._offsets)
+        ids = np.array(self._buffer, np.int64)
+        self._ends.clear()
+        self._buffer.clear()
+        if not ids.size:
+            return
+        if ids.min() < 0 or ids.max() > np.iinfo(_WIDE).max:
+            raise ValueError(f"token ids are from 0 to {np.iinfo(_WIDE).max}, found {ids.min()} to {ids.max()}")
+        self._largest = max(self._largest, int(ids.max()))
+        if self._dtype == _NARROW and self._largest > np.iinfo(_NARROW).max:
+            self._widen()
+        ids.astype(self._dtype).tofile(self._file)
+
+    def _widen(self) -> None:
+        """Write again what was written as 16 bits: the vocabulary turns out to be larger than that."""
+        self._file.close()
+        narrow = self._path.with_suffix(".narrow")
+        self._path.rename(narrow)
+        self._dtype = _WIDE
+        self._file = _begin(self._path)
+        with narrow.open("rb") as file:
+            file.seek(_HEADER)
+            while (ids := np.fromfile(file, _NARROW, _CHUNK)).size:
+                ids.astype(_WIDE).tofile(self._file)
+        narrow.unlink()
+
+
+def _begin(path: Path) -> BinaryIO:
+    file = path.open("wb")
+    file.write(bytes(_HEADER))
+    file.flush()  # tofile writes behind Python's buffer
+    return file
+
+
+def _end(file: BinaryIO, dtype: np.dtype, length: int) -> None:
+    """Put the header of the .npy format, version 1.0, in its place and see it to the disk."""
+    about = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({length},), }}".encode("latin1")
+    magic = np.lib.format.magic(1, 0) + (_HEADER - 10).to_bytes(2, "little")
+    file.seek(0)
+    file.write(magic + about.ljust(_HEADER - 11) + b"\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _check_about(about: Any) -> None:
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ValueError("corpus.json does not describe a corpus")
+    if about.get("version") != VERSION:
+        raise ValueError(f"its format is version {about.get('version')!r}, this program reads {VERSION}")
+    wanted = [about.get("pairs")]
+    for side in SIDES:
+        if not isinstance(about.get(side), dict) or about[side].get("type") not in (_NARROW.str, _WIDE.str):
+            raise ValueError(f"corpus.json does not describe the {side}")
+        wanted.append(about[side].get("tokens"))
+    if not all(type(number) is int and number >= 0 for number in wanted):
+        raise ValueError("corpus.json has no counts")
+
+
+def _open_side(folder: Path, side: str, about: dict[str, Any], pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    tokens = _map(folder / f"{side}.npy", about["type"], about["tokens"])
+    offsets = _map(folder / f"{side}_offsets.npy", _OFFSET.str, pairs + 1)
+    if offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
+        raise ValueError(f"{side}_offsets.npy does not fit {side}.npy")
+    return tokens, offsets
+
+
+def _map(path: Path, dtype: str, length: int) -> np.ndarray:
+    size = path.stat().st_size
+    if size != _HEADER + length * np.dtype(dtype).itemsize:
+        raise ValueError(f"{path.name} has {size} bytes, which is not what corpus.json says")
+    if not length:
+        return np.empty(0, dtype)  # nothing cannot be mapped
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError) as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    if array.dtype != np.dtype(dtype) or array.shape != (length,):
+        raise ValueError(f"{path.name} holds {array.dtype} of shape {array.shape}, which is not what corpus.json says")
+    return np.asarray(array)  # a plain view: slices of it are cheaper than slices of a memmap

@@ -1,0 +1,1 @@
+"""What a user has and wants: data in, a trained and scored model out."""
