@@ -181,8 +181,8 @@ def main(samples: int = 100_000, seed: int = 0, write: bool = False) -> None:
     rows = measure_reinforce(problem, samples) + measure_gumbel(problem, samples)
     others = [measure_gumbel(make_problem(other), samples) for other in range(OTHERS + 1) if other != PROBLEM]
     print(body := describe(rows, others, samples, seed))
-    draw(rows, others, HERE / "hard.png")
     if write:
+        draw(rows, others, HERE / "hard.png")
         write_section("hard", body)
 
 

@@ -94,7 +94,11 @@ WRONG = {
     "no threads": (["demo", "--threads", "0"], 2, "--threads is 0; it must be at least 1"),
     "demo of an unknown mechanism": (["demo", "--attention", "magic"], 2, "attention has no kind 'magic'"),
     "demo of a mechanism that does not fit": (["demo", "--attention", "dot"], 2, "needs query and key of one size"),
-    "demo into a file": (["demo", "--out", "file"], 3, "file"),
+    "demo into a file": (["demo", "--out", "file"], 3, "cannot make the folder file"),
+    "demo where no folder can be": (["demo", "--out", "/proc/x"], 3, "cannot make the folder /proc/x"),
+    "too many threads": (["demo", "--threads", "100000000000"], 2, "--threads is 100000000000"),
+    "a seed too large": (["demo", "--seed", "99999999999999999999999"], 2, "--seed is 99999999999999999999999"),
+    "a mechanism that cannot be built": (["check", "multi_head", "--heads", "2"], 2, "cannot stand inside multi_head"),
 }
 
 
@@ -134,6 +138,15 @@ def test_demo_learns_draws_and_records(tmp_path):
         assert text[place + 1] == digit, "the answer stands beside the name"
         assert row[max(0, place - 1) : place + 3].sum() > 0.8, "and that is where it looked"
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["attention.png", "records.json"]
+
+
+def test_a_path_is_no_markup_and_a_terminal_may_know_ascii_only(tmp_path):
+    done = sightline("demo", "--steps", "1", "--out", "a[bold]b", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "a[bold]b/attention.png" in done.stdout
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for arguments in (["--help"], ["demo", "--help"], ["train", "--help"]):
+        assert sightline(*arguments, env=plain).returncode == 0
 
 
 def test_the_same_seed_gives_the_same_records(tmp_path):

@@ -20,6 +20,7 @@ from sightline.attention import (
     SoftmaxConfig,
     Weighed,
 )
+from sightline.attention.allow import visible_keys
 from sightline.attention.contract import Carry, Memory, concatenate, full_sizes
 from sightline.attention.dot import ScaledDot
 from sightline.testing import check_attention, laws
@@ -60,7 +61,7 @@ class LeavesNaN(Composed):
     def weigh(self, query, memory, carry, allowed):
         scores = self.score(query, memory.keys, carry.position)
         hidden = scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
-        return Weighed(scores, torch.softmax(hidden, dim=-1))
+        return Weighed(scores, torch.softmax(hidden, dim=-1), None, None, allowed)
 
 
 class FlipsTheMask(Composed):
@@ -77,8 +78,8 @@ class KeepsKeysOnItself(Composed):
         self.kept = super().remember(keys, values, mask)
         return self.kept
 
-    def attend_block(self, query, memory, carry, allow, need_weights):
-        return super().attend_block(query, self.kept, carry, allow, need_weights)
+    def attend_block(self, query, memory, carry, allow, need_weights, shown=0, to_come=0):
+        return super().attend_block(query, self.kept, carry, allow, need_weights, shown, to_come)
 
 
 class ForgetsThePosition(Composed):
@@ -107,7 +108,7 @@ class StopsTheGradient(Composed):
 class HidesFromCapture(Composed):
     """Never shows its weights."""
 
-    def attend_block(self, query, memory, carry, allow, need_weights):
+    def attend_block(self, query, memory, carry, allow, need_weights, shown=0, to_come=0):
         weighed = self.weigh(query, memory, carry, None if memory.mask is None else memory.mask.unsqueeze(-2))
         return Read(
             weighed.weights @ memory.values,
@@ -134,12 +135,106 @@ class SharesOneMask(Composed):
 class ReturnsRawScores(Composed):
     """Weights that are not what was read with."""
 
-    def attend_block(self, query, memory, carry, allow, need_weights):
-        read = super().attend_block(query, memory, carry, allow, need_weights)
+    def attend_block(self, query, memory, carry, allow, need_weights, shown=0, to_come=0):
+        read = super().attend_block(query, memory, carry, allow, need_weights, shown, to_come)
         return read if read.weights is None else read._replace(weights=read.weights * 0.5)
 
 
+class TakesTheMaskForALength(Composed):
+    """As if only the last keys could be missing."""
+
+    def extend(self, memory, keys, values=None, mask=None):
+        if mask is not None:
+            mask = torch.arange(mask.shape[-1]) < mask.sum(dim=-1, keepdim=True)
+        return super().extend(memory, keys, values, mask)
+
+
+class LosesTheMaskOfAnExtension(Composed):
+    """Keys appended to a memory without a mask are all taken to exist."""
+
+    def extend(self, memory, keys, values=None, mask=None):
+        if memory is not None and memory.mask is None:
+            mask = None
+        return super().extend(memory, keys, values, mask)
+
+
+class AllowsByTheFirstRow(Composed):
+    """A mask for each row, of which the first is used for all."""
+
+    def weigh(self, query, memory, carry, allowed):
+        if allowed is not None and allowed.dim() == 3 and allowed.shape[-2] > 1:
+            allowed = allowed[:1].expand_as(allowed)
+        return super().weigh(query, memory, carry, allowed)
+
+
+class MixesBatchAxes(Composed):
+    """Right with one batch axis, wrong with two."""
+
+    def weigh(self, query, memory, carry, allowed):
+        if query.dim() == 4:
+            query = query.roll(1, dims=0)
+        return super().weigh(query, memory, carry, allowed)
+
+
+class ReadsZerosWithoutValues(Composed):
+    """Values left out are zeros instead of the keys."""
+
+    def extend(self, memory, keys, values=None, mask=None):
+        return super().extend(memory, keys, torch.zeros_like(keys) if values is None else values, mask)
+
+
+class IgnoresAChange(Composed):
+    """Shows its weights and reads with its own."""
+
+    def attend_block(self, query, memory, carry, allow, need_weights, shown=0, to_come=0):
+        read = super().attend_block(query, memory, carry, allow, need_weights, shown, to_come)
+        allowed = visible_keys(allow, memory.mask, carry.position, query.shape[-2], memory.keys.shape[-2], query.device)
+        return read._replace(context=self.weigh(query, memory, carry, allowed).weights @ memory.values)
+
+
+class FailsWithoutQueries(Composed):
+    """Takes the first query for granted."""
+
+    def weigh(self, query, memory, carry, allowed):
+        assert query[..., 0, :].dim()
+        return super().weigh(query, memory, carry, allowed)
+
+
+class OnlyDoublePrecision(Composed):
+    """Works in float64 alone."""
+
+    def weigh(self, query, memory, carry, allowed):
+        return super().weigh(query + torch.zeros(1, dtype=torch.float64), memory, carry, allowed)
+
+
+class ForgetsItselfInTraining(Composed):
+    """All weights are one while training."""
+
+    def weigh(self, query, memory, carry, allowed):
+        found = super().weigh(query, memory, carry, allowed)
+        return found._replace(weights=torch.ones_like(found.weights)) if self.training else found
+
+
+class OneOffFromACache(Composed):
+    """Several queries at once from a cache stand one place too far."""
+
+    def attend_block(self, query, memory, carry, allow, need_weights, shown=0, to_come=0):
+        moved = carry._replace(position=carry.position + (carry.position == 0 and memory.keys.shape[-2] == 3))
+        read = super().attend_block(query, memory, moved, allow, need_weights, shown, to_come)
+        return read._replace(carry=carry._replace(position=carry.position + query.shape[-2]))
+
+
 BROKEN = {
+    TakesTheMaskForALength: "masked_keys|weights_do_not",
+    LosesTheMaskOfAnExtension: "extend_with_and_without_a_mask",
+    AllowsByTheFirstRow: "allow",
+    MixesBatchAxes: "batch_axes",
+    ReadsZerosWithoutValues: "values_are_the_keys",
+    IgnoresAChange: "change",
+    FailsWithoutQueries: "nothing_at_all",
+    OnlyDoublePrecision: "other_precisions",
+    ForgetsItselfInTraining: "training_mode",
+    OneOffFromACache: "chunks_from_a_cache",
     IgnoresPadding: "weights_do_not_change_the_read|masked_keys|padding",
     LeavesNaN: "weights_do_not_change|masked_keys|nothing_to_attend",
     FlipsTheMask: "masked_keys|weights_do_not_change",

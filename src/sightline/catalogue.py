@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sightline.config import ConfigError, kinds
 from sightline.errors import UserError
@@ -14,6 +15,7 @@ FAMILIES = {
     "score": "how well a query goes with a key",
     "relative_position": "what the distance adds to the scaled dot score",
     "normaliser": "how scores become weights",
+    "pooling": "a learned query around any mechanism: reads a sequence into one vector",
     "attention": "mechanisms: 'composed' is any score with any normaliser, 'multi_head' wraps any of them",
 }
 
@@ -23,7 +25,9 @@ def print_catalogue(as_json: bool) -> None:
     if as_json:
         print(json.dumps({family: kinds(family) for family in FAMILIES}, indent=2))
         return
-    table = Table("family", "kinds", "what it is", box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("family", "kinds", "what it is"):
+        table.add_column(name, overflow="fold")
     for family, meaning in FAMILIES.items():
         table.add_row(family, ", ".join(kinds(family)), meaning)
     Console().print(table)
@@ -42,7 +46,8 @@ def check_mechanism(mechanism: str, normaliser: str | None, heads: int, seed: in
     console = Console()
     table = Table("law", "", "what went wrong", box=None, padding=(0, 2, 0, 0))
     for name, error in results.items():
-        table.add_row(name.replace("_", " "), "[red]broken" if error else "[green]holds", error or "")
+        # What a stranger's mechanism says is text, not markup.
+        table.add_row(name.replace("_", " "), "[red]broken" if error else "[green]holds", Text(error or ""))
     console.print(table)
     console.print(f"{len(results) - len(broken)} of {len(results)} laws hold")
     return 1 if broken else 0
@@ -50,11 +55,12 @@ def check_mechanism(mechanism: str, normaliser: str | None, heads: int, seed: in
 
 def _results(mechanism: str, normaliser: str | None, heads: int, seed: int) -> dict[str, str | None]:
     from sightline.attention import AttentionConfig, MultiHeadConfig, NormaliserConfig
+    from sightline.machine import check_seed
     from sightline.testing import Case, laws
 
     try:
         if mechanism.endswith(".json"):
-            config = AttentionConfig.loads(Path(mechanism).read_text(encoding="utf-8"))
+            config = AttentionConfig.loads(Path(mechanism).read_text(encoding="utf-8-sig"))
         else:
             config = AttentionConfig.from_json(mechanism)
         if normaliser is not None:
@@ -64,10 +70,11 @@ def _results(mechanism: str, normaliser: str | None, heads: int, seed: int) -> d
             config = dataclasses.replace(config, normaliser=NormaliserConfig.from_json(normaliser))  # type: ignore[type-var]
         if heads > 1:
             config = MultiHeadConfig(heads=heads, head_size=4, inner=config)
-    except ConfigError as error:
-        raise UserError(str(error)) from None
+        Case.of(config, check_seed(seed))  # a configuration that cannot be built breaks no law: it is refused
     except UnicodeDecodeError as error:
         raise UserError(f"{mechanism} is not UTF-8 text: byte {error.start} cannot be read") from None
+    except (ConfigError, ValueError, RuntimeError) as error:
+        raise UserError(str(error)) from None
     results: dict[str, str | None] = {}
     for name, law in laws().items():
         try:

@@ -1,5 +1,6 @@
 """The `sightline` command. Nothing here imports torch: `--help` must answer at once."""
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 def main() -> None:
     """Run the command; turn errors into one sentence and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no "…" still gets its help
+            stream.reconfigure(errors="replace")
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"sightline {__version__}")
         return

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
@@ -18,6 +17,7 @@ from sightline.config import ConfigError, override
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
 from sightline.errors import UserError
+from sightline.machine import check_seed, set_threads
 from sightline.models.text_to_text import TextToText, TextToTextConfig
 from sightline.tasks.translate import METRICS_BY_NAME, Prepared, TranslateConfig, checked, train_translate
 from sightline.tasks.translator import Translator, load_translator
@@ -54,7 +54,7 @@ def train_command(
     """Build the configuration, train, say what came of it."""
     _set_up(threads)
     try:
-        config = TranslateConfig(model=TextToTextConfig.from_json(model), seed=seed)
+        config = TranslateConfig(model=TextToTextConfig.from_json(model), seed=check_seed(seed))
         training = {**config.training.to_json(), **{k: v for k, v in limits.items() if v is not None}}
         if not any(limits.values()):
             training["epochs"] = 30
@@ -81,10 +81,7 @@ def resume_command(run: Path, threads: int | None, assignments: Sequence[str]) -
 
 def _set_up(threads: int | None) -> None:
     keep_memory()
-    if threads is not None:
-        if threads < 1:
-            raise UserError(f"--threads is {threads}; it must be at least 1")
-        torch.set_num_threads(threads)
+    set_threads(threads)
 
 
 def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **options: Any) -> None:
@@ -106,8 +103,8 @@ def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **option
             raise UserError(f"stopped, and saved; go on with: sightline resume {out}", exit_code=130) from None
         raise
     reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
-    console.print(f"ended after {outcome.reason}; {outcome.source}: {reached}", highlight=False)
-    console.print(f"run     {out}", highlight=False, soft_wrap=True)
+    console.print(f"ended after {outcome.reason}; {outcome.source}: {reached}", highlight=False, markup=False)
+    console.print(f"run     {out}", highlight=False, soft_wrap=True, markup=False)
 
 
 class _Display:
@@ -123,7 +120,7 @@ class _Display:
     def report(self, prepared: Prepared, model: TextToText) -> None:
         if prepared.report is not None:
             for line in prepared.report.lines():
-                self.console.print(line, highlight=False, soft_wrap=True)
+                self.console.print(line, highlight=False, soft_wrap=True, markup=False)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         self.console.print(
             f"{len(prepared.corpus):,} pairs to train on, {len(prepared.valid):,} to validate; "

@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import json
 import math
+import reprlib
 import types
 import typing
 from abc import ABC
@@ -95,10 +96,13 @@ class Config(ABC):  # noqa: B024 - each family has a build() of its own
     @classmethod
     def loads(cls: "type[SomeConfig]", text: str) -> "SomeConfig":
         try:
-            data = json.loads(text)
+            return cls.from_json(json.loads(text, object_pairs_hook=_without_duplicates))
         except json.JSONDecodeError as error:
             raise ConfigError(f"not JSON: {error}") from None
-        return cls.from_json(data)
+        except RecursionError:
+            raise ConfigError("nested too deeply to be a configuration") from None
+        except ValueError as error:  # also a number too long to be one
+            raise error if isinstance(error, ConfigError) else ConfigError(f"not JSON: {error}") from None
 
 
 def kinds(family: str) -> list[str]:
@@ -118,7 +122,7 @@ def config_class(family: str, kind: str) -> type[Config]:
         if not (isinstance(found, type) and issubclass(found, Config) and found.family == family):
             raise ConfigError(f"the entry point {installed[kind].value!r} is not a configuration of family {family!r}")
         return found
-    raise ConfigError(f"{family} has no kind {kind!r}{_nearest(kind, kinds(family))}")
+    raise ConfigError(f"{family} has no kind {_short(kind)}{_nearest(kind, kinds(family))}")
 
 
 def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
@@ -151,6 +155,21 @@ def _entry_points(family: str) -> dict[str, importlib.metadata.EntryPoint]:
     return {point.name: point for point in importlib.metadata.entry_points(group=f"sightline.{family}")}
 
 
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON lets a field stand twice, and readers differ in which one counts: here neither does."""
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"the field {_short(twice)} stands there twice")
+    return data
+
+
+def _short(value: Any) -> str:
+    """A value as it is shown in an error: never a screenful."""
+    return reprlib.repr(value)
+
+
 def _nearest(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; there is {', '.join(known) or 'none'}"
@@ -168,11 +187,13 @@ def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
     if isinstance(data, str):
         data = wanted.read_name(data)
     if not isinstance(data, dict):
-        raise ConfigError(f"{where}: expected an object or the name of a kind, found {data!r}")
+        raise ConfigError(f"{where}: expected an object or the name of a kind, found {_short(data)}")
     data = dict(data)
     kind = data.pop("kind", wanted.kind)
     if not isinstance(kind, str):
-        raise ConfigError(f"{where}.kind: expected a name, found {kind!r}")
+        raise ConfigError(f"{where}.kind: expected a name, found {_short(kind)}")
+    if not kind and not dataclasses.is_dataclass(wanted):
+        raise ConfigError(f"{where}: kind is missing; there is {', '.join(kinds(wanted.family))}")
     found = config_class(wanted.family, kind) if kind else wanted
     if not issubclass(found, wanted):
         raise ConfigError(f"{where}: kind {kind!r} is not a {wanted.__name__}")
@@ -180,7 +201,7 @@ def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
     names = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
     for name in data:
         if name not in names:
-            raise ConfigError(f"{where} has no field {name!r}{_nearest(name, names)}")
+            raise ConfigError(f"{where} has no field {_short(name)}{_nearest(name, names)}")
     values = {name: _decode(hints[name], value, f"{where}.{name}") for name, value in data.items()}
     try:
         return found(**values)
@@ -199,11 +220,11 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         return _decode_union(hint, value, where)
     if origin is Literal:
         if value not in get_args(hint):
-            raise ConfigError(f"{where}: expected one of {', '.join(map(repr, get_args(hint)))}, found {value!r}")
+            raise ConfigError(f"{where}: expected one of {', '.join(map(repr, get_args(hint)))}, found {_short(value)}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where}: expected a list, found {value!r}")
+            raise ConfigError(f"{where}: expected a list, found {_short(value)}")
         return tuple(_decode(get_args(hint)[0], item, where) for item in value)
     if isinstance(hint, type) and issubclass(hint, Config):
         return value if isinstance(value, hint) else _decode_config(hint, value, where)
@@ -220,10 +241,13 @@ def _decode_union(hint: Any, value: Any, where: str) -> Any:
 
 def _decode_plain(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ConfigError(f"{where}: expected a number that fits, found {_short(value)}") from None
     # bool is an int to Python; to a reader of a file it is not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ConfigError(f"{where}: expected {hint.__name__}, found {value!r}")
+        raise ConfigError(f"{where}: expected {hint.__name__}, found {_short(value)}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}: expected a finite number, found {value!r}")
+        raise ConfigError(f"{where}: expected a finite number, found {_short(value)}")
     return value

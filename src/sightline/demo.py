@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from sightline.attention import AttentionConfig
 from sightline.config import ConfigError
 from sightline.errors import UserError
-from sightline.files import write_text
+from sightline.files import check_writable, write_text
+from sightline.machine import check_seed, set_threads
 from sightline.records import Tokens
 from sightline.trace import capture
 from sightline.view.pictures import heat_map
@@ -39,8 +40,11 @@ class Batch:
     answers: Int[Tensor, "b t"]
 
 
-def make_books(count: int, seed: int) -> Batch:
-    """Books of random names and digits; every name once, every question answerable."""
+def make_books(count: int, seed: str) -> Batch:
+    """Books of random names and digits; every name once, every question answerable.
+
+    The seed is a text: of numbers, Python takes 1 and −1 for the same.
+    """
     draw = random.Random(seed)
     longest = MOST * 3 - 1
     texts, questions, answers = [], [], []
@@ -79,7 +83,7 @@ def train(model: PhoneBook, steps: int, seed: int, label: str) -> None:
     with Progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task(f"training with {label}", total=steps, loss=float("nan"))
         for step in range(steps):
-            batch = make_books(64, seed=seed * 1_000_003 + step)
+            batch = make_books(64, f"train {seed} {step}")
             logits = model(batch.text, batch.questions)
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
             optimiser.zero_grad(set_to_none=True)
@@ -104,17 +108,15 @@ def run_demo(out: Path, steps: int, attention: str, seed: int, threads: int) -> 
     started = time.perf_counter()
     if steps < 1:
         raise UserError(f"--steps is {steps}; it must be at least 1")
-    if threads < 1:
-        raise UserError(f"--threads is {threads}; it must be at least 1")
-    torch.set_num_threads(threads)
+    set_threads(threads)
     try:
         mechanisms = {name: AttentionConfig.from_json(name) for name in dict.fromkeys((attention, "fixed"))}
-        torch.manual_seed(seed)
+        torch.manual_seed(check_seed(seed))
         models = {name: PhoneBook(config) for name, config in mechanisms.items()}
     except (ConfigError, ValueError) as error:
         raise UserError(str(error)) from None
-    out.mkdir(parents=True, exist_ok=True)
-    unseen = make_books(2_000, seed=-1 - seed)  # training seeds are never negative
+    check_writable(out)  # before the training, not after it
+    unseen = make_books(2_000, f"test {seed}")
     scores = {}
     for name, model in models.items():
         train(model, steps, seed, name)
@@ -122,9 +124,11 @@ def run_demo(out: Path, steps: int, attention: str, seed: int, threads: int) -> 
     console = Console()
     for name, score in scores.items():
         note = "" if name == attention else " (baseline: knows positions only)"
-        console.print(f"{name:<16} accuracy {100 * score:.1f} % on unseen books{note}", highlight=False)
+        console.print(f"{name:<16} accuracy {100 * score:.1f} % on unseen books{note}", highlight=False, markup=False)
     picture, records = draw(models[attention], unseen, out)
-    console.print(f"picture          {picture}\nrecords          {records}", highlight=False, soft_wrap=True)
+    # A path is no markup: folders may have brackets in their names.
+    places = f"picture          {picture}\nrecords          {records}"
+    console.print(places, highlight=False, soft_wrap=True, markup=False)
     console.print(f"total time       {time.perf_counter() - started:.0f} s", highlight=False)
     return scores[attention]
 
@@ -144,5 +148,5 @@ def draw(model: PhoneBook, batch: Batch, out: Path) -> tuple[Path, Path]:
     asked = [f"{LETTERS[name]}? {digit}" for name, digit in zip(questions[0].tolist(), predicted, strict=True)]
     found = trace.records(rows=Tokens(tuple(asked)), columns=Tokens(tuple("␣" if x == " " else x for x in letters)))
     picture = heat_map(found[0], out / "attention.png", title="question and the model's answer, and where it looked")
-    text = json.dumps([record.to_json() for record in found], ensure_ascii=False)
+    text = json.dumps([record.to_json() for record in found])
     return picture, write_text(out / "records.json", text)

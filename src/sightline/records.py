@@ -3,6 +3,7 @@
 Rows are what asks (one line of sight each), columns are what is looked at. This module needs NumPy and nothing else.
 """
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -74,6 +75,16 @@ class TopK:
     weights: np.ndarray  # rows, k: float32
     columns: int
 
+    def __post_init__(self) -> None:
+        if self.places.shape != self.weights.shape or self.places.ndim != 2:
+            raise ValueError(
+                f"places has shape {self.places.shape} and weights {self.weights.shape}; both are rows × k"
+            )
+        if self.places.size and not -1 <= self.places.min() <= self.places.max() < self.columns:
+            raise ValueError(
+                f"places lie between {self.places.min()} and {self.places.max()}; there are {self.columns}"
+            )
+
     def dense(self) -> np.ndarray:
         """Rows × columns with zeros for what was not kept. Made only when asked for: it may be large."""
         full = np.zeros((len(self.places), self.columns), dtype=self.weights.dtype)
@@ -104,12 +115,15 @@ class Record:
                 f"{self.name}: weights has shape {found}; the axes have {shape[0]} rows, {shape[1]} columns"
             )
 
+        if self.scores is not None and self.scores.shape != shape:
+            raise ValueError(f"{self.name}: scores has shape {self.scores.shape}; expected {shape}")
+
     def matrix(self) -> np.ndarray:
         """Rows × columns, whatever the weights are kept as."""
         return self.weights.dense() if isinstance(self.weights, TopK) else self.weights
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary that `json` can write. A score of −inf (hidden) becomes None."""
+        """A dictionary that `json` can write. JSON knows no NaN or infinity: a score of −inf (hidden) becomes None."""
         data: dict[str, Any] = {"name": self.name, "layer": self.layer, "head": self.head}
         for side in ("rows", "columns"):
             axis = getattr(self, side)
@@ -117,31 +131,38 @@ class Record:
         if isinstance(self.weights, TopK):
             data["weights"] = {
                 "places": self.weights.places.tolist(),
-                "weights": self.weights.weights.tolist(),
+                "weights": _finite(self.weights.weights),
                 "columns": self.weights.columns,
             }
         else:
-            data["weights"] = self.weights.tolist()
+            data["weights"] = _finite(self.weights)
         if self.scores is not None:
-            data["scores"] = [[x if np.isfinite(x) else None for x in row] for row in self.scores.tolist()]
+            data["scores"] = _finite(self.scores)
         return data
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Record":
+        rows, columns = _axis(data["rows"]), _axis(data["columns"])
         weights: np.ndarray | TopK
         if isinstance(data["weights"], dict):
             top = data["weights"]
-            weights = TopK(
-                np.array(top["places"], dtype=np.int32), np.array(top["weights"], dtype=np.float32), top["columns"]
-            )
+            places = np.array(top["places"], dtype=np.int32).reshape(len(rows), -1)
+            weights = TopK(places, _array(top["weights"], places.shape, np.nan), top["columns"])
         else:
-            weights = np.array(data["weights"], dtype=np.float32)
+            weights = _array(data["weights"], (len(rows), len(columns)), np.nan)
         scores = None
         if data.get("scores") is not None:
-            rows = [[-np.inf if x is None else x for x in row] for row in data["scores"]]
-            scores = np.array(rows, dtype=np.float32)
-        rows_axis, columns_axis = _axis(data["rows"]), _axis(data["columns"])
-        return cls(data["name"], data["layer"], data["head"], rows_axis, columns_axis, weights, scores)
+            scores = _array(data["scores"], (len(rows), len(columns)), -np.inf)
+        return cls(data["name"], data["layer"], data["head"], rows, columns, weights, scores)
+
+
+def _finite(values: np.ndarray) -> list[list[float | None]]:
+    return [[x if math.isfinite(x) else None for x in row] for row in values.tolist()]
+
+
+def _array(rows: list[list[float | None]], shape: tuple[int, ...], missing: float) -> np.ndarray:
+    flat = [missing if x is None else x for row in rows for x in row]
+    return np.array(flat, dtype=np.float32).reshape(shape)  # also where there are no rows at all
 
 
 def _axis(data: dict[str, Any]) -> Axis:

@@ -13,7 +13,7 @@ largest weights of each row are kept and the mechanisms work in blocks of rows, 
 With ``change`` the weights are changed before they are used: the same door serves viewing and intervention.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ from sightline.attention.tap import Look, Tap, open_tap
 from sightline.records import Axis, Record, Slots, TopK
 
 Change = Callable[["Site", Look], Tensor]
+Axes = Axis | Mapping[str, Axis] | None
 BLOCK = 1 << 22  # elements of weights seen at once in top-k mode: 16 MB of float32
 
 
@@ -71,6 +72,7 @@ class AttentionMap:
 
     name: str
     layer: int
+    _passage: int = 0
     _pieces: list[_Piece] = field(default_factory=list)
 
     @property
@@ -175,22 +177,26 @@ class Trace(Tap):
         shaped = [None if part is None else _four_axes(part, look.heads) for part in (weights, places, scores)]
         assert shaped[0] is not None
         piece = _Piece(look.position, columns, shaped[0], shaped[1], shaped[2])
+        found = self._map_of(name, layer, piece, look)
         if look.shown:
-            self[name]._pieces[-1].fill(look.shown, piece)
+            found._pieces[-1].fill(look.shown, piece)
         else:
-            found = self._map_of(name, layer, piece)
             found._pieces.append(piece.grown(look.to_come) if look.to_come else piece)
 
-    def _map_of(self, name: str, layer: int, piece: _Piece) -> AttentionMap:
-        """A look that goes on where the last one of the same mechanism ended belongs to the same map."""
+    def _map_of(self, name: str, layer: int, piece: _Piece, look: Look) -> AttentionMap:
+        """The map that a look goes on with, or a new one: calls that pass on one carry make one map.
+
+        A module that shows itself without a passage is taken by position: a look goes on where the newest map ended.
+        """
         for found in reversed(self.maps):
-            if found.name == name:
-                last = found._pieces[-1]
-                goes_on = piece.position > 0 and piece.position == last.position + last.weights.shape[2]
-                if goes_on and piece.weights.shape[:2] == last.weights.shape[:2]:
-                    return found
-                break
-        self.maps.append(AttentionMap(name, layer))
+            if found.name != name or found._passage != look.passage:
+                continue
+            last = found._pieces[-1]
+            goes_on = look.shown or piece.position == last.position + last.weights.shape[2]
+            if goes_on and piece.position > 0 and piece.weights.shape[:2] == last.weights.shape[:2]:
+                return found
+            break
+        self.maps.append(AttentionMap(name, layer, look.passage))
         return self.maps[-1]
 
     @property
@@ -205,9 +211,21 @@ class Trace(Tap):
                 return found
         raise KeyError(f"no attention named {name!r} was captured; there is {', '.join(self.names) or 'none'}")
 
-    def records(self, example: int = 0, rows: Axis | None = None, columns: Axis | None = None) -> list[Record]:
-        """The records of every map, one for each head."""
-        return [record for found in self.maps for record in found.records(example, rows, columns)]
+    def records(self, example: int = 0, rows: Axes = None, columns: Axes = None) -> list[Record]:
+        """The records of every map, one for each head.
+
+        The axes are those of all maps, or, by the maps' names, those of each: self- and cross-attention look at
+        different things.
+        """
+        return [
+            record
+            for found in self.maps
+            for record in found.records(example, _axis_of(rows, found.name), _axis_of(columns, found.name))
+        ]
+
+
+def _axis_of(axes: Axes, name: str) -> Axis | None:
+    return axes.get(name) if isinstance(axes, Mapping) else axes
 
 
 @contextmanager
@@ -222,6 +240,8 @@ def capture(
     trace = Trace(model, top, scores, change)
     with open_tap(trace):
         yield trace
+    if isinstance(change, _Cut) and trace.maps and not change.found:
+        raise ValueError(f"cut: no attention named {change.name!r} ran; there is {', '.join(trace.names)}")
 
 
 def uniform(site: Site, look: Look) -> Tensor:
@@ -234,18 +254,25 @@ def uniform(site: Site, look: Look) -> Tensor:
 
 def cut(name: str, head: int) -> Change:
     """Silence one head: it reads zeros."""
+    return _Cut(name, head)
 
-    def change(site: Site, look: Look) -> Tensor:
-        if site.name != name:
+
+@dataclass
+class _Cut:
+    name: str
+    head: int
+    found: bool = False  # a name that never occurs is a mistake, not a wish
+
+    def __call__(self, site: Site, look: Look) -> Tensor:
+        if site.name != self.name:
             return look.weights
+        self.found = True
         weights = _four_axes(look.weights, look.heads)
-        if not 0 <= head < weights.shape[1]:
-            raise ValueError(f"{name!r} has {weights.shape[1]} heads; there is no head {head}")
+        if not 0 <= self.head < weights.shape[1]:
+            raise ValueError(f"{self.name!r} has {weights.shape[1]} heads; there is no head {self.head}")
         keep = torch.ones(weights.shape[1], dtype=weights.dtype, device=weights.device)
-        keep[head] = 0.0
+        keep[self.head] = 0.0
         return (weights * keep[:, None, None]).reshape(look.weights.shape)
-
-    return change
 
 
 def _site_name(module_name: str) -> str:

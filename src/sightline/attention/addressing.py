@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sightline.attention.compose import Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, existing, full_sizes
+from sightline.attention.dot import unit_length
 from sightline.attention.heads import HeadLinear
 from sightline.attention.normalisers import Normaliser, NormaliserConfig, SoftmaxConfig
 from sightline.attention.scores import Score
@@ -28,7 +29,7 @@ class Content(Score):
         self, query: Float[Tensor, "*b t q"], keys: Float[Tensor, "*#b s p"], position: int
     ) -> Float[Tensor, "*b t s"]:
         wanted, strength = query[..., :-1], F.softplus(query[..., -1:])
-        return strength * (F.normalize(wanted, dim=-1) @ F.normalize(keys, dim=-1).transpose(-2, -1))
+        return strength * (unit_length(wanted) @ unit_length(keys).transpose(-2, -1))
 
 
 class Addressing(Sequential):
@@ -46,11 +47,12 @@ class Addressing(Sequential):
 
     def begin(self, memory: Memory) -> Carry:
         """The first existing slot: a place to shift from. (Spread out evenly, a shift would change nothing.)"""
-        position, zeros = super().begin(memory)
+        start = super().begin(memory)
+        zeros = start.weights
         assert zeros is not None
         exists = existing(memory).expand(zeros.shape)
         first = exists & (exists.cumsum(dim=-1) == 1)
-        return Carry(position, first.to(zeros.dtype))
+        return start._replace(weights=first.to(zeros.dtype))
 
     def weigh(
         self,
@@ -68,7 +70,7 @@ class Addressing(Sequential):
         mixed = gate * content + (1 - gate) * last
         shifted = shift_around(mixed, torch.softmax(shift, dim=-1), seen)
         weights = sharpen(shifted, 1 + F.softplus(sharpness))
-        return Weighed(scores, weights, log_prob, entropy)
+        return Weighed(scores, weights, log_prob, entropy, allowed)
 
     def write(
         self,

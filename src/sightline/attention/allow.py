@@ -4,6 +4,7 @@ An `Allow` knows positions, not tensors, so the same object serves a whole seque
 from a cache, where the position of the query comes from the carry. ``Causal() & Window(8)`` combines two.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +24,8 @@ class Allow:
         """The same rule for the queries from ``start`` on, for a caller that works in blocks of queries."""
         return self
 
-    def add_head_axes(self, batch_axes: int, head_axes: int) -> "Allow":
-        """The same rule where head axes stand between the batch axes and the queries."""
+    def add_head_axes(self, batch_axes: int, heads: tuple[int, ...]) -> "Allow":
+        """The same rule where head axes of these sizes stand between the batch axes and the queries."""
         return self
 
     def __and__(self, other: "Allow | Tensor") -> "Allow":
@@ -107,10 +108,19 @@ class Free(Allow):
             return self
         return Free(self.mask.narrow(-2, start, length))
 
-    def add_head_axes(self, batch_axes: int, head_axes: int) -> Allow:
-        if self.mask.dim() != batch_axes + 2:  # without batch axes it fits as it is; with head axes of its own too
+    def add_head_axes(self, batch_axes: int, heads: tuple[int, ...]) -> Allow:
+        shape, count = tuple(self.mask.shape), math.prod(heads)
+        if self.mask.dim() == 2:
             return self
-        return Free(self.mask.unflatten(batch_axes - 1, (-1, *[1] * head_axes)) if batch_axes else self.mask)
+        if self.mask.dim() == batch_axes + 2:
+            return Free(self.mask.reshape(*shape[:-2], *[1] * len(heads), *shape[-2:]))
+        if self.mask.dim() == batch_axes + 3 and shape[-3] in (1, count):  # a mask for each head
+            axes = heads if shape[-3] == count else (1,) * len(heads)
+            return Free(self.mask.reshape(*shape[:-3], *axes, *shape[-2:]))
+        raise ValueError(
+            f"allow has shape {shape}; expected (t, s), {batch_axes} batch axes and (t, s), or {batch_axes} batch axes "
+            f"and ({count}, t, s) for a mask of each head's own"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +140,8 @@ class Both(Allow):
     def narrow(self, start: int, length: int) -> Allow:
         return Both(self.left.narrow(start, length), self.right.narrow(start, length))
 
-    def add_head_axes(self, batch_axes: int, head_axes: int) -> Allow:
-        return Both(
-            self.left.add_head_axes(batch_axes, head_axes),
-            self.right.add_head_axes(batch_axes, head_axes),
-        )
+    def add_head_axes(self, batch_axes: int, heads: tuple[int, ...]) -> Allow:
+        return Both(self.left.add_head_axes(batch_axes, heads), self.right.add_head_axes(batch_axes, heads))
 
 
 def as_allow(allow: Allow | Tensor) -> Allow:

@@ -25,16 +25,17 @@ from sightline.attention.dot import ScaledDotConfig
 from sightline.attention.fused import fused_context
 from sightline.attention.normalisers import Normaliser, NormaliserConfig, Softmax, SoftmaxConfig
 from sightline.attention.scores import DotProductScore, Score, ScoreConfig
-from sightline.attention.tap import Look, active_taps, rows_at_once, show
+from sightline.attention.tap import Look, active_taps, new_passage, rows_at_once, show
 
 
 class Weighed(NamedTuple):
-    """Scores and what became of them, for a block of queries."""
+    """Scores and what became of them, for a block of queries, and what could be seen (None: everything)."""
 
     scores: Float[Tensor, "*b t s"]
     weights: Float[Tensor, "*b t s"]
-    log_prob: Float[Tensor, "*b t"] | None = None
-    entropy: Float[Tensor, "*b t"] | None = None
+    log_prob: Float[Tensor, "*b t"] | None
+    entropy: Float[Tensor, "*b t"] | None
+    allowed: Bool[Tensor, "..."] | None
 
 
 class Composed(Attention):
@@ -88,11 +89,14 @@ class Composed(Attention):
             assert isinstance(self.score, DotProductScore)
             context = fused_context(self.score, query, memory, carry.position, rule)
             return Read(context, carry._replace(position=carry.position + query.shape[-2]))
+        if active_taps() and not carry.passage:
+            carry = carry._replace(passage=new_passage())
         return self.attend(query, memory, carry, rule, need_weights)
 
     def can_fuse(self) -> bool:
-        """Softmax over a dot product has a kernel of its own."""
-        return isinstance(self.score, DotProductScore) and isinstance(self.normaliser, Softmax)
+        """Softmax over a dot product has a kernel of its own, unless a subclass weighs in a way of its own."""
+        plain = type(self).weigh is Composed.weigh and type(self).attend_block is Composed.attend_block
+        return plain and isinstance(self.score, DotProductScore) and isinstance(self.normaliser, Softmax)
 
     def attend(
         self,
@@ -140,8 +144,9 @@ class Composed(Attention):
         allowed = visible_keys(allow, memory.mask, carry.position, t, s, query.device)
         if allowed is not None:
             checks.check_allowed(allowed, query, s)
-        scores, weights, log_prob, entropy = self.weigh(query, memory, carry, allowed)
-        weights = show(Look(self, carry.position, scores, weights, allowed, len(self.heads), shown, to_come))
+        scores, weights, log_prob, entropy, allowed = self.weigh(query, memory, carry, allowed)
+        head_axes = len(self.heads)
+        weights = show(Look(self, carry.position, scores, weights, allowed, head_axes, shown, to_come, carry.passage))
         context = weights @ memory.values
         return Read(context, self.next_carry(carry, weights), weights if need_weights else None, log_prob, entropy)
 
@@ -154,7 +159,8 @@ class Composed(Attention):
     ) -> Weighed:
         """Scores and weights of a block of queries: what a mechanism with ideas of its own overrides."""
         scores = self.score(query, memory.keys, carry.position)
-        return Weighed(scores, *self.normaliser(scores, allowed))
+        weights, log_prob, entropy = self.normaliser(scores, allowed)
+        return Weighed(scores, weights, log_prob, entropy, allowed)
 
     def next_carry(self, carry: Carry, weights: Float[Tensor, "*b t s"]) -> Carry:
         return carry._replace(position=carry.position + weights.shape[-2])

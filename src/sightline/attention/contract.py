@@ -37,10 +37,15 @@ class Memory(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What goes from one query to the next: how many queries came before, and the last one's weights if needed."""
+    """What goes from one query to the next: how many queries came before, and the last one's weights if needed.
+
+    ``passage`` is a number that an open `capture` gives to a chain of calls, so that it can tell two chains apart that
+    use one mechanism in turn; 0 where nobody watches.
+    """
 
     position: int = 0
     weights: Float[Tensor, "*b s"] | None = None
+    passage: int = 0
 
 
 class Read(NamedTuple):

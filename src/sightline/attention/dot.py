@@ -79,6 +79,11 @@ class GeneralConfig(ScoreConfig):
         return General(query_size, key_size, heads)
 
 
+def unit_length(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Divided by its length; a zero vector stays zero, in half precision too, where 1e-12 would round to zero."""
+    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
+
+
 class Cosine(DotProductScore):
     """``β cos(q, k)`` with a learned strength β > 0 for each head (Graves et al. 2014, content addressing)."""
 
@@ -89,10 +94,10 @@ class Cosine(DotProductScore):
         self.raw_strength = nn.Parameter(torch.full((*heads, 1, 1), start))
 
     def project_keys(self, keys: Float[Tensor, "*b s k"], start: int) -> Float[Tensor, "..."]:
-        return F.normalize(keys, dim=-1)
+        return unit_length(keys)
 
     def project_query(self, query: Float[Tensor, "*b t q"], position: int) -> Float[Tensor, "*b t p"]:
-        return F.normalize(query, dim=-1) * F.softplus(self.raw_strength)
+        return unit_length(query) * F.softplus(self.raw_strength)
 
 
 @dataclass(frozen=True)

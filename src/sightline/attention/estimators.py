@@ -27,8 +27,8 @@ class Baseline:
 
 def reinforce_loss(
     log_likelihood: Float[Tensor, "*b"],
-    log_prob: Float[Tensor, "*b t"],
-    entropy: Float[Tensor, "*b t"],
+    log_prob: Float[Tensor, "..."],
+    entropy: Float[Tensor, "..."],
     baseline: Baseline,
     *,
     reward_weight: float = 1.0,
@@ -36,14 +36,26 @@ def reinforce_loss(
 ) -> Float[Tensor, ""]:
     """The loss whose gradient is ``−[∇log p(y|i) + λ_r (log p(y|i) − b) ∇log s_i + λ_e ∇H(s)]``, averaged.
 
-    ``log_likelihood`` is log p(y | sampled places) of each row, ``log_prob`` and ``entropy`` come from the `Read`, one
-    for each query. With ``reward_weight`` 1 and ``entropy_weight`` 0 it is an unbiased estimate of the gradient of
-    E[log p(y | i)], which bounds log p(y) from below. What people get wrong: the reward must not carry a gradient.
+    ``log_likelihood`` is log p(y | sampled places) of each row; ``log_prob`` and ``entropy`` come from the `Read`, one
+    for each query and, of multi-head attention, each head. With ``reward_weight`` 1 and ``entropy_weight`` 0 it is an
+    unbiased estimate of the gradient of E[log p(y | i)], which bounds log p(y) from below. What people get wrong: the
+    reward must not carry a gradient.
     """
     reward = log_likelihood.detach() - baseline.value
-    choice = reward * log_prob.sum(dim=-1)
-    bonus = entropy.sum(dim=-1)
+    choice = reward * _sum_choices("log_prob", log_prob, reward)
+    bonus = _sum_choices("entropy", entropy, reward)
     return -(log_likelihood + reward_weight * choice + entropy_weight * bonus).mean()
+
+
+def _sum_choices(name: str, values: Float[Tensor, "..."], reward: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    """The sum over the choices of each row: its queries, and its heads where there are any."""
+    rows = reward.dim()
+    if values.shape[:rows] != reward.shape or values.dim() == rows:
+        raise ValueError(
+            f"{name} has shape {tuple(values.shape)}; expected {(*reward.shape, '...')}: the rows of log_likelihood, "
+            f"then the queries (and heads) that chose"
+        )
+    return values.flatten(rows).sum(dim=-1)
 
 
 def expected_log_likelihood(

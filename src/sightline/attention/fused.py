@@ -23,7 +23,7 @@ def fused_context(
     """softmax(scale · q kᵀ + bias) v in one kernel. Heads that share keys (a key axis of size 1) are not copied."""
     t, s = query.shape[-2], memory.keys.shape[-2]
     bias = score.bias(position, t, s, query)
-    causal = isinstance(allow, Causal) and memory.mask is None and bias is None and position == 0 and t <= s and t > 1
+    causal = type(allow) is Causal and memory.mask is None and bias is None and position == 0 and t <= s and t > 1
     allowed = None if causal else visible_keys(allow, memory.mask, position, t, s, query.device)
     if allowed is not None:
         check_allowed(allowed, query, s)
@@ -57,7 +57,7 @@ def _mask_four_axes(mask: Tensor, batch: torch.Size, rows: int) -> Tensor:
     """The mask with the kernel's axes, still of size 1 where it says the same for every row or for every head."""
     mask = mask.reshape(*[1] * (len(batch) + 2 - mask.dim()), *mask.shape)
     sizes = [
-        part if math.prod(axes) > 1 else (1,) * len(part)
+        part if math.prod(axes) != 1 else (1,) * len(part)
         for part, axes in ((batch[:rows], mask.shape[:rows]), (batch[rows:], mask.shape[rows:-2]))
     ]
     return _four_axes(mask.expand(*sizes[0], *sizes[1], -1, -1), rows)

@@ -5,8 +5,9 @@ and entropy for the loss in `sightline.attention.estimators`, and `straight_thro
 for the sample on the way back (biased, lower variance).
 """
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -73,7 +74,9 @@ class HardConfig(NormaliserConfig):
     kind: ClassVar[str] = "hard"
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
+        if self.estimator not in get_args(Estimator):
+            raise ValueError(f"estimator is {self.estimator!r}; it must be one of {', '.join(get_args(Estimator))}")
+        if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature is {self.temperature}; it must be above 0")
         if not 0 <= self.soft_share <= 1:
             raise ValueError(f"soft_share is {self.soft_share}; it must lie between 0 and 1")

@@ -8,7 +8,7 @@ gives p its gradient.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,6 +20,8 @@ from sightline.attention.dot import GeneralConfig
 from sightline.attention.heads import HeadLinear, head_parameter
 from sightline.attention.normalisers import Normaliser, NormaliserConfig, SoftmaxConfig
 from sightline.attention.scores import Score, ScoreConfig
+
+Place = Literal["monotonic", "predicted"]
 
 
 class Local(Composed):
@@ -40,9 +42,6 @@ class Local(Composed):
             self.hidden = HeadLinear(query_size, query_size, heads=heads)
             self.vector = head_parameter(query_size, heads=heads)
 
-    def can_fuse(self) -> bool:
-        return False
-
     def weigh(
         self,
         query: Float[Tensor, "*b t q"],
@@ -58,17 +57,16 @@ class Local(Composed):
         weights, log_prob, entropy = self.normaliser(scores, allowed)
         if self.place == "predicted":
             deviation = self.half_width / 2
-            weights = weights * torch.exp(-(distance**2) / (2 * deviation**2))
-        return Weighed(scores, weights, log_prob, entropy)
+            weights = weights * torch.exp(-(distance**2) / (2 * deviation**2)).to(weights.dtype)
+        return Weighed(scores, weights, log_prob, entropy, allowed)
 
-    def places(
-        self, query: Float[Tensor, "*b t q"], position: int, scores: Tensor, allowed: Tensor | None
-    ) -> Float[Tensor, "..."]:
+    def places(self, query: Float[Tensor, "*b t q"], position: int, scores: Tensor, allowed: Tensor | None) -> Tensor:
         """p_t, the middle of each query's window."""
         t, s = scores.shape[-2:]
         if self.place == "monotonic":
-            return torch.arange(position, position + t, device=query.device, dtype=query.dtype)
+            return torch.arange(position, position + t, device=query.device)
         share = torch.sigmoid((torch.tanh(self.hidden(query)) @ self.vector.unsqueeze(-1)).squeeze(-1))
+        share = share.to(torch.promote_types(share.dtype, torch.float32))  # half precision counts to 2048 or 256 only
         if allowed is None or s == 0:
             return share * s
         # Where the first keys are hidden, the place is counted from the first that is not: the window must hit some.
@@ -81,13 +79,15 @@ class Local(Composed):
 class LocalConfig(AttentionConfig):
     """``place`` is Luong's local-m (monotonic) or local-p (predicted); ``half_width`` his D."""
 
-    place: Literal["monotonic", "predicted"] = "predicted"
+    place: Place = "predicted"
     half_width: int = 10
     score: ScoreConfig = field(default_factory=GeneralConfig)
     normaliser: NormaliserConfig = field(default_factory=SoftmaxConfig)
     kind: ClassVar[str] = "local"
 
     def __post_init__(self) -> None:
+        if self.place not in get_args(Place):
+            raise ValueError(f"place is {self.place!r}; it must be one of {', '.join(get_args(Place))}")
         if self.half_width < 1:
             raise ValueError(f"half_width is {self.half_width}; it must be at least 1")
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sightline.attention.additive import AdditiveConfig, additive_scores
+from sightline.attention.additive import Additive, AdditiveConfig, additive_scores
 from sightline.attention.compose import Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, full_sizes
 from sightline.attention.heads import HeadLinear
@@ -34,7 +34,6 @@ class LocationAware(Sequential):
         query_size, key_size, value_size = sizes
         score = AdditiveConfig(config.hidden_size).build(query_size, key_size, heads=heads)
         super().__init__(score, normaliser, query_size, key_size, value_size, heads)
-        self.additive = score
         bound = 1 / config.width**0.5
         self.filters = nn.Parameter(torch.empty(*heads, config.filters, config.width).uniform_(-bound, bound))
         self.location = HeadLinear(config.filters, config.hidden_size or key_size, heads=heads)
@@ -46,10 +45,12 @@ class LocationAware(Sequential):
         carry: Carry,
         allowed: Bool[Tensor, "..."] | None,
     ) -> Weighed:
+        assert isinstance(self.score, Additive)
         last = self.last_weights(carry, memory)
         features = self.location(self.convolve(last))
-        scores = additive_scores(self.additive.query(query), memory.keys + features, self.additive.vector)
-        return Weighed(scores, *self.normaliser(scores, allowed))
+        scores = additive_scores(self.score.query(query), memory.keys + features, self.score.vector)
+        weights, log_prob, entropy = self.normaliser(scores, allowed)
+        return Weighed(scores, weights, log_prob, entropy, allowed)
 
     def convolve(self, last: Float[Tensor, "*b 1 s"]) -> Float[Tensor, "*b s f"]:
         """``F * α``: each key's neighbourhood in the last weights, through the filters (zeros past the ends).
@@ -57,6 +58,8 @@ class LocationAware(Sequential):
         As in every deep-learning library the filters are not flipped; they are learned, so it is the same function.
         """
         width = self.filters.shape[-1]
+        if last.shape[-1] == 0:
+            return last.new_zeros(*last.shape[:-2], 0, self.filters.shape[-2])
         around = F.pad(last.squeeze(-2), (width // 2, width // 2)).unfold(-1, width, 1)
         return around @ self.filters.transpose(-2, -1)
 
@@ -74,6 +77,8 @@ class LocationAwareConfig(AttentionConfig):
     def __post_init__(self) -> None:
         if self.width < 1 or self.width % 2 == 0:
             raise ValueError(f"width is {self.width}; it must be odd")
+        if self.hidden_size is not None and self.hidden_size < 1:
+            raise ValueError(f"hidden_size is {self.hidden_size}; it must be at least 1")
         if self.filters < 1:
             raise ValueError(f"filters is {self.filters}; it must be at least 1")
 

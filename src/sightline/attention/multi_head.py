@@ -67,7 +67,7 @@ class MultiHead(Attention):
         batch_axes = query.dim() - 2
         expected = memory.values.shape[: memory.values.dim() - 2 - len(self.inner.heads)]
         checks.check_batch("query", query, expected)
-        rule = None if allow is None else as_allow(allow).add_head_axes(batch_axes, len(self.inner.heads))
+        rule = None if allow is None else as_allow(allow).add_head_axes(batch_axes, self.inner.heads)
         read = self.inner(
             self._split(self.project_query(query), shared=self.shared),
             memory,

@@ -80,7 +80,10 @@ class _Sparse(Normaliser):
             return Weights(scores)
         best = hide(scores, allowed).amax(dim=-1, keepdim=True).detach()
         below = hide(scores - best, allowed).clamp(min=-2 * self.reach)
-        return Weights(only(self.function(below, dim=-1), allowed))
+        # The algorithm stops with an index error on NaN. Let it through as NaN instead: that is how training that
+        # diverges shows itself everywhere else.
+        weights = self.function(below.nan_to_num(nan=0.0), dim=-1) + (best - best)
+        return Weights(only(weights, allowed))
 
 
 class Sparsemax(_Sparse):

@@ -66,6 +66,10 @@ class RotaryConfig(RelativePositionConfig):
     base: float = 10_000.0
     kind: ClassVar[str] = "rotary"
 
+    def __post_init__(self) -> None:
+        if not 1 < self.base < math.inf:
+            raise ValueError(f"base is {self.base}; it must be above 1")
+
     def build(self, size: int, *, heads: Heads = ()) -> Rotary:
         return Rotary(size, self.base)
 
@@ -91,8 +95,9 @@ class Alibi(RelativePosition):
 
     def bias(self, position: int, queries: int, keys: int, like: Tensor) -> Float[Tensor, "*h t s"]:
         distances = _distances(position, queries, keys, like.device).abs()
-        slopes = torch.tensor(self.slopes, dtype=like.dtype, device=like.device).reshape(*self.heads, 1, 1)
-        return -slopes * distances.to(like.dtype)
+        exact = torch.promote_types(like.dtype, torch.float32)  # in bfloat16, 256 and 257 are the same distance
+        slopes = torch.tensor(self.slopes, dtype=exact, device=like.device).reshape(*self.heads, 1, 1)
+        return (-slopes * distances).to(like.dtype)
 
 
 def _alibi_slopes(heads: int) -> list[float]:

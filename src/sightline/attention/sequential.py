@@ -11,9 +11,6 @@ from sightline.attention.contract import Carry, Memory
 class Sequential(Composed):
     """The base of location-aware attention and memory addressing: the carry holds the last weights."""
 
-    def can_fuse(self) -> bool:
-        return False
-
     def begin(self, memory: Memory) -> Carry:
         """Nothing has been looked at yet."""
         batch = memory.values.shape[: memory.values.dim() - 2 - len(self.heads)]
@@ -26,7 +23,7 @@ class Sequential(Composed):
     def next_carry(self, carry: Carry, weights: Float[Tensor, "*b t s"]) -> Carry:
         if weights.shape[-2] == 0:
             return carry
-        return Carry(carry.position + weights.shape[-2], weights[..., -1, :])
+        return carry._replace(position=carry.position + weights.shape[-2], weights=weights[..., -1, :])
 
     def last_weights(self, carry: Carry, memory: Memory) -> Float[Tensor, "*b 1 s"]:
         """The weights of the query before, with zeros for keys that came into the memory since."""

@@ -5,6 +5,7 @@ and hands every tap what it is about to read with. The taps live in a `ContextVa
 `asyncio` task, does not see them.
 """
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ class Look(NamedTuple):
 
     ``heads`` counts the head axes. A mechanism that shows a call in several looks says how many rows it showed before
     (``shown``) and how many are still to come (``to_come``), so that a tap can set aside room for all of them at once.
+    ``passage`` is the carry's: calls that pass on one carry have the same number.
     """
 
     mechanism: nn.Module
@@ -29,6 +31,7 @@ class Look(NamedTuple):
     heads: int = 0
     shown: int = 0
     to_come: int = 0
+    passage: int = 0
 
 
 class Tap:
@@ -65,6 +68,14 @@ def show(look: Look) -> Float[Tensor, "*b t s"]:
     for tap in _taps.get():
         look = look._replace(weights=tap(look))
     return look.weights
+
+
+_passages = itertools.count(1)
+
+
+def new_passage() -> int:
+    """A number that no other chain of calls has."""
+    return next(_passages)
 
 
 def rows_at_once(queries: int, elements_per_row: int) -> int:

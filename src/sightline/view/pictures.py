@@ -55,6 +55,8 @@ def _label(axes: Axes, side: str, axis: Axis) -> None:
     set_ticks = axes.set_xticks if side == "x" else axes.set_yticks
     if isinstance(axis, Tokens):
         # A dollar sign starts a formula in matplotlib; in a user's text it is a dollar sign.
-        texts = [text.replace("$", r"\$") for text in axis.texts]
+        # Half a character (a lone surrogate) cannot be drawn, nor written.
+        whole = [text.encode("utf-8", "replace").decode("utf-8") for text in axis.texts]
+        texts = [text.replace("$", r"\$") for text in whole]
         upright = side == "x" and max(map(len, axis.texts), default=0) > 2
         set_ticks(range(len(axis)), texts, rotation=90 if upright else 0)

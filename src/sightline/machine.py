@@ -1,0 +1,23 @@
+"""Options that have to do with the machine, checked once for every command."""
+
+import torch
+
+from sightline.errors import UserError
+
+MOST_THREADS = 1024
+
+
+def set_threads(threads: int | None) -> None:
+    """Use this many processor threads; None leaves the choice to PyTorch."""
+    if threads is None:
+        return
+    if not 1 <= threads <= MOST_THREADS:
+        raise UserError(f"--threads is {threads}; it must be at least 1 and at most {MOST_THREADS}")
+    torch.set_num_threads(threads)
+
+
+def check_seed(seed: int) -> int:
+    """A seed that PyTorch takes."""
+    if not 0 <= seed < 2**63:
+        raise UserError(f"--seed is {seed}; it must be at least 0 and below 2^63")
+    return seed
