@@ -225,9 +225,9 @@ class OneOffFromACache(Composed):
 
 
 BROKEN = {
-    TakesTheMaskForALength: "masked_keys|weights_do_not",
+    TakesTheMaskForALength: "masked_keys|weights_do_not|training_mode",
     LosesTheMaskOfAnExtension: "extend_with_and_without_a_mask",
-    AllowsByTheFirstRow: "allow",
+    AllowsByTheFirstRow: "allow|nothing_to_attend|masked_keys|padding|one_by_one",
     MixesBatchAxes: "batch_axes",
     ReadsZerosWithoutValues: "values_are_the_keys",
     IgnoresAChange: "change",
@@ -235,10 +235,10 @@ BROKEN = {
     OnlyDoublePrecision: "other_precisions",
     ForgetsItselfInTraining: "training_mode",
     OneOffFromACache: "chunks_from_a_cache",
-    IgnoresPadding: "weights_do_not_change_the_read|masked_keys|padding",
+    IgnoresPadding: "weights_do_not_change_the_read|masked_keys|padding|training_mode",
     LeavesNaN: "weights_do_not_change|masked_keys|nothing_to_attend",
-    FlipsTheMask: "masked_keys|weights_do_not_change",
-    KeepsKeysOnItself: "nothing_is_kept|batch_axes",
+    FlipsTheMask: "masked_keys|weights_do_not_change|training_mode",
+    KeepsKeysOnItself: "nothing_is_kept|batch_axes|nothing_at_all",
     ForgetsThePosition: "shapes",
     ExtendsFromTheStart: "extend",
     StopsTheGradient: "gradients",

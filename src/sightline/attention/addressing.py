@@ -99,15 +99,15 @@ def ring(seen: Bool[Tensor, "*b s"], offset: int) -> Int[Tensor, "*b s"]:
 
 
 def shift_around(
-    weights: Float[Tensor, "*b 1 s"], shift: Float[Tensor, "*b 1 n"], seen: Bool[Tensor, "*b 1 s"]
-) -> Float[Tensor, "*b 1 s"]:
+    weights: Float[Tensor, "*b t s"], shift: Float[Tensor, "*b t n"], seen: Bool[Tensor, "*b t s"]
+) -> Float[Tensor, "*b t s"]:
     """``w̃(i) = Σ_j w(j) shift(i − j)`` around the ring; ``shift`` runs from −furthest to +furthest."""
     furthest = shift.shape[-1] // 2
     parts = [weights.gather(-1, ring(seen, offset)) for offset in range(-furthest, furthest + 1)]
     return (torch.stack(parts, dim=-1) * shift.unsqueeze(-2)).sum(dim=-1).masked_fill(~seen, 0.0)
 
 
-def sharpen(weights: Float[Tensor, "*b 1 s"], sharpness: Float[Tensor, "*b 1 1"]) -> Float[Tensor, "*b 1 s"]:
+def sharpen(weights: Float[Tensor, "*b t s"], sharpness: Float[Tensor, "*b t 1"]) -> Float[Tensor, "*b t s"]:
     """``w^γ / Σ w^γ``. Divided by the largest first: small weights to a high power would all round to zero."""
     if weights.shape[-1] == 0:
         return weights

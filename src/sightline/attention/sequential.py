@@ -38,7 +38,7 @@ class Sequential(Composed):
         return pad(carry.weights, (0, missing)).unsqueeze(-2)
 
 
-def row_visible(allowed: Bool[Tensor, "..."] | None, like: Float[Tensor, "*b 1 s"]) -> Bool[Tensor, "*b 1 s"]:
+def row_visible(allowed: Bool[Tensor, "..."] | None, like: Float[Tensor, "*b t s"]) -> Bool[Tensor, "*b t s"]:
     """The mask of one query, whole."""
     if allowed is None:
         return like.new_ones(like.shape).bool()
