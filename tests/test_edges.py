@@ -26,15 +26,7 @@ from sightline.attention import (
 )
 from sightline.attention.position import Alibi
 from sightline.config import ConfigError, override
-from sightline.demo import make_books
 from sightline.records import TopK
-
-
-def test_the_demo_is_tested_on_books_it_has_not_seen():
-    trained = {tuple(row) for step in range(300) for row in make_books(64, f"train 0 {step}").text.tolist()}
-    unseen = {tuple(row) for row in make_books(2000, "test 0").text.tolist()}
-    assert len(unseen) > 1900
-    assert not trained & unseen
 
 
 def test_reinforce_credits_each_row_for_all_of_its_heads():

@@ -1,12 +1,11 @@
 """The README is true: every Python example and every command in it runs, in both languages and in CONTRIBUTING."""
 
+import itertools
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"]
@@ -17,30 +16,33 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def commands():
-    lines = [
-        (page, line.split("#")[0].strip())
-        for page in PAGES
-        for block in blocks(page, "bash")
-        for line in block.splitlines()
-    ]
-    return sorted({line for _, line in lines if line})
+QUICK = {"demo": ["--steps", "2", "--threads", "1"], "train": ["--steps", "2", "--threads", "1"]}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_python_examples_run(page, tmp_path):
-    """In one process and in order: a later example may use what an earlier one made."""
-    code = "\n".join(blocks(page, "python"))
-    assert code
+def test_the_readme_runs_from_top_to_bottom(tmp_path):
+    """Every command in its order, on made files with the names it uses, then every Python example beside them."""
+    words = ["".join(letters) for letters in itertools.product("abcdefg", repeat=3)]
+    rows = "".join(f"{word}\t{word[::-1]}\n" for word in words)
+    (tmp_path / "pairs.tsv").write_text(f"source\ttarget\n{rows}")
+    (tmp_path / "sentences.txt").write_text("abc\n\ncab\n")
+    lines = [line.split("#")[0].strip() for block in blocks("README.md", "bash") for line in block.splitlines()]
+    for command in [line for line in lines if line.startswith("sightline")]:
+        # The demo at full length has a test of its own; here it is the command that counts.
+        words = shlex.split(command)[1:]
+        line = [sys.executable, "-m", "sightline", *words, *QUICK.get(words[0], [])]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        if "sentences.txt" in command:
+            assert done.stdout.count("\n") == 3
+    for code in blocks("README.md", "python"):
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_contributing_runs(tmp_path):
+    """In one process and in order: the second example uses what the first one made."""
+    code = "\n".join(blocks("CONTRIBUTING.md", "python"))
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("sightline")])
-def test_commands_run(command, tmp_path):
-    quick = ["--steps", "3"] if " demo" in command else []  # the demo at full length has a test of its own
-    line = [sys.executable, "-m", "sightline", *shlex.split(command)[1:], *quick]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

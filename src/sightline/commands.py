@@ -86,7 +86,7 @@ def _set_up(threads: int | None) -> None:
 
 def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **options: Any) -> None:
     console = Console()
-    display = _Display(console, config)
+    display = Display(console, config)
     try:
         with display.progress:
             _, outcome = train_translate(
@@ -107,7 +107,7 @@ def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **option
     console.print(f"run     {out}", highlight=False, soft_wrap=True, markup=False)
 
 
-class _Display:
+class Display:
     """A line that lives: step, loss, speed, time left, best score."""
 
     def __init__(self, console: Console, config: TranslateConfig) -> None:

@@ -1,152 +1,132 @@
-"""The demo: a small model that answers questions about a text by attending to it, trained and drawn in seconds.
+"""The demo: dates as people write them in many languages, turned into ISO 8601 by a small RNNsearch model.
 
-The text is a phone book, ``k3 a7 z1 …``; a question is a name, the answer its digit. An encoder makes annotations of
-the characters, the question is the query, and only attention can tell which digit stands beside which name.
+The data is made with Babel, split by calendar day, so that a date in the test was never seen in any language; one
+language is kept out of training altogether. What comes out is an ordinary run folder.
 """
 
 import json
-import random
+import math
+import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from jaxtyping import Float, Int
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor, nn
 
-from sightline.attention import AttentionConfig
-from sightline.config import ConfigError
+from sightline.commands import Display
+from sightline.data.dates import held_out_language, split_dates
+from sightline.data.reading import PairFiles
+from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.files import check_writable, write_text
 from sightline.machine import check_seed, set_threads
-from sightline.records import Tokens
-from sightline.trace import capture
+from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.tasks.translate import TranslateConfig, train_translate
+from sightline.tasks.translator import Translator
+from sightline.training.allocator import keep_memory
+from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
+from sightline.training.loop import TrainingConfig
+from sightline.training.scores import exact_match
 from sightline.view.pictures import heat_map
 
-NAMES, DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
-LETTERS = NAMES + DIGITS + " "
-FEWEST, MOST, QUESTIONS = 4, 10, 4  # entries in a book; questions about each
-PADDING = len(LETTERS)
+MARK = "demo.txt"  # a folder with this file is the demo's own, and may be made anew
+Pairs = list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Books as characters, questions as names, answers as digits."""
-
-    text: Int[Tensor, "b s"]
-    questions: Int[Tensor, "b t"]
-    answers: Int[Tensor, "b t"]
-
-
-def make_books(count: int, seed: str) -> Batch:
-    """Books of random names and digits; every name once, every question answerable.
-
-    The seed is a text: of numbers, Python takes 1 and −1 for the same.
-    """
-    draw = random.Random(seed)
-    longest = MOST * 3 - 1
-    texts, questions, answers = [], [], []
-    for _ in range(count):
-        names = draw.sample(NAMES, draw.randint(FEWEST, MOST))
-        book = {name: draw.choice(DIGITS) for name in names}
-        text = [LETTERS.index(letter) for letter in " ".join(name + digit for name, digit in book.items())]
-        texts.append(text + [PADDING] * (longest - len(text)))
-        asked = draw.sample(names, k=QUESTIONS)
-        questions.append([LETTERS.index(name) for name in asked])
-        answers.append([int(book[name]) for name in asked])
-    return Batch(torch.tensor(texts), torch.tensor(questions), torch.tensor(answers))
+def demo_config(steps: int, minutes: float, seed: int) -> TranslateConfig:
+    """A model of characters that learns the task in little more than a minute on two cores."""
+    return TranslateConfig(
+        model=RNNSearchConfig(embedding_size=64, size=128, dropout=0.0),
+        tokeniser=TokeniserConfig(method="characters", words=1000),
+        training=TrainingConfig(learning_rate=4e-3, warmup=200, steps=steps, minutes=minutes),
+        smoothing=0.0,
+        metric="exact",
+        seed=seed,
+    )
 
 
-class PhoneBook(nn.Module):
-    """A bidirectional encoder makes annotations, the questions attend to them, what they read gives the answers."""
-
-    def __init__(self, attention: AttentionConfig, size: int = 64) -> None:
-        super().__init__()
-        self.letters = nn.Embedding(len(LETTERS) + 1, size, padding_idx=PADDING)
-        self.encoder = nn.GRU(size, size, batch_first=True, bidirectional=True)
-        self.attention = attention.build(size, 2 * size)
-        self.output = nn.Linear(self.attention.context_size, len(DIGITS))
-
-    def forward(self, text: Int[Tensor, "b s"], questions: Int[Tensor, "b t"]) -> Float[Tensor, "b t 10"]:
-        annotations, _ = self.encoder(self.letters(text))
-        memory = self.attention.remember(annotations, mask=text != PADDING)
-        return self.output(self.attention(self.letters(questions), memory).context)
-
-
-def train(model: PhoneBook, steps: int, seed: int, label: str) -> None:
-    """AdamW on fresh books, with a progress bar."""
-    optimiser = torch.optim.AdamW(model.parameters(), lr=4e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=4e-3, total_steps=steps)
-    columns = (TextColumn("{task.description:<30}"), BarColumn(), TextColumn("loss {task.fields[loss]:.3f}"))
-    with Progress(*columns, TimeRemainingColumn()) as progress:
-        task = progress.add_task(f"training with {label}", total=steps, loss=float("nan"))
-        for step in range(steps):
-            batch = make_books(64, f"train {seed} {step}")
-            logits = model(batch.text, batch.questions)
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
-            schedule.step()
-            progress.update(task, advance=1, loss=loss.item())
-
-
-@torch.no_grad()
-def accuracy(model: PhoneBook, batch: Batch) -> float:
-    """The share of questions answered rightly."""
-    model.eval()
-    right = (model(batch.text, batch.questions).argmax(dim=-1) == batch.answers).float().mean()
-    model.train()
-    return right.item()
-
-
-def run_demo(out: Path, steps: int, attention: str, seed: int, threads: int) -> float:
-    """Train with attention and with weights that only know positions, score both, draw the first."""
+def run_demo(out: Path, steps: int, minutes: float, seed: int, threads: int | None) -> float:
+    """Train, score on unseen days and on an unseen language, show examples, draw one."""
     started = time.perf_counter()
     if steps < 1:
         raise UserError(f"--steps is {steps}; it must be at least 1")
+    if not minutes > 0:
+        raise UserError(f"--minutes is {minutes:g}; it must be above 0")
+    keep_memory()
     set_threads(threads)
-    try:
-        mechanisms = {name: AttentionConfig.from_json(name) for name in dict.fromkeys((attention, "fixed"))}
-        torch.manual_seed(check_seed(seed))
-        models = {name: PhoneBook(config) for name, config in mechanisms.items()}
-    except (ConfigError, ValueError) as error:
-        raise UserError(str(error)) from None
-    check_writable(out)  # before the training, not after it
-    unseen = make_books(2_000, f"test {seed}")
-    scores = {}
-    for name, model in models.items():
-        train(model, steps, seed, name)
-        scores[name] = accuracy(model, unseen)
+    check_seed(seed)
+    _clear(out)
+    check_writable(out)
+    write_text(out / MARK, "Made by `sightline demo`, which makes this folder anew each time.\n")
+    train, valid, test = split_dates(seed)
+    unseen = held_out_language(seed)
+    parts = {"train": train, "valid": valid, "test": test, "unseen_language": unseen}
+    files = {name: _write_pairs(out / "dates" / f"{name}.tsv", pairs) for name, pairs in parts.items()}
     console = Console()
-    for name, score in scores.items():
-        note = "" if name == attention else " (baseline: knows positions only)"
-        console.print(f"{name:<16} accuracy {100 * score:.1f} % on unseen books{note}", highlight=False, markup=False)
-    picture, records = draw(models[attention], unseen, out)
-    # A path is no markup: folders may have brackets in their names.
-    places = f"picture          {picture}\nrecords          {records}"
-    console.print(places, highlight=False, soft_wrap=True, markup=False)
-    console.print(f"total time       {time.perf_counter() - started:.0f} s", highlight=False)
-    return scores[attention]
+    config = demo_config(steps, minutes, seed)
+    display = Display(console, config)
+    with display.progress:
+        translator, outcome = train_translate(
+            PairFiles(data=str(files["train"])),
+            out,
+            config,
+            valid=PairFiles(data=str(files["valid"])),
+            on_step=display.step,
+            on_scores=display.scores,
+        )
+    trained = outcome.progress.seconds
+    score = _score(translator, test)
+    other = _score(translator, unseen)
+    folder = RunFolder(out)
+    folder.add_metrics(step=outcome.progress.step, data="test", exact_match=score)
+    folder.add_metrics(step=outcome.progress.step, data="unseen language", exact_match=other)
+    folder.seal(list(folder.read_json(CHECKSUMS)))
+    picture = draw(translator, test, out)
+    show(console, translator, test)
+    total = time.perf_counter() - started
+    lines = [
+        f"exact match {_one_decimal(score)} %  on {len(test):,} days never seen in training",
+        f"            {_one_decimal(other)} %  on Portuguese, a language never seen in training",
+        f"run         {out}",
+        f"picture     {picture}",
+        f"time        {total:.0f} s, of which training {trained:.0f} s",
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    return score
 
 
-@torch.no_grad()
-def draw(model: PhoneBook, batch: Batch, out: Path) -> tuple[Path, Path]:
-    """The attention of one unseen book: a picture and the plain records behind it."""
-    model.eval()
-    text, questions = next(
-        (text[None], questions[None])
-        for text, questions in zip(batch.text, batch.questions, strict=True)
-        if (text != PADDING).sum() > 20  # the first long book
-    )
-    with capture(model) as trace:
-        predicted = model(text, questions).argmax(dim=-1)[0].tolist()
-    letters = [LETTERS[i] for i in text[0].tolist() if i != PADDING]
-    asked = [f"{LETTERS[name]}? {digit}" for name, digit in zip(questions[0].tolist(), predicted, strict=True)]
-    found = trace.records(rows=Tokens(tuple(asked)), columns=Tokens(tuple("␣" if x == " " else x for x in letters)))
-    picture = heat_map(found[0], out / "attention.png", title="question and the model's answer, and where it looked")
-    text = json.dumps([record.to_json() for record in found])
-    return picture, write_text(out / "records.json", text)
+def _one_decimal(score: float) -> str:
+    """Rounded down: 99.95 is not 100."""
+    return f"{math.floor(10 * score) / 10:.1f}"
+
+
+def _clear(out: Path) -> None:
+    """Remove what an earlier demo left; refuse anything else."""
+    if (out / MARK).exists():
+        shutil.rmtree(out)
+    elif (out / CONFIG).exists():
+        raise UserError(f"{out} holds a run that is not the demo's; choose another folder with --out")
+
+
+def _write_pairs(path: Path, pairs: Pairs) -> Path:
+    return write_text(path, "source\ttarget\n" + "".join(f"{source}\t{target}\n" for source, target in pairs))
+
+
+def _score(translator: Translator, pairs: Pairs) -> float:
+    found = [one.text for one in translator.predict([source for source, _ in pairs], beam=1, max_length=20)]
+    return exact_match(found, [target for _, target in pairs]).value
+
+
+def show(console: Console, translator: Translator, pairs: Pairs, count: int = 5) -> None:
+    """A few dates, what the model makes of them, and whether that is right."""
+    chosen = [pair for pair in pairs if not pair[0][:4].isdigit()][:count]
+    for (source, target), found in zip(chosen, translator.predict([a for a, _ in chosen]), strict=True):
+        note = "" if found.text == target else f"  (should be {target})"
+        console.print(f"  {source}  →  {found.text}{note}", highlight=False, markup=False)
+
+
+def draw(translator: Translator, pairs: Pairs, out: Path) -> Path:
+    """Where the model looked while it wrote one date: a picture, and the plain records behind it."""
+    source = next((a for a, _ in pairs if a.isascii() and len(a) > 20 and not a[:4].isdigit()), pairs[0][0])
+    records = translator.attention(source)
+    write_text(out / "records.json", json.dumps([record.to_json() for record in records]))
+    return heat_map(records[0], out / "attention.png", rows_label="written")

@@ -75,6 +75,10 @@ class TextToText(nn.Module):
         total = smoothed_cross_entropy(features[real], self.output.weight, self.output.bias, wanted[real], smoothing)
         return Loss(total, int(real.sum()))
 
+    def looks_at_source(self, name: str) -> bool:
+        """Whether the attention of this name, as `capture` gives it, looks from the target at the source."""
+        return name.startswith("decoder.")
+
     def step(self, tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
         """One step of search."""
         features, state = self.decode(tokens.unsqueeze(-1), state)

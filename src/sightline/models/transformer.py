@@ -67,6 +67,9 @@ class Transformer(TextToText):
             states.append(after)
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
 
+    def looks_at_source(self, name: str) -> bool:
+        return name.startswith("decoder.") and name.endswith(".cross")
+
     def _place(self, x: Float[Tensor, "b t d"], start: int) -> Float[Tensor, "b t d"]:
         if self.config.positions == "sinusoid":
             x = x + sinusoids(start, x.shape[1], x.shape[2], x)

@@ -12,9 +12,11 @@ from sightline.config import Config
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.models.text_to_text import TextToText, TextToTextConfig
+from sightline.records import Record, Tokens
 from sightline.search import Rules, beam_search, greedy
+from sightline.trace import capture
 from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
-from sightline.vocabulary import END, PADDING, START
+from sightline.vocabulary import END, PADDING, SPELLINGS, START
 
 SOURCE, TARGET = "source.json", "target.json"
 
@@ -90,6 +92,26 @@ class Translator:
             best = [hypotheses[0] for hypotheses in lists]
         texts = self.target.decode([one.tokens for one in best])
         return [Prediction(text, one.log_prob, one.score) for text, one in zip(texts, best, strict=True)]
+
+    @torch.no_grad()
+    def attention(self, text: str, output: str | None = None) -> list[Record]:
+        """Where the model looked at the source while it wrote: one record for each attention and head.
+
+        The output is the model's own unless given. It is decoded fast, and then read once more under `capture`. Rows
+        are what was written, with the end; columns what was looked at.
+        """
+        if output is None:
+            output = self.predict([text])[0].text
+        sides = [self.source.encode([text])[0], self.target.encode([output])[0]]
+        source, target = _pad([[*sides[0], END]]).to(self.device), _pad([[START, *sides[1], END]]).to(self.device)
+        end = SPELLINGS[END]
+        columns = Tokens((*(piece for piece, _ in self.source.pieces(text)), end))
+        rows = Tokens((*(piece for piece, _ in self.target.pieces(output)), end))
+        self.model.eval()
+        with capture(self.model) as trace:
+            self.model.decode(target[:, :-1], self.model.begin(source))
+        looks = [found for found in trace.maps if self.model.looks_at_source(found.name)]
+        return [record for found in looks for record in found.records(rows=rows, columns=columns)]
 
     @torch.no_grad()
     def perplexity(self, pairs: Sequence[tuple[str, str]], rows: int = 64) -> float:

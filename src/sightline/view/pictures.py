@@ -14,7 +14,7 @@ from sightline.records import Axis, Record, Tokens
 COLOURS = "Blues"
 
 
-def heat_map(record: Record, path: Path, *, title: str | None = None) -> Path:
+def heat_map(record: Record, path: Path, *, title: str | None = None, rows_label: str | None = None) -> Path:
     """One line of sight a row: where it looked, column by column. The format follows the file's ending."""
     rows, columns = len(record.rows), len(record.columns)
     cell = min(0.32, 6.0 / max(columns, 1), 8.0 / max(rows, 1))
@@ -23,6 +23,8 @@ def heat_map(record: Record, path: Path, *, title: str | None = None) -> Path:
     draw_heat_map(axes, record)
     if title:
         axes.set_title(title, fontsize=10)
+    if rows_label:
+        axes.set_ylabel(rows_label)
     return save(figure, path)
 
 
