@@ -168,6 +168,22 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path):
     assert run("predict", "run", "--text", "abc", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_training_from_a_pipe(tmp_path, kind, packed):
+    pairs = make_pairs(60)
+    if kind == "tsv":
+        content = "source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in pairs)
+    else:
+        content = "".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs)
+    raw = gzip.compress(content.encode()) if packed else content.encode()
+    command = [sys.executable, "-m", "sightline", "train", "translate", "--data", "-", "--out", "run"]
+    command += ["--model", "rnnsearch", "--steps", "1", "--threads", "1", "--set", *QUICK]
+    done = subprocess.run(command, cwd=tmp_path, input=raw, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"60 pairs of 60 rows" in done.stdout
+
+
 def bad_bytes(path):
     path.write_bytes(b"source\ttarget\na\tb\n\xff\tc\n")
 

@@ -1,11 +1,13 @@
 """From a file of pairs to a trained model: translate, normalise, transliterate. The same task, another metric."""
 
+import gzip
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from sightline.data.splitting import split_pairs
 from sightline.data.store import Corpus, write_corpus
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
-from sightline.files import write_text
+from sightline.files import whole_file, write_text
 from sightline.models.text_to_text import Loss, TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.translator import SOURCE, TARGET, Translator, save_translator
@@ -90,7 +92,7 @@ def prepare(
 ) -> Prepared:
     """Check, split, tokenise and store the data under ``folder``; what is there already is used again."""
     data = folder / "data"
-    pairs, reports = checked(files, limits)
+    pairs, reports = checked(_kept(files, data), limits)
     if valid is not None:
         training: Pairs = pairs
         valid_pairs = list(checked(valid, limits)[0]())
@@ -105,6 +107,36 @@ def prepare(
     write_corpus(data / "train", _encoded(training, source, target))
     write_text(data / VALID, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid_pairs))
     return Prepared(source, target, Corpus.open(data / "train"), valid_pairs, reports[0] if reports else None)
+
+
+def _kept(files: PairFiles, folder: Path) -> PairFiles:
+    """A pipe can be read once, and preparing reads several times: what comes from a pipe is kept in a file first."""
+    if files.data != "-":
+        return files
+    pipe = sys.stdin.buffer
+    # Two bytes tell gzip, one tells JSON from a table; a pipe cannot be asked to go back.
+    head = pipe.read(2)
+    rest: Any = _Rejoined(head, pipe)
+    stream: Any = gzip.GzipFile(fileobj=rest, mode="rb") if head == b"\x1f\x8b" else rest
+    first = stream.read(1)
+    path = folder / ("pairs.jsonl" if first == b"{" else "pairs.tsv")
+    with whole_file(path) as part, part.open("wb") as file:
+        file.write(first)
+        shutil.copyfileobj(stream, file)
+    return PairFiles(data=str(path), columns=files.columns)
+
+
+class _Rejoined:
+    """A stream with the bytes that were read from it put back."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self.head, self.rest = head, rest
+
+    def read(self, count: int = -1) -> bytes:
+        if not self.head:
+            return self.rest.read(count)
+        found, self.head = (self.head, b"") if count < 0 else (self.head[:count], self.head[count:])
+        return found + self.rest.read(-1) if count < 0 else found
 
 
 def _side(pairs: Pairs, index: int) -> Callable[[], Iterator[str]]:
