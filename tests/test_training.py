@@ -195,6 +195,25 @@ def test_run_folders_refuse_what_is_not_right(tmp_path):
         folder.read_config()
 
 
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    from safetensors import SafetensorError
+
+    from sightline.errors import MachineError
+    from sightline.training import folder
+
+    path = tmp_path / "m.safetensors"
+    save_tensors(path, {"x": torch.ones(3)})
+
+    def full(*arguments, **options):
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(folder, "save_file", full)
+    with pytest.raises(MachineError, match=r"cannot write .*m.safetensors: No space left on device"):
+        save_tensors(path, {"x": torch.zeros(3)})
+    assert load_tensors(path)["x"].tolist() == [1, 1, 1]
+    assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
+
+
 def test_memory_is_kept_where_that_is_possible():
     import sys
 

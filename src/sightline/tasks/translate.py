@@ -209,6 +209,7 @@ def train_translate(
     if files is None:
         folder = RunFolder.open(out)
         prepared = _prepared_before(folder, config)
+        folder.unseal()
     else:
         was_there = out.exists()
         folder = RunFolder.create(out)

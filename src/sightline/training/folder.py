@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from sightline.errors import UserError
+from sightline.errors import MachineError, UserError
 from sightline.files import whole_file, write_text
 
 FORMAT = 1
@@ -93,6 +93,10 @@ class RunFolder:
         """Write the checksums of the files that the run needs."""
         self.write_json(CHECKSUMS, {name: checksum(self.path / name) for name in names})
 
+    def unseal(self) -> None:
+        """The files are about to change: what the checksums say will not be true."""
+        (self.path / CHECKSUMS).unlink(missing_ok=True)
+
     def verify(self) -> None:
         """Every sealed file is there and is what was written."""
         if not (self.path / CHECKSUMS).exists():
@@ -123,7 +127,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         else:
             same[name] = first
     with whole_file(path) as part:
-        save_file(alone, str(part), metadata={"same": json.dumps(same)})
+        try:
+            save_file(alone, str(part), metadata={"same": json.dumps(same)})
+        except SafetensorError as error:  # its way of saying that the disk is full
+            raise MachineError(f"cannot write {path}: {error}") from None
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
