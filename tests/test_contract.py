@@ -72,7 +72,7 @@ class FlipsTheMask(Composed):
 
 
 class KeepsKeysOnItself(Composed):
-    """JoeyNMT's habit: the projected keys live on the module."""
+    """The projected keys live on the module, and whoever remembered last is read by all."""
 
     def remember(self, keys, values=None, mask=None):
         self.kept = super().remember(keys, values, mask)
