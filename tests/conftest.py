@@ -1,6 +1,11 @@
 """Shapes in signatures are checked here and only here: the hook must stand before the first import of sightline."""
 
+import os
+
 from jaxtyping import install_import_hook
+
+# Tests run in several processes, and start others: one thread each is faster than threads that fight.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 install_import_hook("sightline", "beartype.beartype")
 
@@ -16,5 +21,5 @@ def _seeded():
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread():
-    """Tests run in several processes: one thread each is faster than threads that fight."""
+    """As for the processes that tests start."""
     torch.set_num_threads(1)
