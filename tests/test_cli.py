@@ -92,6 +92,7 @@ WRONG = {
     "unknown command": (["dmo"], 2, "demo"),
     "no steps": (["demo", "--steps", "0"], 2, "--steps is 0; it must be at least 1"),
     "no threads": (["demo", "--threads", "0"], 2, "--threads is 0; it must be at least 1"),
+    "too few pairs": (["demo", "--pairs", "5"], 2, "--pairs is 5; it must be at least 1,000"),
     "no minutes": (["demo", "--minutes", "0"], 2, "--minutes is 0; it must be above 0"),
     "demo into a file": (["demo", "--out", "file"], 3, "cannot make the folder file"),
     "demo where no folder can be": (["demo", "--out", "/proc/x"], 3, "cannot make the folder /proc/x"),
@@ -140,7 +141,7 @@ def test_demo_learns_draws_and_records(tmp_path):
     translated = sightline("predict", run, "--text", "27 sierpnia 2024", "2028年12月31日").stdout.split()
     assert translated == ["2024-08-27", "2028-12-31"]
     # Made anew where it stands, refused where another run stands.
-    assert sightline("demo", "--out", "there", "--steps", "1", "--threads", "1", cwd=tmp_path).returncode == 0
+    assert sightline("demo", "--out", "there", "--steps", "1", "--pairs", "1000", cwd=tmp_path).returncode == 0
     (run / "demo.txt").unlink()
     refused = sightline("demo", "--out", "there", "--steps", "1", cwd=tmp_path)
     assert refused.returncode == 2
@@ -148,7 +149,7 @@ def test_demo_learns_draws_and_records(tmp_path):
 
 
 def test_a_path_is_no_markup_and_a_terminal_may_know_ascii_only(tmp_path):
-    done = sightline("demo", "--steps", "1", "--threads", "1", "--out", "a[bold]b", cwd=tmp_path)
+    done = sightline("demo", "--steps", "1", "--pairs", "1000", "--out", "a[bold]b", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "a[bold]b/attention.png" in done.stdout
     plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -158,14 +159,14 @@ def test_a_path_is_no_markup_and_a_terminal_may_know_ascii_only(tmp_path):
 
 def test_the_same_seed_gives_the_same_records(tmp_path):
     for name in ("one", "two"):
-        sightline("demo", "--out", name, "--steps", "3", "--threads", "1", cwd=tmp_path, check=True)
+        sightline("demo", "--out", name, "--steps", "3", "--pairs", "1000", cwd=tmp_path, check=True)
     for file in ("records.json", "model.safetensors"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")
 def test_ctrl_c_leaves_with_one_sentence(tmp_path):
-    command = [sys.executable, "-m", "sightline", "demo", "--steps", "100000", "--threads", "1"]
+    command = [sys.executable, "-m", "sightline", "demo", "--steps", "100000", "--pairs", "1000"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "runs" / "demo" / "config.json").exists() and time.monotonic() < deadline:

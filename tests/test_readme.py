@@ -16,7 +16,7 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
-QUICK = {"demo": ["--steps", "2", "--threads", "1"], "train": ["--steps", "2", "--threads", "1"]}
+QUICK = {"demo": ["--steps", "2", "--pairs", "1000"], "train": ["--steps", "2"]}
 
 
 def test_the_readme_runs_from_top_to_bottom(tmp_path):

@@ -19,6 +19,7 @@ Start with: sightline demo
 
 def demo(
     out: Path = Path("runs/demo"),
+    pairs: int = 60_000,
     steps: int = 350,
     minutes: float = 2.0,
     seed: int = 0,
@@ -32,6 +33,7 @@ def demo(
 
     Args:
         out: The run folder; an earlier demo there is made anew.
+        pairs: How many dates to train on.
         steps: Training steps.
         minutes: Training stops after this long, even with fewer steps.
         seed: The same seed gives the same data and, with as many threads, the same model.
@@ -39,7 +41,7 @@ def demo(
     """
     from sightline.demo import run_demo
 
-    run_demo(out, steps, minutes, seed, threads)
+    run_demo(out, pairs, steps, minutes, seed, threads)
 
 
 def train(

@@ -29,6 +29,7 @@ from sightline.training.scores import exact_match
 from sightline.view.pictures import heat_map
 
 MARK = "demo.txt"  # a folder with this file is the demo's own, and may be made anew
+FEWEST_PAIRS, MOST_PAIRS = 1000, 1_000_000
 Pairs = list[tuple[str, str]]
 
 
@@ -44,11 +45,13 @@ def demo_config(steps: int, minutes: float, seed: int) -> TranslateConfig:
     )
 
 
-def run_demo(out: Path, steps: int, minutes: float, seed: int, threads: int | None) -> float:
+def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threads: int | None) -> float:
     """Train, score on unseen days and on an unseen language, show examples, draw one."""
     started = time.perf_counter()
     if steps < 1:
         raise UserError(f"--steps is {steps}; it must be at least 1")
+    if not FEWEST_PAIRS <= pairs <= MOST_PAIRS:
+        raise UserError(f"--pairs is {pairs}; it must be at least {FEWEST_PAIRS:,} and at most {MOST_PAIRS:,}")
     if not minutes > 0:
         raise UserError(f"--minutes is {minutes:g}; it must be above 0")
     keep_memory()
@@ -57,8 +60,9 @@ def run_demo(out: Path, steps: int, minutes: float, seed: int, threads: int | No
     _clear(out)
     check_writable(out)
     write_text(out / MARK, "Made by `sightline demo`, which makes this folder anew each time.\n")
-    train, valid, test = split_dates(seed)
-    unseen = held_out_language(seed)
+    held_back = min(2000, pairs // 10)
+    train, valid, test = split_dates(seed, train=pairs, valid=held_back, test=held_back)
+    unseen = held_out_language(seed, count=held_back // 2)
     parts = {"train": train, "valid": valid, "test": test, "unseen_language": unseen}
     files = {name: _write_pairs(out / "dates" / f"{name}.tsv", pairs) for name, pairs in parts.items()}
     console = Console()
