@@ -10,6 +10,7 @@ import time
 import pytest
 
 from sightline import Record, __version__
+from signals import start_interruptible
 
 
 def sightline(*arguments, cwd=None, **options):
@@ -167,7 +168,7 @@ def test_the_same_seed_gives_the_same_records(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")
 def test_ctrl_c_leaves_with_one_sentence(tmp_path):
     command = [sys.executable, "-m", "sightline", "demo", "--steps", "100000", "--pairs", "1000"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    running = start_interruptible(command, cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "runs" / "demo" / "config.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

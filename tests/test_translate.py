@@ -17,6 +17,7 @@ from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.tasks.translate import TranslateConfig
 from sightline.training.loop import TrainingConfig
+from signals import start_interruptible
 
 QUICK = ["model.size=32", "model.embedding_size=24", "model.dropout=0.0", "tokeniser.method=characters"]
 QUICK += ["training.learning_rate=0.01", "training.warmup=30", "metric=exact", "batch_tokens=400", "tokeniser.words=40"]
@@ -153,7 +154,7 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path):
     write_tsv(tmp_path / "train.tsv", make_pairs(400))
     command = [sys.executable, "-m", "sightline", "train", "translate", "--data", "train.tsv", "--out", "run"]
     command += ["--model", "rnnsearch", "--epochs", "1000", "--set", *QUICK, "training.patience=1000"]
-    running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = start_interruptible(command, cwd=tmp_path)
     deadline = time.monotonic() + 90
     while not (tmp_path / "run" / "checkpoints").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
