@@ -148,6 +148,8 @@ def test_the_rate_rises_and_falls():
     assert config.rate(0) == pytest.approx(0.01)
     assert config.rate(99) == pytest.approx(1.0)
     assert config.rate(399) == pytest.approx(0.5)
+    assert config.rate(399, done=0.75) == pytest.approx(0.5)
+    assert config.rate(399, done=0.875) == pytest.approx(0.25)
     assert TrainingConfig.loads(config.dumps()) == config
 
 

@@ -41,15 +41,19 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(features), rows):
             x, y = features[start : start + rows], targets[start : start + rows].unsqueeze(-1)
             logits = x @ weight.t() if bias is None else torch.addmm(bias, x, weight.t())
-            norm = torch.logsumexp(logits, dim=-1, keepdim=True)
-            loss = norm - (1 - smoothing) * logits.gather(-1, y)
+            loss = -(1 - smoothing) * logits.gather(-1, y)
             if smoothing:
-                loss = loss - smoothing * logits.mean(dim=-1, keepdim=True)
+                loss -= smoothing * logits.mean(dim=-1, keepdim=True)
+            # The exponentials serve the loss and the gradient: over a vocabulary, one pass more is felt.
+            largest = logits.amax(dim=-1, keepdim=True)
+            exponentials = logits.sub_(largest).exp_()
+            sums = exponentials.sum(dim=-1, keepdim=True)
+            loss += largest + sums.log()
             total += loss.sum(dtype=torch.float64)
             if not any(needs[:3]):
                 continue
             # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words
-            gradient = logits.sub_(norm).exp_()
+            gradient = exponentials.div_(sums)
             if smoothing:
                 gradient.sub_(smoothing / words)
             gradient.scatter_add_(-1, y, gradient.new_full(y.shape, smoothing - 1))

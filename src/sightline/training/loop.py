@@ -47,7 +47,11 @@ class Lesson(Protocol):
 
 @dataclass(frozen=True)
 class TrainingConfig(Config):
-    """How to train. Of the three limits the first one reached ends training; ``patience`` counts validations."""
+    """How to train. Of the three limits the first one reached ends training; ``patience`` counts validations.
+
+    ``cooldown`` is the last share of the way to the nearest limit over which the learning rate falls to nothing: small
+    steps at the end are worth about as much as many more epochs (Hägele et al. 2024).
+    """
 
     learning_rate: float = 4e-3
     warmup: int = 1000
@@ -59,19 +63,34 @@ class TrainingConfig(Config):
     minutes: float | None = None
     patience: int = 10
     averaged: int = 5
+    cooldown: float = 0.25
     family: ClassVar[str] = "training"
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "warmup", "clip", "accumulate", "patience", "averaged"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if not 0 <= self.cooldown <= 1:
+            raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
         for name in ("epochs", "steps", "minutes"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
 
-    def rate(self, step: int) -> float:
-        """Rises over the warm-up, then falls with the root of the step (Vaswani et al. 2017)."""
-        return self.learning_rate * min((step + 1) / self.warmup, math.sqrt(self.warmup / (step + 1)))
+    def rate(self, step: int, done: float = 0.0) -> float:
+        """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017), and cools down at the end."""
+        rate = self.learning_rate * min((step + 1) / self.warmup, math.sqrt(self.warmup / (step + 1)))
+        return rate * min(1.0, (1 - done) / self.cooldown) if self.cooldown else rate
+
+    def done(self, progress: Progress, batches: int) -> float:
+        """The share of the way to the nearest limit, below 1. An epoch has this many batches."""
+        shares = [0.0]
+        if self.steps is not None:
+            shares.append(progress.step / self.steps)
+        if self.epochs is not None:
+            shares.append((progress.epoch + progress.batch / batches) / self.epochs)
+        if self.minutes is not None:
+            shares.append(progress.seconds / (60 * self.minutes))
+        return min(max(shares), 0.999)
 
     def over(self, progress: Progress) -> str | None:
         """Why training ends here, if it does."""
@@ -140,7 +159,8 @@ def train(
             plan = lesson.epoch(progress.epoch)
             while progress.batch < len(plan) and reason is None:
                 handles = plan[progress.batch : progress.batch + config.accumulate]
-                event = _step(trained, optimiser_, lesson, handles, config, progress, fabric, started)
+                rate = config.rate(progress.step, config.done(progress, len(plan)))
+                event = _step(trained, optimiser_, lesson, handles, config, rate, progress, fabric, started)
                 on_step(event)
                 reason = config.over(progress)
             if progress.batch >= len(plan):
@@ -164,6 +184,7 @@ def _step(
     lesson: Lesson,
     handles: Sequence[Any],
     config: TrainingConfig,
+    rate: float,
     progress: Progress,
     fabric: Fabric,
     started: float,
@@ -171,7 +192,7 @@ def _step(
     """One update from one or more batches. The loss is the mean over all of their tokens, not over batches."""
     begun = time.perf_counter()
     for group in optimiser.param_groups:
-        group["lr"] = config.rate(progress.step)
+        group["lr"] = rate
     batches = [fabric.to_device(lesson.batch(handle)) for handle in handles]
     tokens = sum(lesson.tokens(batch) for batch in batches)
     optimiser.zero_grad(set_to_none=True)
