@@ -82,7 +82,8 @@ def train(
         max_bad_share: The share of rows that may be unusable before training refuses to start.
         set: Any field of the configuration: --set model.size=256 training.learning_rate=0.001 tokeniser.words=4000
     """
-    from sightline.commands import pair_files, train_command
+    from sightline.commands.common import pair_files
+    from sightline.commands.training import train_command
 
     files = pair_files(data, source, target, columns)
     valid_files = None if valid is None else pair_files(valid, None, None, columns)
@@ -102,7 +103,7 @@ def resume(
         threads: Processor threads; left out, PyTorch decides.
         set: Fields of the training to change: --set epochs=60
     """
-    from sightline.commands import resume_command
+    from sightline.commands.training import resume_command
 
     resume_command(run, threads, set)
 
@@ -127,7 +128,7 @@ def predict(
         format: text, or jsonl with scores.
         threads: Processor threads; left out, PyTorch decides.
     """
-    from sightline.commands import predict_command
+    from sightline.commands.prediction import predict_command
 
     predict_command(run, input, text, beam, length_penalty, format, threads)
 
@@ -156,7 +157,8 @@ def evaluate(
         json: Print JSON instead of a table.
         threads: Processor threads; left out, PyTorch decides.
     """
-    from sightline.commands import evaluate_command, pair_files
+    from sightline.commands.common import pair_files
+    from sightline.commands.evaluation import evaluate_command
 
     evaluate_command(run, pair_files(data, source, target, columns), beam, length_penalty, json, threads)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sightline.commands import Display
+from sightline.commands.training import Display
 from sightline.data.dates import held_out_language, split_dates
 from sightline.data.reading import PairFiles
 from sightline.data.tokenise import TokeniserConfig

@@ -1,0 +1,38 @@
+"""What the commands share."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from sightline.data.reading import PairFiles
+from sightline.errors import UserError
+from sightline.machine import set_threads
+from sightline.tasks.translator import Translator, load_translator
+from sightline.training.allocator import keep_memory
+from sightline.training.folder import CHECKSUMS
+
+
+def pair_files(data: str | None, source: str | None, target: str | None, columns: tuple[str, str] | None) -> PairFiles:
+    """The files of pairs that the options name."""
+    if (data is None) == (source is None and target is None):
+        raise UserError("give either --data FILE, or --source FILE and --target FILE")
+    options: dict[str, Any] = {} if columns is None else {"columns": columns}
+    if data is not None:
+        return PairFiles(data=data, **options)
+    if source is None or target is None:
+        raise UserError("--source and --target go together: one sentence a line, as many lines in both")
+    return PairFiles(source=source, target=target)
+
+
+def set_up(threads: int | None) -> None:
+    """Memory and threads, before torch allocates."""
+    keep_memory()
+    set_threads(threads)
+
+
+def load_run(run: Path) -> Translator:
+    """A trained model, with a word on standard error when its training has not ended."""
+    translator, _ = load_translator(run)
+    if not (run / CHECKSUMS).exists():
+        print(f"sightline: the training of {run} has not ended; these are its best weights so far", file=sys.stderr)
+    return translator
