@@ -102,7 +102,7 @@ def test_wrong_use(wrong):
 
 def test_collate(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", [([5, 6], [7]), ([8], [9, 10, 11]), ([], [])])
-    source, target = collate(corpus, np.array([1, 0, 2]))
+    source, target = collate([corpus[row] for row in (1, 0, 2)])
     assert source.dtype == target.dtype == np.int64
     assert source.tolist() == [[8, END, PADDING], [5, 6, END], [END, PADDING, PADDING]]
     assert target.tolist() == [
@@ -117,4 +117,4 @@ def test_collate_keeps_the_budget(tmp_path):
     pairs = [(random.integers(4, 90, n).tolist(), random.integers(4, 90, n + 1).tolist()) for n in range(1, 30)] * 3
     corpus = write_corpus(tmp_path / "corpus", pairs)
     for rows in BatchPlan(*corpus.lengths(), tokens=100, seed=1).epoch(0):
-        assert max(side.size for side in collate(corpus, rows)) <= 100
+        assert max(side.size for side in collate([corpus[row] for row in rows.tolist()])) <= 100

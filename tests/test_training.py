@@ -12,7 +12,7 @@ from sightline.models.text_to_text import END, START
 from sightline.models.transformer import TransformerConfig
 from sightline.search import Rules, greedy
 from sightline.training.allocator import keep_memory
-from sightline.training.checkpoint import checkpoints
+from sightline.training.checkpoint import Progress, checkpoints
 from sightline.training.folder import RunFolder, average, load_tensors, save_tensors
 from sightline.training.loop import TrainingConfig, train
 
@@ -65,7 +65,7 @@ def test_it_learns_and_keeps_a_record(tmp_path):
     model = RNNSearchConfig(24, 32, dropout=0.0).build(WORDS, WORDS)
     folder = RunFolder.create(tmp_path / "run")
     events, heard = [], []
-    config = TrainingConfig(learning_rate=1e-2, warmup=20, epochs=25)
+    config = TrainingConfig(learning_rate=1e-2, warmup=20, epochs=25, validate_every=30)
     outcome = train(
         model,
         Reversal(),
@@ -88,7 +88,7 @@ def test_it_learns_and_keeps_a_record(tmp_path):
 @pytest.mark.parametrize("stop_at", [1, 4, 6, 7, 11])
 def test_going_on_changes_nothing(tmp_path, stop_at):
     """Interrupted anywhere, also within an epoch: every parameter equals the uninterrupted run's."""
-    config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15)
+    config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=6)
     whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), fabric=fabric())
     folder = RunFolder.create(tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
@@ -103,7 +103,7 @@ def test_going_on_changes_nothing(tmp_path, stop_at):
 LIMITS = {
     "steps": (TrainingConfig(steps=4), "4 steps", 4),
     "epochs": (TrainingConfig(epochs=2), "2 epochs", 12),
-    "patience": (TrainingConfig(patience=2, learning_rate=1e-9), "no better score in 2 validations", 18),
+    "patience": (TrainingConfig(patience=2, learning_rate=1e-9, validate_every=6), "no better score in 2 validations", 18),
     "minutes": (TrainingConfig(minutes=1e-6), "1e-06 minutes", 1),
 }
 
@@ -138,7 +138,7 @@ def test_accumulation_is_a_larger_batch(tmp_path):
 
 def test_old_checkpoints_go(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
-    train(small_model(), Reversal(), TrainingConfig(epochs=5, averaged=2), folder, fabric=fabric())
+    train(small_model(), Reversal(), TrainingConfig(epochs=5, averaged=2, validate_every=6), folder, fabric=fabric())
     assert [path.name for path in checkpoints(folder.path)] == ["step-24", "step-30"]
     assert not list(folder.path.rglob("*.part*"))
 
@@ -151,6 +151,31 @@ def test_the_rate_rises_and_falls():
     assert config.rate(399, done=0.75) == pytest.approx(0.5)
     assert config.rate(399, done=0.875) == pytest.approx(0.25)
     assert TrainingConfig.loads(config.dumps()) == config
+
+
+def test_a_short_training_is_not_all_warm_up():
+    config = TrainingConfig(learning_rate=1.0, warmup=1000, steps=100, cooldown=0.0)
+    assert config.rate(9) == pytest.approx(1.0)
+    assert TrainingConfig(learning_rate=1.0, warmup=1000, epochs=10, cooldown=0.0).rate(9, batches=10) == 1.0
+    assert TrainingConfig(learning_rate=1.0, warmup=1000, epochs=10, cooldown=0.0).rate(9) == pytest.approx(0.01)
+
+
+def test_limits_and_validations_suit_the_size_of_the_data():
+    config = TrainingConfig()
+    assert config.limited(200).epochs == 30
+    assert config.limited(3).epochs == 1000
+    assert TrainingConfig(minutes=3.0).limited(3) == TrainingConfig(minutes=3.0)
+    assert [config.interval(batches) for batches in (3, 500, 10_000)] == [100, 500, 2000]
+    assert TrainingConfig(validate_every=7).interval(500) == 7
+
+
+def test_the_clock_does_not_decide_where_steps_do():
+    """With the same seed the same model, however fast the machine; only without other limits the clock cools down."""
+    progress = Progress(step=10, seconds=59.0)
+    assert TrainingConfig(steps=100, minutes=1.0).done(progress, 5) == pytest.approx(0.1)
+    assert TrainingConfig(steps=100, minutes=1.0).share(progress, 5) == pytest.approx(59 / 60)
+    assert TrainingConfig(minutes=1.0).done(progress, 5) == pytest.approx(59 / 60)
+    assert TrainingConfig(epochs=4).done(Progress(epoch=1, batch=3), 6) == pytest.approx(1.5 / 4)
 
 
 def test_tied_tensors_are_written_once_and_come_back(tmp_path):

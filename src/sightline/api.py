@@ -28,10 +28,7 @@ def train(
     config = config or TranslateConfig()
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
-    kept = config.training
-    if not changed and kept.epochs is None and kept.steps is None and kept.minutes is None:
-        changed = {"epochs": 30}
-    config = replace(config, training=replace(kept, **changed))  # type: ignore[arg-type]
+    config = replace(config, training=replace(config.training, **changed))  # type: ignore[arg-type]
     files = PairFiles(data=str(data))
     valid_files = None if valid is None else PairFiles(data=str(valid))
     translator, _ = train_translate(files, Path(out), config, valid=valid_files, limits=limits, **listeners)

@@ -16,6 +16,10 @@ DESCRIPTION = """Train attention models on your own data and see what they atten
 Start with: sightline demo
 """
 
+Metric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
+BleuTokeniser = Literal["auto", "13a", "zh", "char", "intl", "none"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
 
 def demo(
     out: Path = Path("runs/demo"),
@@ -45,67 +49,96 @@ def demo(
 
 
 def train(
-    task: tyro.conf.Positional[Literal["translate"]],
+    task: tyro.conf.Positional[Literal["translate", "summarise"]],
     out: Path,
     data: str | None = None,
     valid: str | None = None,
     source: str | None = None,
     target: str | None = None,
     columns: tuple[str, str] | None = None,
-    model: Literal["transformer", "rnnsearch", "luong", "seq2seq"] = "transformer",
-    metric: Literal["bleu", "chrf", "exact", "tokenised_bleu"] | None = None,
+    model: Literal["transformer", "rnnsearch", "luong", "seq2seq"] | None = None,
+    preset: Literal["tiny", "small", "base"] = "tiny",
+    start: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
+    metric: Metric | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
-    seed: int = 0,
+    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False,
+    seed: int | None = None,
+    device: Device = "auto",
     threads: int | None = None,
     max_bad_share: float | None = None,
+    tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False,
+    config: Path | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 - the name of the option
 ) -> None:
     """Train a model on a file of pairs. Ctrl-C saves; `sightline resume RUN` goes on.
 
     Args:
-        task: translate: any text to any other text (languages, spellings, dates).
+        task: translate: any text to any other text (languages, spellings, dates). summarise: the same, and ROUGE-L
+            decides which checkpoint is best.
         out: The run folder to make.
         data: Pairs as .tsv, .csv, .jsonl or .parquet, gzip or not, with the columns source and target; - for a pipe.
         valid: Pairs to validate on, in the same form. Left out, a part of the data is kept apart.
         source: Instead of --data: the sources, one a line.
         target: Instead of --data: the targets, one a line.
         columns: The names of the two columns, where they are not source and target.
-        model: transformer, rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline).
+        model: transformer (the default), rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline).
+        preset: The size: tiny for a laptop and some ten thousand pairs, small for more, base as in the papers.
+        start: A run to go on from with new data: its model, weights and vocabulary are kept.
         metric: What decides which checkpoint is best; bleu unless given.
-        epochs: How often to go through the data. Without any limit: 30.
+        epochs: How often to go through the data. Without any limit: 30, and more where the data is small.
         steps: How many updates.
         minutes: How long.
-        seed: The same seed, data and threads give the same model.
+        dry_run: Prepare the data, train a few batches, say how long, how much memory and disk; keep nothing.
+        seed: The same seed, data and threads give the same model; 0 unless given.
+        device: auto takes a graphics card where there is one.
         threads: Processor threads; left out, PyTorch decides.
         max_bad_share: The share of rows that may be unusable before training refuses to start.
+        tensorboard: Write RUN/tensorboard too.
+        config: A file of the configuration's fields, such as the config.json of another run.
         set: Any field of the configuration: --set model.size=256 training.learning_rate=0.001 tokeniser.words=4000
     """
     from sightline.commands.common import pair_files
-    from sightline.commands.training import train_command
+    from sightline.commands.training import Wanted, train_command
 
     files = pair_files(data, source, target, columns)
     valid_files = None if valid is None else pair_files(valid, None, None, columns)
-    limits: dict[str, float | int | None] = {"epochs": epochs, "steps": steps, "minutes": minutes}
-    train_command(files, valid_files, out, model, limits, set, seed, threads, max_bad_share, metric)
+    given = {"epochs": epochs, "steps": steps, "minutes": minutes}
+    limits = {name: value for name, value in given.items() if value is not None}
+    wanted = Wanted(task, model, preset, config, start, metric, limits, seed, set)
+    train_command(
+        files,
+        valid_files,
+        out,
+        wanted,
+        device=device,
+        threads=threads,
+        max_bad_share=max_bad_share,
+        dry_run=dry_run,
+        tensorboard=tensorboard,
+    )
 
 
 def resume(
     run: tyro.conf.Positional[Path],
+    device: Device = "auto",
     threads: int | None = None,
+    tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False,
     set: tuple[str, ...] = (),  # noqa: A002 - the name of the option
 ) -> None:
     """Go on with a run from its last checkpoint.
 
     Args:
         run: The run folder.
+        device: auto takes a graphics card where there is one.
         threads: Processor threads; left out, PyTorch decides.
+        tensorboard: Write RUN/tensorboard too.
         set: Fields of the training to change: --set epochs=60
     """
     from sightline.commands.training import resume_command
 
-    resume_command(run, threads, set)
+    resume_command(run, threads, set, device, tensorboard)
 
 
 def predict(
@@ -141,10 +174,14 @@ def evaluate(
     columns: tuple[str, str] | None = None,
     beam: int = 5,
     length_penalty: float = 1.0,
+    bleu_tokenise: BleuTokeniser = "auto",
+    by_length: tyro.conf.FlagCreatePairsOff[bool] = False,
+    errors: Annotated[int, tyro.conf.arg(metavar="N")] = 0,
+    out: Path | None = None,
     json: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Score a run on pairs: BLEU with its signature, chrF, exact match, tokenised BLEU, perplexity.
+    """Score a run on pairs: BLEU with its signature, chrF, exact match, tokenised BLEU, ROUGE, perplexity.
 
     Args:
         run: The run folder.
@@ -154,13 +191,80 @@ def evaluate(
         columns: The names of the two columns, where they are not source and target.
         beam: How many hypotheses to keep; 1 is greedy.
         length_penalty: Scores are divided by length to this power.
+        bleu_tokenise: sacreBLEU's tokeniser. auto: zh for Chinese, char for Japanese, Thai and their like, else 13a.
+        by_length: Also a table of scores by the length of the source.
+        errors: Also show this many of the worst predictions, by chrF.
+        out: A .jsonl file for every prediction with its source, reference and scores.
         json: Print JSON instead of a table.
         threads: Processor threads; left out, PyTorch decides.
     """
     from sightline.commands.common import pair_files
     from sightline.commands.evaluation import evaluate_command
 
-    evaluate_command(run, pair_files(data, source, target, columns), beam, length_penalty, json, threads)
+    evaluate_command(
+        run,
+        pair_files(data, source, target, columns),
+        beam,
+        length_penalty,
+        json,
+        threads,
+        bleu_tokenise=None if bleu_tokenise == "auto" else bleu_tokenise,
+        by_length=by_length,
+        errors=errors,
+        out=out,
+    )
+
+
+def compare(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN RUN ...")],
+    data: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    columns: tuple[str, str] | None = None,
+    metrics: tuple[Metric, ...] = ("bleu", "chrf"),
+    samples: int = 1000,
+    seed: int = 0,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    bleu_tokenise: BleuTokeniser = "auto",
+    out: Path | None = None,
+    json: bool = False,
+    threads: int | None = None,
+) -> None:
+    """Score several runs on the same pairs, and say whether they differ by more than chance (paired bootstrap).
+
+    Args:
+        runs: Two or more run folders; each is compared with the first.
+        data: Pairs, in the same forms as for training.
+        source: Instead of --data: the sources, one a line.
+        target: Instead of --data: the targets, one a line.
+        columns: The names of the two columns, where they are not source and target.
+        metrics: What to compare; the first is also shown by the length of the source.
+        samples: How often the pairs are drawn anew.
+        seed: The same seed draws the same pairs.
+        beam: How many hypotheses to keep; 1 is greedy.
+        length_penalty: Scores are divided by length to this power.
+        bleu_tokenise: sacreBLEU's tokeniser. auto: zh for Chinese, char for Japanese, Thai and their like, else 13a.
+        out: A .png, .svg or .pdf for a picture of the scores by length.
+        json: Print JSON instead of tables.
+        threads: Processor threads; left out, PyTorch decides.
+    """
+    from sightline.commands.common import pair_files
+    from sightline.commands.comparing import compare_command
+
+    compare_command(
+        runs,
+        pair_files(data, source, target, columns),
+        metrics,
+        samples,
+        seed,
+        beam,
+        length_penalty,
+        None if bleu_tokenise == "auto" else bleu_tokenise,
+        out,
+        json,
+        threads,
+    )
 
 
 def mechanisms(json: bool = False) -> None:
@@ -200,6 +304,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "compare": compare,
     "predict": predict,
     "mechanisms": mechanisms,
     "check": check,

@@ -67,7 +67,7 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
     files = {name: _write_pairs(out / "dates" / f"{name}.tsv", pairs) for name, pairs in parts.items()}
     console = Console()
     config = demo_config(steps, minutes, seed)
-    display = Display(console, config)
+    display = Display(console)
     with display.progress:
         translator, outcome = train_translate(
             PairFiles(data=str(files["train"])),

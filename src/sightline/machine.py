@@ -21,3 +21,17 @@ def check_seed(seed: int) -> int:
     if not 0 <= seed < 2**63:
         raise UserError(f"--seed is {seed}; it must be at least 0 and below 2^63")
     return seed
+
+
+def choose_device(name: str) -> str:
+    """The device to use: auto is a graphics card where there is one."""
+    available = ["cpu"]
+    if torch.cuda.is_available():
+        available.insert(0, "cuda")
+    elif torch.backends.mps.is_available():
+        available.insert(0, "mps")
+    if name == "auto":
+        return available[0]
+    if name not in available:
+        raise UserError(f"--device is {name}; here there is {' and '.join(available)}")
+    return name

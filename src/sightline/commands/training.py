@@ -1,7 +1,10 @@
 """Train and resume, with a display that lives."""
 
+import json
+import shlex
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +16,130 @@ from sightline.config import ConfigError, override
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
 from sightline.errors import UserError
-from sightline.machine import check_seed
-from sightline.models.text_to_text import TextToText, TextToTextConfig
-from sightline.tasks.translate import Prepared, TranslateConfig, train_translate
+from sightline.machine import check_seed, choose_device
+from sightline.models.text_to_text import TextToText
+from sightline.tasks.card import CARD
+from sightline.tasks.estimate import Estimate, estimate
+from sightline.tasks.preparing import Prepared
+from sightline.tasks.presets import preset
+from sightline.tasks.translate import TranslateConfig, train_translate
 from sightline.training.checkpoint import Progress as TrainingProgress
-from sightline.training.folder import RunFolder
-from sightline.training.loop import Event, TrainingConfig
+from sightline.training.folder import CONFIG, RunFolder
+from sightline.training.loop import Event
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the options of `train` say of the configuration."""
+
+    task: str = "translate"
+    model: str | None = None
+    preset: str = "tiny"
+    config_file: Path | None = None
+    start: Path | None = None
+    metric: str | None = None
+    limits: dict[str, float | int] = field(default_factory=dict)
+    seed: int | None = None
+    assignments: tuple[str, ...] = ()
+
+    def config(self) -> TranslateConfig:
+        """A preset, then the file, then the options, then --set: what comes later counts."""
+        try:
+            config = self._base()
+            if self.seed is not None:
+                config = replace(config, seed=check_seed(self.seed))
+            if self.metric is not None:
+                config = override(config, [f"metric={self.metric}"])
+            config = override(config, [f"training.{name}={value}" for name, value in self.limits.items()])
+            config = override(config, self.assignments)
+        except (ConfigError, ValueError) as error:
+            raise UserError(str(error)) from None
+        return config
+
+    def _base(self) -> TranslateConfig:
+        if self.config_file is not None:
+            if self.model is not None or self.start is not None:
+                raise UserError("--config says which model to train; leave out --model and --from")
+            return _read_config(self.config_file)
+        if self.start is not None:
+            return self._base_of_earlier_run(self.start)
+        config = preset(self.model or "transformer", self.preset)
+        return override(config, ["metric=rougeL"]) if self.task == "summarise" else config
+
+    def _base_of_earlier_run(self, run: Path) -> TranslateConfig:
+        """The earlier run's model and vocabulary. A trained model takes smaller steps than a new one."""
+        earlier = _read_config(run / CONFIG)
+        kind = earlier.model.kind
+        if self.model not in (None, kind):
+            raise UserError(f"{run} is a {kind}; what goes on from it cannot be a {self.model}")
+        rate = earlier.training.learning_rate / 4
+        training = replace(earlier.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
+        return replace(earlier, training=training)
+
+
+def _read_config(path: Path) -> TranslateConfig:
+    """A configuration: a file of its fields, or the config.json of a run."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    try:
+        return TranslateConfig.from_json(data["config"] if isinstance(data, dict) and "config" in data else data)
+    except ConfigError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def train_command(
     files: PairFiles,
     valid: PairFiles | None,
     out: Path,
-    model: str,
-    limits: dict[str, float | int | None],
-    assignments: Sequence[str],
-    seed: int,
+    wanted: Wanted,
+    *,
+    device: str,
     threads: int | None,
     max_bad_share: float | None,
-    metric: str | None,
+    dry_run: bool,
+    tensorboard: bool,
 ) -> None:
     """Build the configuration, train, say what came of it."""
     set_up(threads)
-    try:
-        config = TranslateConfig(model=TextToTextConfig.from_json(model), seed=check_seed(seed))
-        training = {**config.training.to_json(), **{k: v for k, v in limits.items() if v is not None}}
-        if not any(limits.values()):
-            training["epochs"] = 30
-        config = replace(config, training=TrainingConfig.from_json(training))
-        if metric is not None:
-            config = override(config, [f"metric={metric}"])
-        config = override(config, assignments)
-    except (ConfigError, ValueError) as error:
-        raise UserError(str(error)) from None
-    checks = Limits() if max_bad_share is None else Limits(max_bad_share=max_bad_share)
-    _train(files, out, config, valid=valid, limits=checks)
+    config = wanted.config()
+    chosen = choose_device(device)
+    limits = Limits() if max_bad_share is None else Limits(max_bad_share=max_bad_share)
+    if (out / CONFIG).exists():
+        RunFolder.create(out)  # says that there is a run already, before the data is read
+    if dry_run:
+        print_estimate(estimate(files, valid, config, limits, wanted.start, chosen), config)
+        return
+    command = shlex.join(["sightline", *sys.argv[1:]])
+    options = {"valid": valid, "limits": limits, "start": wanted.start, "device": chosen, "command": command}
+    _train(files, out, config, Board(out) if tensorboard else None, **options)
 
 
-def resume_command(run: Path, threads: int | None, assignments: Sequence[str]) -> None:
+def print_estimate(found: Estimate, config: TranslateConfig) -> None:
+    """What training would take."""
+    for line in found.prepared.lines():
+        print(line)
+    training = found.training
+    limits = [
+        f"{getattr(training, name):g} {name}" for name in ("epochs", "steps", "minutes") if getattr(training, name)
+    ]
+    print(f"model   {config.model.kind}, {found.parameters:,} parameters")
+    print(
+        f"data    {len(found.prepared.corpus):,} pairs to train on, {len(found.prepared.valid):,} to validate; "
+        f"{found.steps_per_epoch:,} steps an epoch"
+    )
+    print(
+        f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); {found.seconds_per_epoch / 60:,.1f} minutes an epoch"
+    )
+    print(f"speed   {found.tokens_per_second:,.0f} target tokens a second")
+    if found.memory is not None:
+        print(f"memory  {found.memory / 2**20:,.0f} MB")
+    print(f"disk    {found.disk / 2**20:,.0f} MB")
+    print("nothing was kept: leave out --dry-run to train")
+
+
+def resume_command(run: Path, threads: int | None, assignments: Sequence[str], device: str, tensorboard: bool) -> None:
     """Go on from the last checkpoint."""
     set_up(threads)
     try:
@@ -58,12 +147,23 @@ def resume_command(run: Path, threads: int | None, assignments: Sequence[str]) -
         config = override(config, [f"training.{assignment}" for assignment in assignments])
     except (ConfigError, KeyError) as error:
         raise UserError(f"{run}: {error}") from None
-    _train(None, run, config)
+    _train(None, run, config, Board(run) if tensorboard else None, device=choose_device(device))
 
 
-def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **options: Any) -> None:
+def _train(files: PairFiles | None, out: Path, config: TranslateConfig, board: "Board | None", **options: Any) -> None:
     console = Console()
-    display = Display(console, config)
+    display = Display(console)
+
+    def on_step(event: Event) -> None:
+        display.step(event)
+        if board is not None:
+            board.step(event)
+
+    def on_scores(progress: TrainingProgress, scores: dict[str, float]) -> None:
+        display.scores(progress, scores)
+        if board is not None:
+            board.scores(progress, scores)
+
     try:
         with display.progress:
             _, outcome = train_translate(
@@ -71,8 +171,8 @@ def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **option
                 out,
                 config,
                 on_report=display.report,
-                on_step=display.step,
-                on_scores=display.scores,
+                on_step=on_step,
+                on_scores=on_scores,
                 **options,
             )
     except KeyboardInterrupt:
@@ -82,22 +182,51 @@ def _train(files: PairFiles | None, out: Path, config: TranslateConfig, **option
     reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
     console.print(f"ended after {outcome.reason}; {outcome.source}: {reached}", highlight=False, markup=False)
     console.print(f"run     {out}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"card    {out / CARD}", highlight=False, soft_wrap=True, markup=False)
+
+
+class Board:
+    """Writes for TensorBoard what the display shows."""
+
+    def __init__(self, run: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError("--tensorboard needs a package: pip install 'sightline[tensorboard]'") from None
+        self.folder, self.open_writer = run / "tensorboard", SummaryWriter
+        self.writer: Any = None
+
+    def _open(self) -> Any:
+        # At the first step, not before: a run that does not come to be leaves no folder.
+        if self.writer is None:
+            self.writer = self.open_writer(str(self.folder))
+        return self.writer
+
+    def step(self, event: Event) -> None:
+        writer = self._open()
+        writer.add_scalar("train/loss", event.loss, event.progress.step)
+        writer.add_scalar("train/tokens_per_second", event.tokens_per_second, event.progress.step)
+
+    def scores(self, progress: TrainingProgress, scores: dict[str, float]) -> None:
+        writer = self._open()
+        for name, value in scores.items():
+            writer.add_scalar(f"valid/{name}", value, progress.step)
+        writer.flush()
 
 
 class Display:
     """A line that lives: step, loss, speed, time left, best score."""
 
-    def __init__(self, console: Console, config: TranslateConfig) -> None:
-        self.console, self.config = console, config
+    def __init__(self, console: Console) -> None:
+        self.console = console
         texts = ("{task.description}", "loss {task.fields[loss]:.3f}", "{task.fields[speed]:,.0f} tokens/s")
         columns = [TextColumn(text) for text in (*texts, "best {task.fields[best]}", "{task.fields[left]}")]
         self.progress = Progress(columns[0], BarColumn(bar_width=20), *columns[1:], console=console)
         self.task: Any = None
 
     def report(self, prepared: Prepared, model: TextToText) -> None:
-        if prepared.report is not None:
-            for line in prepared.report.lines():
-                self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+        for line in prepared.lines():
+            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         self.console.print(
             f"{len(prepared.corpus):,} pairs to train on, {len(prepared.valid):,} to validate; "
@@ -109,7 +238,7 @@ class Display:
         progress = event.progress
         if self.task is None:
             self.task = self.progress.add_task("", total=1.0, loss=0.0, speed=0.0, best="–", left="")
-        share = self._share(progress)
+        share = event.share
         left = progress.seconds * (1 - share) / share if share else 0
         self.progress.update(
             self.task,
@@ -120,15 +249,6 @@ class Display:
             best="–" if progress.best is None else f"{progress.best:.2f}",
             left=f"{left / 60:.0f} min left" if share else "",
         )
-
-    def _share(self, progress: TrainingProgress) -> float:
-        training = self.config.training
-        shares = [
-            progress.step / training.steps if training.steps else 0.0,
-            progress.seconds / (60 * training.minutes) if training.minutes else 0.0,
-            progress.epoch / training.epochs if training.epochs else 0.0,
-        ]
-        return min(1.0, max(shares))
 
     def scores(self, progress: TrainingProgress, scores: dict[str, float]) -> None:
         values = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())

@@ -7,12 +7,13 @@ nothing to play back. (NumPy promises the same draws for one version of NumPy, n
 """
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
-from sightline.data.store import Corpus
 from sightline.vocabulary import END, PADDING, START
 
+TokenPair = tuple[np.ndarray, np.ndarray]
 SOURCE_EXTRA, TARGET_EXTRA = 1, 2  # END behind a source; START before and END behind a target
 
 
@@ -97,9 +98,8 @@ def _padding_share(source: np.ndarray, target: np.ndarray, starts: np.ndarray) -
     return 1 - float(source.sum() + target.sum()) / places
 
 
-def collate(corpus: Corpus, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of these rows as two arrays, padded behind: sources with `END`, targets between `START` and `END`."""
-    pairs = [corpus[row] for row in rows.tolist()]
+def collate(pairs: Sequence[TokenPair]) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs as two arrays, padded behind: sources with `END`, targets between `START` and `END`."""
     source = np.full((len(pairs), max(len(pair[0]) for pair in pairs) + SOURCE_EXTRA), PADDING, np.int64)
     target = np.full((len(pairs), max(len(pair[1]) for pair in pairs) + TARGET_EXTRA), PADDING, np.int64)
     target[:, 0] = START

@@ -107,6 +107,20 @@ class Tokeniser:
                 total += len(tokens)
         return unknown / total if total else 0.0
 
+    @property
+    def of_words(self) -> bool:
+        """Whether the vocabulary is of whole words, so that there are words it cannot write."""
+        return isinstance(self._library.model, models.WordLevel)
+
+    def writable(self, texts: list[str]) -> list[bool]:
+        """Which of these need neither the unknown token nor, where there are such, the bytes of a character."""
+        strange = {UNKNOWN, *(self._library.token_to_id(byte) for byte in BYTES)}
+        return [strange.isdisjoint(tokens) for tokens in self.encode(texts)]
+
+    def same_as(self, other: "Tokeniser") -> bool:
+        """Whether both cut every text alike."""
+        return self._library.to_str() == other._library.to_str()
+
     def save(self, path: Path) -> Path:
         """Write the JSON of the tokenizers library, which its ``Tokenizer.from_file`` reads as well."""
         return write_text(path, self._library.to_str(pretty=True))

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -45,12 +45,16 @@ class Lesson(Protocol):
         """Scores on the validation data; the first one decides, and more is better."""
 
 
+DEFAULT_EPOCHS, LEAST_STEPS = 30, 3000
+
+
 @dataclass(frozen=True)
 class TrainingConfig(Config):
     """How to train. Of the three limits the first one reached ends training; ``patience`` counts validations.
 
     ``cooldown`` is the last share of the way to the nearest limit over which the learning rate falls to nothing: small
-    steps at the end are worth about as much as many more epochs (Hägele et al. 2024).
+    steps at the end are worth about as much as many more epochs (Hägele et al. 2024). ``validate_every`` counts steps;
+    left out, it is an epoch, but no less than 100 steps and no more than 2,000.
     """
 
     learning_rate: float = 4e-3
@@ -64,6 +68,7 @@ class TrainingConfig(Config):
     patience: int = 10
     averaged: int = 5
     cooldown: float = 0.25
+    validate_every: int | None = None
     family: ClassVar[str] = "training"
 
     def __post_init__(self) -> None:
@@ -72,25 +77,49 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
-        for name in ("epochs", "steps", "minutes"):
+        for name in ("epochs", "steps", "minutes", "validate_every"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
 
-    def rate(self, step: int, done: float = 0.0) -> float:
-        """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017), and cools down at the end."""
-        rate = self.learning_rate * min((step + 1) / self.warmup, math.sqrt(self.warmup / (step + 1)))
+    def limited(self, batches: int) -> "TrainingConfig":
+        """With a limit where none was given: 30 epochs of this many batches, more where they are few."""
+        if self.epochs is not None or self.steps is not None or self.minutes is not None:
+            return self
+        return replace(self, epochs=max(DEFAULT_EPOCHS, math.ceil(LEAST_STEPS * self.accumulate / batches)))
+
+    def interval(self, batches: int) -> int:
+        """Steps from one validation to the next."""
+        return self.validate_every or min(max(math.ceil(batches / self.accumulate), 100), 2000)
+
+    def rate(self, step: int, done: float = 0.0, batches: int | None = None) -> float:
+        """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017), and cools down at the end.
+
+        Where the number of steps is known, the warm-up is at most a tenth of them: a short training is not all warm-up.
+        """
+        known = [] if self.steps is None else [self.steps]
+        if self.epochs is not None and batches is not None:
+            known.append(math.ceil(self.epochs * batches / self.accumulate))
+        warmup = min([self.warmup, *(max(1, steps // 10) for steps in known)])
+        rate = self.learning_rate * min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
         return rate * min(1.0, (1 - done) / self.cooldown) if self.cooldown else rate
 
+    def share(self, progress: Progress, batches: int) -> float:
+        """The share of the way to the nearest limit. An epoch has this many batches."""
+        clock = 0.0 if self.minutes is None else progress.seconds / (60 * self.minutes)
+        return min(1.0, max(clock, self._counted(progress, batches)))
+
     def done(self, progress: Progress, batches: int) -> float:
-        """The share of the way to the nearest limit, below 1. An epoch has this many batches."""
-        shares = [0.0]
-        if self.steps is not None:
-            shares.append(progress.step / self.steps)
-        if self.epochs is not None:
-            shares.append((progress.epoch + progress.batch / batches) / self.epochs)
-        if self.minutes is not None:
-            shares.append(progress.seconds / (60 * self.minutes))
-        return min(max(shares), 0.999)
+        """The same for the cool-down, below 1. The clock counts only where there is no other limit: runs with the same
+        seed shall end the same.
+        """
+        counted = self.steps is not None or self.epochs is not None
+        share = self._counted(progress, batches) if counted else self.share(progress, batches)
+        return min(share, 0.999)
+
+    def _counted(self, progress: Progress, batches: int) -> float:
+        steps = 0.0 if self.steps is None else progress.step / self.steps
+        epochs = 0.0 if self.epochs is None else (progress.epoch + progress.batch / batches) / self.epochs
+        return max(steps, epochs)
 
     def over(self, progress: Progress) -> str | None:
         """Why training ends here, if it does."""
@@ -106,11 +135,12 @@ class TrainingConfig(Config):
 
 
 class Event(NamedTuple):
-    """What a progress display gets after every step."""
+    """What a progress display gets after every step. ``share`` is how much of the way to the nearest limit is done."""
 
     progress: Progress
     loss: float
     tokens_per_second: float
+    share: float
 
 
 class Outcome(NamedTuple):
@@ -151,27 +181,31 @@ def train(
         progress = load_checkpoint(saved[-1], model, optimiser)
     trained, optimiser_ = fabric.setup(model, optimiser)
     started = time.perf_counter() - progress.seconds
-    scores: dict[str, float] = {}
     best: dict[str, float] = {}
-    reason = config.over(progress)
+    reason, window = config.over(progress), Window(progress)
+    plan, planned = lesson.epoch(progress.epoch), progress.epoch
     try:
         while reason is None:
-            plan = lesson.epoch(progress.epoch)
-            while progress.batch < len(plan) and reason is None:
-                handles = plan[progress.batch : progress.batch + config.accumulate]
-                rate = config.rate(progress.step, config.done(progress, len(plan)))
-                event = _step(trained, optimiser_, lesson, handles, config, rate, progress, fabric, started)
-                on_step(event)
-                reason = config.over(progress)
-            if progress.batch >= len(plan):
+            if planned != progress.epoch:
+                plan, planned = lesson.epoch(progress.epoch), progress.epoch
+            batches = len(plan)
+            handles = plan[progress.batch : progress.batch + config.accumulate]
+            rate = config.rate(progress.step, config.done(progress, batches), batches)
+            event = _step(trained, optimiser_, lesson, handles, config, rate, progress, fabric, started)
+            if progress.batch >= batches:
                 progress.epoch, progress.batch = progress.epoch + 1, 0
-            scores = _validate(model, lesson, progress, folder)
-            on_scores(progress, scores)
-            if progress.since_best == 0:
-                best = scores
-                save_tensors(folder.path / MODEL, dict(model.state_dict()))
-            save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
-            reason = reason or config.over(progress)
+            window.add(event, rate)
+            on_step(event._replace(share=config.share(progress, batches)))
+            reason = config.over(progress)
+            if reason is not None or progress.step % config.interval(batches) == 0:
+                scores = _validate(model, lesson, progress, folder, window)
+                window = Window(progress)
+                on_scores(progress, scores)
+                if progress.since_best == 0:
+                    best = scores
+                    save_tensors(folder.path / MODEL, dict(model.state_dict()))
+                save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
+                reason = reason or config.over(progress)
     except KeyboardInterrupt:
         save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
         raise
@@ -208,10 +242,34 @@ def _step(
     progress.tokens += tokens
     now = time.perf_counter()
     progress.seconds = now - started
-    return Event(progress, total / tokens, tokens / (now - begun))
+    return Event(progress, total / tokens, tokens / (now - begun), 0.0)
 
 
-def _validate(model: nn.Module, lesson: Lesson, progress: Progress, folder: RunFolder) -> dict[str, float]:
+class Window:
+    """What training did since the last validation."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.tokens_before, self.began = progress.tokens, time.perf_counter()
+        self.loss, self.rate, self.steps = 0.0, 0.0, 0
+
+    def add(self, event: Event, rate: float) -> None:
+        self.loss, self.rate, self.steps = self.loss + event.loss, rate, self.steps + 1
+
+    def metrics(self, progress: Progress) -> dict[str, float]:
+        if not self.steps:
+            return {}
+        seconds = time.perf_counter() - self.began
+        return {
+            "loss": round(self.loss / self.steps, 4),
+            "learning_rate": float(f"{self.rate:.4g}"),
+            "tokens_per_second": round((progress.tokens - self.tokens_before) / max(seconds, 1e-9)),
+        }
+
+
+def _validate(
+    model: nn.Module, lesson: Lesson, progress: Progress, folder: RunFolder, window: Window
+) -> dict[str, float]:
+    trained = window.metrics(progress)
     model.eval()
     with torch.no_grad():
         scores = lesson.validate(model)
@@ -221,7 +279,9 @@ def _validate(model: nn.Module, lesson: Lesson, progress: Progress, folder: RunF
         progress.best, progress.best_step, progress.since_best = metric, progress.step, 0
     else:
         progress.since_best += 1
-    folder.add_metrics(step=progress.step, epoch=progress.epoch, seconds=round(progress.seconds, 1), **scores)
+    folder.add_metrics(
+        step=progress.step, epoch=progress.epoch, seconds=round(progress.seconds, 1), **scores, **trained
+    )
     return scores
 
 

@@ -1,0 +1,128 @@
+"""Compare: several runs on the same pairs, and whether they differ by more than chance."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from sightline.commands.common import load_run, set_up
+from sightline.commands.evaluation import check_beam, check_ending, plain_table, predicting, read_pairs
+from sightline.data.reading import PairFiles
+from sightline.errors import UserError
+from sightline.machine import check_seed
+from sightline.tasks.evaluation import Comparison, compare
+from sightline.training.scores import BleuTokeniser, Metric
+
+PICTURES = (".png", ".svg", ".pdf")
+MOST_SAMPLES = 1_000_000
+
+
+def compare_command(
+    runs: Sequence[Path],
+    files: PairFiles,
+    metrics: Sequence[Metric],
+    samples: int,
+    seed: int,
+    beam: int,
+    length_penalty: float,
+    bleu_tokenise: BleuTokeniser | None,
+    out: Path | None,
+    as_json: bool,
+    threads: int | None,
+) -> None:
+    """Score, interval, difference to the first run and its p-value; then the first metric by length."""
+    set_up(threads)
+    check_beam(beam)
+    check_seed(seed)
+    _check(runs, metrics, samples)
+    if out is not None:
+        check_ending(out, PICTURES)
+    translators = {str(run): load_run(run) for run in runs}
+    pairs = read_pairs(files)
+    with predicting(len(runs) * len(pairs)) as advance:
+        found = compare(
+            translators,
+            pairs,
+            metrics=metrics,
+            samples=samples,
+            seed=seed,
+            beam=beam,
+            length_penalty=length_penalty,
+            bleu_tokenise=bleu_tokenise,
+            on_predicted=advance,
+        )
+    if out is not None:
+        draw_comparison(found, out)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        return
+    _print_scores(found)
+    _print_lengths(found)
+    if out is not None:
+        print(f"\npicture  {out}")
+
+
+def draw_comparison(found: Comparison, out: Path) -> Path:
+    """The first metric by the length of the source, a line for each run."""
+    from sightline.view.charts import lines_by_length
+
+    metric, parts = next(iter(found.by_length.items()))
+    return lines_by_length(
+        [part.bucket.label for part in parts],
+        [len(part.bucket.rows) for part in parts],
+        {name: [part.values[name] for part in parts] for name in parts[0].values},
+        out,
+        score=_shown(metric),
+        unit=parts[0].bucket.unit,
+    )
+
+
+def _check(runs: Sequence[Path], metrics: Sequence[Metric], samples: int) -> None:
+    if len(runs) < 2:
+        raise UserError(f"compare was given {len(runs)} run{'s' if not runs else ''}; expected two or more run folders")
+    for place, run in enumerate(runs):
+        if run.resolve() in {other.resolve() for other in runs[:place]}:
+            raise UserError(f"{run} is given twice; a run does not differ from itself")
+    if not metrics:
+        raise UserError("--metrics names none; expected at least one, such as bleu")
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise UserError(f"--samples is {samples}; it must be at least 1 and at most {MOST_SAMPLES:,}")
+
+
+def _print_scores(found: Comparison) -> None:
+    table = plain_table("metric", "run", "score", "95 % interval", "difference", "p")
+    for metric, runs in found.found.items():
+        for place, (name, one) in enumerate(runs.items()):
+            low, high = one.interval
+            table.add_row(
+                "" if place else _shown(metric),
+                Text(name),  # a name in brackets is no markup
+                f"{one.value:.2f}",
+                f"{low:.2f} – {high:.2f}",
+                "" if one.difference is None else f"{one.difference:+.2f}",
+                "" if one.p is None else f"{one.p:.3f}",
+            )
+    Console().print(table)
+    print(f"\n{found.pairs:,} pairs; paired bootstrap with {found.samples:,} resamples, seed {found.seed}.")
+    print("p: the share of resamples in which the better of a run and the first is not better.")
+    for metric, signature in found.signatures.items():
+        if signature:
+            print(f"{_shown(metric)}: {signature}")
+
+
+def _print_lengths(found: Comparison) -> None:
+    metric, parts = next(iter(found.by_length.items()))
+    table = plain_table(f"source, {parts[0].bucket.unit}", "pairs")
+    for name in parts[0].values:
+        table.add_column(Text(name), overflow="fold")
+    for part in parts:
+        values = (f"{value:.2f}" for value in part.values.values())
+        table.add_row(part.bucket.label, f"{len(part.bucket.rows):,}", *values)
+    print(f"\n{_shown(metric)} by length")
+    Console().print(table)
+
+
+def _shown(metric: str) -> str:
+    return metric.replace("_", " ")

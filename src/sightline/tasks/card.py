@@ -1,0 +1,110 @@
+"""What a run folder says of itself to people: data, scores, command, limits."""
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sightline import __version__
+from sightline.config import Config
+from sightline.data.reading import PairFiles
+from sightline.tasks.preparing import Prepared
+from sightline.training.folder import RunFolder
+from sightline.training.loop import Outcome
+
+ABOUT, CARD, CURVES = "about.json", "card.md", "curves.png"
+
+
+def describe(
+    prepared: Prepared, files: PairFiles, valid: PairFiles | None, start: Path | None, command: str
+) -> dict[str, Any]:
+    """What is known of the data before training. File names only: where a file lay is nobody else's business."""
+    overlap = prepared.overlap
+    return {
+        "data": _names(files),
+        "valid": "a part of the data, kept apart" if valid is None else _names(valid),
+        "pairs": len(prepared.corpus),
+        "valid_pairs": len(prepared.valid),
+        "report": None if prepared.report is None else prepared.report.to_json(),
+        "valid_pairs_in_training": None if overlap is None else overlap.pairs,
+        "from": None if start is None else start.name,
+        "command": command,
+    }
+
+
+def _names(files: PairFiles) -> str:
+    given = [name for name in (files.data, files.source, files.target) if name]
+    return " and ".join("a pipe" if name == "-" else Path(name).name for name in given)
+
+
+def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome) -> str:
+    """A page in Markdown."""
+    about = folder.read_json(ABOUT) if (folder.path / ABOUT).exists() else {}
+    data = config.to_json()
+    progress = outcome.progress
+    longest = ((about.get("report") or {}).get("source_characters") or {}).get("p95")
+    scores = "\n".join(f"| {name.replace('_', ' ')} | {value:g} |" for name, value in outcome.scores.items())
+    lines = [
+        f"# {folder.path.name}",
+        "",
+        f"A `{data['model']['kind']}` from text to text, {_parameters(model):,} parameters, trained with Sightline "
+        f"{__version__}.",
+        "",
+        "## Data",
+        "",
+        f"- {about.get('pairs', 0):,} pairs to train on, from {about.get('data') or 'unknown files'}.",
+        f"- {about.get('valid_pairs', 0):,} pairs to validate on, from {about.get('valid') or 'unknown files'}."
+        + _overlap(about),
+        *([f"- Began with the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
+        "",
+        "## Scores",
+        "",
+        "On validation data, decoded greedily. These data chose the weights, so a test on other data may be lower: "
+        "`sightline evaluate` gives it.",
+        "",
+        "| metric | score |",
+        "| --- | --- |",
+        scores,
+        "",
+        f"Weights: {outcome.source}. Training ended after {outcome.reason}: {progress.step:,} steps, "
+        f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "
+        f"(PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}).",
+        "",
+        f"![How training went]({CURVES})",
+        "",
+        "## Command",
+        "",
+        "```bash" if about.get("command") else "```",
+        about.get("command") or "trained from Python",
+        "```",
+        "",
+        "## Limits",
+        "",
+        "- It knows what stands in its training data, and writes something fluent for anything else too.",
+        *(
+            [f"- 95 % of the sources it saw have at most {longest:,} characters; split longer texts."]
+            if longest
+            else []
+        ),
+        "- Where it looked is not why it wrote: an attention map is a picture of the computation, not an explanation.",
+        "",
+        "## Configuration",
+        "",
+        "```json",
+        json.dumps(data, indent=2, ensure_ascii=False),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _overlap(about: dict[str, Any]) -> str:
+    found = about.get("valid_pairs_in_training")
+    return "" if found is None else f" Of these, {found:,} stand in the training data too."

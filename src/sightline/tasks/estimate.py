@@ -1,0 +1,114 @@
+"""What a training will take, found by trying: the data is prepared and a few batches are trained, and nothing stays.
+
+The longest batch comes first, so the memory it needs is the most that training will need.
+"""
+
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from sightline.data.checking import Limits
+from sightline.data.reading import PairFiles
+from sightline.tasks.preparing import Preparation, Prepared, prepare
+from sightline.tasks.translate import TranslateConfig, TranslateLesson
+from sightline.tasks.translator import Translator, load_translator
+from sightline.training.loop import TrainingConfig, make_optimiser
+
+TRIED, DECODED = 8, 64  # batches to train, sentences to decode
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds and bytes, at most: training may end early."""
+
+    training: TrainingConfig
+    prepared: Prepared
+    parameters: int
+    steps_per_epoch: int
+    tokens_per_second: float
+    seconds_per_epoch: float
+    seconds: float
+    memory: int | None
+    disk: int
+
+
+def estimate(
+    files: PairFiles,
+    valid: PairFiles | None,
+    config: TranslateConfig,
+    limits: Limits,
+    start: Path | None = None,
+    device: str = "cpu",
+) -> Estimate:
+    """Prepare, train a little, measure, and leave nothing behind."""
+    earlier = None if start is None else load_translator(start)[0]
+    tokenisers = None if earlier is None else (earlier.source, earlier.target)
+    how = Preparation(config.tokeniser, config.valid_share, config.seed, limits, tokenisers)
+    with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
+        folder = Path(name)
+        prepared = prepare(files, valid, how, folder)
+        stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        lesson = TranslateLesson(prepared, config)
+        torch.manual_seed(config.seed)
+        model = config.model.build(prepared.source.words, prepared.target.words).to(device)
+        plan = lesson.epoch(0)
+        plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest pairs
+        optimiser = make_optimiser(model, config.training)
+        tokens, began = 0, time.perf_counter()
+        for number, handle in enumerate(plan):
+            if number == 1:  # the first step also sets things up
+                tokens, began = 0, time.perf_counter()
+            source, target = (part.to(device) for part in lesson.batch(handle))
+            loss = lesson.loss(model, (source, target))
+            optimiser.zero_grad(set_to_none=True)
+            (loss.total / loss.tokens).backward()
+            optimiser.step()
+            tokens += loss.tokens
+        speed = tokens / (time.perf_counter() - began)
+        validation = _validation_seconds(lesson, Translator(model, prepared.source, prepared.target))
+        all_tokens = int(prepared.corpus.lengths()[1].sum()) + len(prepared.corpus)
+    training = config.training.limited(len(lesson.epoch(0)))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    per_epoch = all_tokens / speed + validation
+    steps = -(-len(lesson.epoch(0)) // training.accumulate)
+    # A checkpoint is the model and two moments of each parameter; one more is on its way while the oldest still stands.
+    checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
+    seconds = _seconds(training, per_epoch, steps)
+    return Estimate(
+        training, prepared, parameters, steps, speed, per_epoch, seconds, _peak_memory(), stored + checkpoints
+    )
+
+
+def _validation_seconds(lesson: TranslateLesson, translator: Translator) -> float:
+    """An untrained model does not know when to end: it is stopped where the references are."""
+    some = lesson.valid[:DECODED]
+    longest = max(len(tokens) for tokens in translator.target.encode([target for _, target in some]))
+    began = time.perf_counter()
+    translator.predict([source for source, _ in some], beam=1, max_length=longest)
+    translator.perplexity(some)
+    return (time.perf_counter() - began) * len(lesson.valid) / len(some)
+
+
+def _seconds(training: TrainingConfig, per_epoch: float, steps_per_epoch: int) -> float:
+    limits = []
+    if training.epochs is not None:
+        limits.append(training.epochs * per_epoch)
+    if training.steps is not None:
+        limits.append(training.steps * per_epoch / steps_per_epoch)
+    if training.minutes is not None:
+        limits.append(60 * training.minutes)
+    return min(limits)
+
+
+def _peak_memory() -> int | None:
+    """The most memory this process has held; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

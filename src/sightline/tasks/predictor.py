@@ -1,0 +1,212 @@
+"""What one trained model and several together can do: predict, give the best few, translate documents."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from sightline.data.sentences import joining_space, split_sentences
+from sightline.data.tokenise import Tokeniser
+from sightline.errors import UserError
+from sightline.models.text_to_text import TextToText
+from sightline.search import ensemble
+from sightline.state import select
+from sightline.tasks.searching import SearchConfig
+from sightline.tasks.unknown import Word, attended_words, pad, words_of, written_out
+from sightline.vocabulary import END, UNKNOWN
+
+BATCH_TOKENS = 4096
+
+
+class Prediction(NamedTuple):
+    """A text, its log-probability and the score that it was ranked by."""
+
+    text: str
+    log_prob: float
+    score: float
+
+
+class Member(NamedTuple):
+    """A model with its tokenisers, and the name it goes by in errors."""
+
+    model: TextToText
+    source: Tokeniser
+    target: Tokeniser
+    name: str
+
+
+class Predictor(ABC):
+    """Texts in, texts out, by the models of its members. Each reads the source with its own tokeniser."""
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[Member, ...]:
+        """The models, which all write with one vocabulary."""
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        keep_unknown: bool = False,
+        **options: Any,
+    ) -> list[Prediction]:
+        """The best output of each text, in the order of the texts. An empty text gives an empty output.
+
+        Options are the fields of `SearchConfig`, such as ``beam`` and ``max_length``; the rest is `search`'s.
+        """
+        config = SearchConfig(best=1, **options)
+        found = self.search(
+            texts, config, prefixes=prefixes, batch_tokens=batch_tokens, keep_unknown=keep_unknown
+        )
+        return [some[0] for some in found]
+
+    def predict_best(
+        self,
+        texts: Sequence[str],
+        best: int,
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        keep_unknown: bool = False,
+        **options: Any,
+    ) -> list[list[Prediction]]:
+        """The ``best`` outputs of each text (fewer where there are not so many), likeliest first; else as `predict`."""
+        config = SearchConfig(best=best, **options)
+        return self.search(texts, config, prefixes=prefixes, batch_tokens=batch_tokens, keep_unknown=keep_unknown)
+
+    def predict_documents(
+        self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, keep_unknown: bool = False, **options: Any
+    ) -> list[Prediction]:
+        """Texts of any length, sentence by sentence; what stood between the sentences stands there again.
+
+        The log-probability and the score of a text are the sums of its sentences'. Options as for `predict`.
+        """
+        documents = [split_sentences(text) for text in texts]
+        sentences = [sentence for document in documents for sentence, _ in document]
+        found = iter(self.predict(sentences, batch_tokens=batch_tokens, keep_unknown=keep_unknown, **options))
+        return [_joined([(next(found), blank) for _, blank in document]) for document in documents]
+
+    @torch.no_grad()
+    def search(
+        self,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        keep_unknown: bool = False,
+    ) -> list[list[Prediction]]:
+        """The best outputs of each text, likeliest first.
+
+        ``prefixes``, one for each text, are what the outputs begin with. Their tokens are forced as the target's
+        tokeniser cuts them, so a prefix should end where a word ends, without a space: the next word brings its own.
+        ``batch_tokens`` bounds memory: tokens of sources × hypotheses that are in work together, or one text alone.
+        ``keep_unknown``: what a vocabulary of words cannot write stays ``<unk>``; else it is copied from the source.
+        """
+        if isinstance(texts, str):
+            raise UserError("texts is one text; expected a list of texts")
+        if batch_tokens < 1:
+            raise UserError(f"batch_tokens is {batch_tokens}; it must be at least 1")
+        prefixes = [""] * len(texts) if prefixes is None else prefixes
+        if len(prefixes) != len(texts):
+            raise UserError(f"prefixes has {len(prefixes)} entries; expected {len(texts)}, one for each text")
+        encoded = list(zip(*(member.source.encode(list(texts)) for member in self.members), strict=True))
+        tasks = [_Task(*parts) for parts in zip(texts, prefixes, encoded, strict=True)]
+        found = [[Prediction("", 0.0, 0.0)] for _ in tasks]
+        generator = config.generator(next(self.members[0].model.parameters()).device)
+        with _evaluating([member.model for member in self.members]):
+            for chosen in _batches([task.length for task in tasks], config.width, batch_tokens):
+                outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown)
+                for i, some in zip(chosen, outputs, strict=True):
+                    found[i] = some
+        return found
+
+    def _search_batch(
+        self, tasks: list["_Task"], config: SearchConfig, generator: torch.Generator, keep_unknown: bool
+    ) -> list[list[Prediction]]:
+        steps, states = [], []
+        for member, sources in zip(self.members, zip(*(task.sources for task in tasks), strict=True), strict=True):
+            steps.append(member.model.step)
+            states.append(member.model.begin(pad([[*tokens, END] for tokens in sources]).to(generator.device)))
+        alone = len(steps) == 1  # the mean of one is itself, and takes time
+        step, state = (steps[0], states[0]) if alone else (ensemble(steps), tuple(states))
+        target = self.members[0].target
+        forced = target.encode([task.prefix for task in tasks])
+        found = config.find(step, state, [task.length for task in tasks], forced, generator)
+        rows = [row for row, some in enumerate(found) for _ in some]
+        hypotheses = [one for some in found for one in some]
+        texts = target.decode([one.tokens for one in hypotheses])
+        if target.of_words and not keep_unknown:
+            unknown = [i for i, one in enumerate(hypotheses) if UNKNOWN in one.tokens]
+            outputs = [hypotheses[i].tokens for i in unknown]
+            for i, text in zip(unknown, self._copied(outputs, [rows[i] for i in unknown], tasks, states), strict=True):
+                texts[i] = text
+        results: list[list[Prediction]] = [[] for _ in tasks]
+        for row, text, one in zip(rows, texts, hypotheses, strict=True):
+            results[row].append(Prediction(text, one.log_prob, one.score))
+        return results
+
+    def _copied(self, outputs: list[list[int]], rows: list[int], tasks: list["_Task"], states: list[Any]) -> list[str]:
+        """Outputs with words of their sources in the place of unknown ones, or of their prefixes inside those."""
+        if not outputs:
+            return []
+        target = self.members[0].target
+        attended: list[list[Word | None]] = [[] for _ in outputs]
+        for member, state in zip(self.members, states, strict=True):
+            if member.source.of_words and not any(attended):  # the first model that looks at its source decides
+                begun = select(state, torch.tensor(rows, device=next(member.model.parameters()).device))
+                words = [words_of(member.source, tasks[row].text) for row in rows]
+                attended = attended_words(member.model, outputs, begun, words)
+        texts = []
+        for row, tokens, words in zip(rows, outputs, attended, strict=True):
+            given = words_of(target, tasks[row].prefix)
+            choice = dict(enumerate([*given, *words[len(given) :]]))
+            texts.append(written_out(target, tokens, {...}))
+        return texts
+
+
+class _Task(NamedTuple):
+    """A text to translate: as it is, with what the output must begin with, and as the tokens of each member."""
+
+    text: str
+    prefix: str
+    sources: tuple[list[int], ...]
+
+    @property
+    def length(self) -> int:
+        return max(map(len, self.sources))
+
+
+def _batches(lengths: Sequence[int], width: int, batch_tokens: int) -> Iterator[list[int]]:
+    """Texts of one length together, the longest first: a batch is as long as its longest. Empty ones are left out."""
+    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(order):
+        rows = max(1, batch_tokens // (width * (lengths[order[start]] + 8)))
+        yield order[start : start + rows]
+        start += rows
+
+
+@contextmanager
+def _evaluating(models: Sequence[TextToText]) -> Iterator[None]:
+    """Without dropout, and as before afterwards."""
+    before = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for model, was_training in zip(models, before, strict=True):
+            model.train(was_training)
+
+
+def _joined(sentences: Sequence[tuple[Prediction, str]]) -> Prediction:
+    """Sentences and the blanks behind them as one text."""
+    text = ""
+    for number, (sentence, blank) in enumerate(sentences, start=1):
+        text += sentence.text + (blank or (joining_space(sentence.text) if number < len(sentences) else ""))
+    return Prediction(text, sum(one.log_prob for one, _ in sentences), sum(one.score for one, _ in sentences))

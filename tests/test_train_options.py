@@ -1,0 +1,208 @@
+"""The options of `train`: sizes, files of configuration, trying without keeping, going on from an earlier run."""
+
+import json
+
+import numpy as np
+import pytest
+from test_translate import QUICK, make_pairs, run, write_tsv
+
+import sightline
+from sightline.commands.training import Wanted
+from sightline.config import ConfigError
+from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.tasks.preparing import Preparation, count_missing, prepare
+from sightline.tasks.presets import MODELS, preset
+from sightline.tasks.translate import TranslateConfig, TranslateLesson
+from sightline.training.folder import load_tensors
+from sightline.training.loop import TrainingConfig
+from sightline.view.curves import draw_curves
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """A run of a few steps, by command, with everything written that can be."""
+    folder = tmp_path_factory.mktemp("short")
+    pairs = make_pairs(200)
+    write_tsv(folder / "train.tsv", pairs)
+    write_tsv(folder / "valid.tsv", [*pairs[:7], ("hhhh", "hhhh")])
+    done = run(
+        "train", "translate", "--data", "train.tsv", "--valid", "valid.tsv", "--out", "run", "--model", "rnnsearch",
+        "--steps", "12", "--tensorboard", "--set", *QUICK, "training.validate_every=4", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    return folder, done.stdout
+
+
+def test_pairs_on_both_sides_are_counted(short):
+    _, output = short
+    assert "of 8 validation pairs, 7 stand in the training data" in " ".join(output.split())
+
+
+def test_the_card_says_data_scores_command_and_limits(short):
+    folder, _ = short
+    card = (folder / "run" / "card.md").read_text()
+    assert "200 pairs to train on, from train.tsv" in card
+    assert "8 pairs to validate on, from valid.tsv. Of these, 7 stand in the training data too." in card
+    assert "sightline train translate --data train.tsv" in card
+    lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert f"| exact | {lines[-1]['exact']:g} |" in card
+    assert "## Limits" in card
+    assert str(folder) not in card
+
+
+def test_the_record_has_what_the_curves_show(short):
+    folder, _ = short
+    lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [4, 8, 12, 12]
+    assert lines[0]["loss"] > lines[2]["loss"] > 0
+    assert lines[0]["tokens_per_second"] > 0
+    assert lines[2]["learning_rate"] < lines[1]["learning_rate"]
+    assert (folder / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tensorboard_reads_what_was_written(short):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder, _ = short
+    events = EventAccumulator(str(folder / "run" / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == list(range(1, 13))
+    assert [event.step for event in events.Scalars("valid/exact")] == [4, 8, 12]
+
+
+def test_curves_need_something_to_draw(tmp_path):
+    assert draw_curves([{"step": 3, "final": True}], tmp_path / "curves.png") is None
+    lines = [{"step": step, "epoch": step, "seconds": 1.0, "chrf": float("nan")} for step in (1, 2)]
+    assert draw_curves(lines, tmp_path / "curves.svg").exists()
+
+
+def test_a_dry_run_keeps_nothing(short):
+    folder, _ = short
+    before = sorted(path.name for path in folder.iterdir())
+    done = run(
+        "train", "translate", "--data", "train.tsv", "--out", "dry", "--model", "luong", "--dry-run", "--epochs", "7",
+        "--set", *QUICK, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for word in ("190 pairs to train on", "minutes at most (7 epochs)", "target tokens a second", "MB", "luong"):
+        assert word in done.stdout, word
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_going_on_from_a_run_keeps_its_vocabulary_and_begins_with_its_weights(short):
+    folder, _ = short
+    write_tsv(folder / "new.tsv", [("abc", "xyz"), ("cab", "zxa"), ("bca", "aaa"), *make_pairs(60, seed=4)])
+    done = run(
+        "train", "translate", "--data", "new.tsv", "--out", "next", "--from", "run", "--steps", "1",
+        "--set", "training.learning_rate=1e-9", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "nothing for 5 of " in done.stdout
+    assert "z (2)" in done.stdout
+    for name in ("source.json", "target.json"):
+        assert (folder / "next" / name).read_text() == (folder / "run" / name).read_text()
+    before, after = (load_tensors(folder / name / "model.safetensors") for name in ("run", "next"))
+    for name in before:
+        np.testing.assert_allclose(before[name], after[name], atol=1e-6)
+    config = json.loads((folder / "next" / "config.json").read_text())["config"]
+    assert config["model"]["size"] == 32
+    assert "weights and the vocabulary of the run `run`" in (folder / "next" / "card.md").read_text()
+
+
+WRONG = {
+    "another model": (["--from", "run", "--model", "luong"], "run is a rnnsearch"),
+    "no such run": (["--from", "nowhere"], "nowhere"),
+    "config and model": (["--config", "c.json", "--model", "luong"], "leave out --model"),
+    "no such config": (["--config", "missing.json"], "missing.json"),
+    "no JSON": (["--config", "train.tsv"], "train.tsv is not JSON"),
+    "unknown field": (["--config", "wrong.json"], "did you mean 'model'?"),
+    "no such preset": (["--preset", "huge"], "huge"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options_are_one_sentence(short, case):
+    folder, _ = short
+    (folder / "c.json").write_text("{}")
+    (folder / "wrong.json").write_text('{"modle": {}}')
+    options, message = WRONG[case]
+    done = run("train", "translate", "--data", "train.tsv", "--out", "none", *options, cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert not (folder / "none").exists()
+
+
+def test_presets_differ_in_size_and_have_their_rates():
+    for model, sizes in MODELS.items():
+        counts = [sum(p.numel() for p in preset(model, size).model.build(50, 50).parameters()) for size in sizes]
+        assert counts == sorted(counts)
+        assert len(set(counts)) == 3
+    assert preset("transformer").training.learning_rate > preset("rnnsearch").training.learning_rate
+    assert preset("luong", "base").model.layers == 4
+    with pytest.raises(ConfigError, match="one of tiny, small, base"):
+        preset("luong", "huge")
+
+
+def test_what_comes_later_counts(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"model": "luong", "batch_tokens": 100, "seed": 5, "training": {"steps": 9}}))
+    config = Wanted(config_file=path, metric="chrf", limits={"steps": 3}, assignments=("batch_tokens=7",)).config()
+    assert (config.model.kind, config.metric, config.training.steps) == ("luong", "chrf", 3)
+    assert (config.batch_tokens, config.seed) == (7, 5)
+    assert Wanted(seed=3).config().seed == 3
+    with pytest.raises(UserError, match="--seed is -1"):
+        Wanted(seed=-1).config()
+
+
+def test_summaries_are_judged_by_rouge():
+    assert Wanted(task="summarise").config().metric == "rougeL"
+    assert Wanted(task="summarise", metric="bleu").config().metric == "bleu"
+    assert Wanted().config().metric == "bleu"
+
+
+def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
+    from sightline.data.checking import Limits
+    from sightline.data.reading import PairFiles
+
+    write_tsv(tmp_path / "pairs.tsv", [(f"the cat number {i} sat", f"die katze nummer {i} sass") for i in range(80)])
+    files = PairFiles(data=str(tmp_path / "pairs.tsv"))
+    batches = {}
+    for dropout in (0.0, 0.5):
+        config = TranslateConfig(tokeniser=TokeniserConfig(words=500, dropout=dropout), batch_tokens=300)
+        how = Preparation(config.tokeniser, 0.1, 0, Limits())
+        prepared = prepare(files, None, how, tmp_path / str(dropout))
+        lesson = TranslateLesson(prepared, config)
+        handle = lesson.epoch(0)[0]
+        batches[dropout] = lesson.batch(handle)
+        texts = prepared.target.decode(batches[dropout][1].tolist())
+        assert texts == prepared.target.decode([prepared.corpus[row][1].tolist() for row in handle.tolist()])
+    assert batches[0.5][1].shape[1] > batches[0.0][1].shape[1]
+
+
+def test_what_a_vocabulary_cannot_write():
+    words = train_tokeniser(["the cat", "the dog"], TokeniserConfig(method="words", words=50, minimum=1))
+    found = count_missing(words, iter(["the bird", "the bird sat"]))
+    assert (found.unit, found.total, found.unwritable) == ("words", 5, 3)
+    assert found.examples == (("bird", 2), ("sat", 1))
+    pieces = train_tokeniser(["the cat", "the dog"] * 3, TokeniserConfig(words=400))
+    found = count_missing(pieces, iter(["the äää ö"]))
+    assert (found.unit, found.unwritable) == ("characters", 4)
+    assert isinstance(pieces, Tokeniser)
+    assert "all characters" in count_missing(pieces, iter(["the cat"])).lines()[0]
+
+
+def test_a_small_file_is_learnt_with_the_defaults_of_training(tmp_path):
+    """Two hundred pairs are few batches an epoch: limits, warm-up and validations must suit that."""
+    write_tsv(tmp_path / "pairs.tsv", make_pairs(150))
+    config = TranslateConfig(
+        model=RNNSearchConfig(24, 32, dropout=0.0),
+        tokeniser=TokeniserConfig(method="characters"),
+        training=TrainingConfig(learning_rate=4e-3, patience=3),
+        metric="exact",
+    )
+    translator = sightline.train(tmp_path / "pairs.tsv", tmp_path / "run", config=config, steps=250)
+    found = translator.predict([source for source, _ in make_pairs(150)], beam=1)
+    assert sum(one.text == target for one, (_, target) in zip(found, make_pairs(150), strict=True)) > 120
