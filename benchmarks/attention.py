@@ -19,7 +19,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from report import extra_memory, interleaved, machine, median_ratio, write_section
-from sightline.attention import AdditiveConfig, ComposedConfig, MultiHeadConfig
+from sightline.attention import AdditiveConfig, ComposedConfig, MultiHeadConfig, fused
 from sightline.trace import capture
 
 B, H, D = 8, 8, 64
@@ -187,6 +187,34 @@ Scaled dot and multi-head: batch {B}, {H} heads of {D}. Additive: batch 1, hidde
 one process; medians of time, and the median over rounds of the ratio. Below 1 is faster than what stands beside it."""
 
 
+def short_attention(length: int, border: int) -> Run:
+    attention = ComposedConfig().build(32, heads=(4,))
+    batch = max(1, 4096 // length)
+    q, k, v = (torch.randn(batch, 4, length, 32, requires_grad=True) for _ in range(3))
+    mask = torch.ones(batch, 1, length, dtype=torch.bool)
+    mask[:, :, -2:] = False
+
+    def run() -> None:
+        forget(q, k, v)
+        fused.SHORT, kept = border, fused.SHORT
+        backward(attention(q, attention.remember(k, v, mask=mask)).context)
+        fused.SHORT = kept
+
+    return run
+
+
+def short() -> str:
+    """Where plain products stop being faster than the kernel: the length at which `fused.SHORT` stands."""
+    rows = ["| keys | plain products, ms | kernel, ms | ratio |", "|--:|--:|--:|--:|"]
+    for length in track((8, 16, 32, 64, 96, 128, 192, 256), description="short"):
+        runs = {"plain": short_attention(length, 10**9), "kernel": short_attention(length, 0)}
+        times = interleaved(runs, repeats=15)
+        plain, kernel = (1e3 * statistics.median(times[name]) for name in runs)
+        rows.append(f"| {length} | {plain:.1f} | {kernel:.1f} | {median_ratio(times['plain'], times['kernel']):.2f} |")
+    what = "Forward and backward, 4,096 queries in all, 4 heads of 32, padding masked."
+    return "\n".join(rows) + f"\n\n{what} Up to {fused.SHORT} keys the plain products are taken."
+
+
 def memory() -> str:
     cases = [
         (f"additive, T = S = 2,048, hidden {HIDDEN}, forward and backward", our_additive, 2048),
@@ -256,12 +284,13 @@ those of the last step of length."""
 
 PARTS: dict[str, Callable[[Path], str]] = {
     "speed": lambda picture: speed(),
+    "short": lambda picture: short(),
     "memory": lambda picture: memory(),
     "growth": growth,
 }
 
 
-def main(part: Literal["all", "speed", "memory", "growth"] = "all", write: bool = False) -> None:
+def main(part: Literal["all", "speed", "short", "memory", "growth"] = "all", write: bool = False) -> None:
     """Measure one part or all of them; with --write, also into RESULTS.md."""
     torch.manual_seed(0)
     for name, measure in PARTS.items():

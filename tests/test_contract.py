@@ -20,6 +20,7 @@ from sightline.attention import (
     SoftmaxConfig,
     Weighed,
 )
+from sightline.attention import fused as fused_module
 from sightline.attention.allow import visible_keys
 from sightline.attention.contract import Carry, Memory, concatenate, full_sizes
 from sightline.attention.dot import ScaledDot
@@ -30,6 +31,13 @@ EVERYTHING = everything()
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_every_mechanism_keeps_every_law(name):
+    assert check_attention(EVERYTHING[name]) == list(laws())
+
+
+@pytest.mark.parametrize("name", [name for name in EVERYTHING if "dot" in name and "softmax" in name])
+def test_dot_products_keep_the_laws_on_the_kernel_too(name, monkeypatch):
+    """The laws are tried on few keys, which take plain products."""
+    monkeypatch.setattr(fused_module, "SHORT", 0)
     assert check_attention(EVERYTHING[name]) == list(laws())
 
 

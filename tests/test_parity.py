@@ -20,11 +20,19 @@ from sightline.attention import (
     Window,
 )
 from sightline.attention import additive as additive_module
+from sightline.attention import fused as fused_module
 from sightline.attention.additive import additive_scores
 from sightline.trace import capture
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 B, H, T, D = 3, 4, 7, 8
+
+
+@pytest.fixture(params=["kernel", "short"])
+def _both_fast_paths(request, monkeypatch):
+    """The tests here have few keys, which take plain products: the kernel must be asked for."""
+    if request.param == "kernel":
+        monkeypatch.setattr(fused_module, "SHORT", 0)
 
 
 def close(found, expected, tolerance):
@@ -40,6 +48,7 @@ def padding(causal):
     return mask
 
 
+@pytest.mark.usefixtures("_both_fast_paths")
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
@@ -79,6 +88,7 @@ def copy_weights(ours, theirs):
         ours.output.bias.copy_(theirs.out_proj.bias)
 
 
+@pytest.mark.usefixtures("_both_fast_paths")
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
@@ -122,6 +132,7 @@ def test_multi_head_equals_torch(dtype, tolerance, causal, padded, kind):
     close(found[-1], theirs_all[-1].chunk(3)[2], tolerance * 10)
 
 
+@pytest.mark.usefixtures("_both_fast_paths")
 def test_grouped_heads_equal_torch():
     """Four heads on two sets of keys, against the kernel's own grouping."""
     attention = MultiHeadConfig(heads=4, key_heads=2).build(16)
@@ -136,6 +147,7 @@ def test_grouped_heads_equal_torch():
     assert memory.keys.shape[1:3] == (2, 1), "the memory holds two sets of keys, not four"
 
 
+@pytest.mark.usefixtures("_both_fast_paths")
 @pytest.mark.parametrize("relative", [None, RotaryConfig(), AlibiConfig(), T5BucketsConfig()])
 @pytest.mark.parametrize("key_heads", [4, 2, 1])
 @pytest.mark.parametrize("allow", [None, Causal(), Causal() & Window(2)])
@@ -234,3 +246,26 @@ def test_additive_with_many_queries_uses_the_chunked_path(monkeypatch):
     plain = attention(x, attention.remember(x)).context
     monkeypatch.setattr(additive_module, "CHUNK", 16)
     close(attention(x, attention.remember(x)).context, plain, 1e-6)
+
+
+def test_few_keys_take_the_short_path_and_many_the_kernel(monkeypatch):
+    taken = []
+    kernel = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: taken.append(1) or kernel(*a, **k))
+    attention = ComposedConfig().build(D)
+    for keys, calls in ((fused_module.SHORT, 0), (fused_module.SHORT + 1, 1)):
+        x = torch.randn(1, keys, D)
+        attention(x[:, :2], attention.remember(x))
+        assert len(taken) == calls
+
+
+def test_a_query_without_keys_reads_zeros_on_both_fast_paths(monkeypatch):
+    x = torch.randn(2, 5, D, requires_grad=True)
+    attention = ComposedConfig().build(D)
+    mask = torch.tensor([[True] * 5, [False] * 5])
+    for short in (96, 0):
+        monkeypatch.setattr(fused_module, "SHORT", short)
+        context = attention(x, attention.remember(x, mask=mask)).context
+        assert (context[1] == 0).all()
+        (gradient,) = torch.autograd.grad(context.square().sum(), x)
+        assert gradient.isfinite().all()

@@ -1,5 +1,6 @@
 """Scores: against hand-computed values, sacreBLEU, values of Google's rouge-score, and plain transcriptions."""
 
+import itertools
 import random
 import time
 from typing import get_args
@@ -53,7 +54,7 @@ def corpus():
         ("rouge2", "the gunman kill police", POLICE, 100 / 3),
         ("rougeL", "police kill the gunman", POLICE, 75.0),
         ("rougeL", "the gunman kill police", POLICE, 50.0),
-        # clipped: three of four, but the reference has two; 2·2 / (4 + 7)
+        # clipped: the reference has "the" twice only, so that three words of 4 and 7 are shared
         ("rouge1", "the the the cat", "cat on the mat by the door", 200 * 3 / 11),
         ("rouge1", "Don't STOP_now!", "don t stop now", 100.0),
         ("rouge1", "", "a", 0.0),
@@ -86,105 +87,64 @@ ROUGE_SCORE = [
     (
         "and don't was - slow. red It's then said:",
         "and don't was re-read - slow. red It's then said:",
-        0.90909091,
-        0.80000000,
-        0.90909091,
-        0.90909091,
+        (0.90909091, 0.80000000, 0.90909091, 0.90909091),
     ),
     (
         "... red re-read he - red don't and it",
         "... red 2024 re-read he - red don't and it it",
-        0.90000000,
-        0.77777778,
-        0.90000000,
-        0.90000000,
+        (0.90000000, 0.77777778, 0.90000000, 0.90000000),
     ),
     (
         "Cat THE mat it on said: re-read house Cat",
         "Cat THE on mat it Cat on said: re-read house Cat he",
-        0.86956522,
-        0.66666667,
-        0.86956522,
-        0.86956522,
+        (0.86956522, 0.66666667, 0.86956522, 0.86956522),
     ),
     (
         "... he 2024 2024 big THE",
         "... he 2024 Cat of 2024 big Cat THE",
-        0.76923077,
-        0.36363636,
-        0.76923077,
-        0.76923077,
+        (0.76923077, 0.36363636, 0.76923077, 0.76923077),
     ),
     (
         "of -\non slow. cat dog re-read on ... slow.",
         "2024 it it it dog said:\nhouse he ... mat THE\nand sat It's Cat - he slow. then house - sat",
-        0.20689655,
-        0.00000000,
-        0.13793103,
-        0.20689655,
+        (0.20689655, 0.00000000, 0.13793103, 0.20689655),
     ),
     (
         "\nhe and re-read house x2 he\n- a ran 2024 dog re-read don't THE mat big",
         "and It's fast, THE x2\nfast, mat under_score it -",
-        0.27586207,
-        0.00000000,
-        0.20689655,
-        0.27586207,
+        (0.27586207, 0.00000000, 0.20689655, 0.27586207),
     ),
     (
         "don't THE red ...\nx2 don't ran ran of house a then slow.\n2024 slow.",
         "house THE slow. a house mat ...\nit",
-        0.34782609,
-        0.00000000,
-        0.17391304,
-        0.26086957,
+        (0.34782609, 0.00000000, 0.17391304, 0.26086957),
     ),
     (
         "2024 re-read 'No!' re-read of\nre-read x2 ...\nsaid: the",
         "and it ran dog ... x2 big sat ran\nhe ... on mat fast, big 2024 and",
-        0.14814815,
-        0.00000000,
-        0.07407407,
-        0.14814815,
+        (0.14814815, 0.00000000, 0.07407407, 0.14814815),
+    ),
+    (
+        "'No!' big fast, was slow. a ran he dog fast,\nCat ... mat big It's was red 'No!' don't",
+        "the 'No!' on\n- Cat house red and re-read\nhouse x2 'No!' 'No!' red said: dog slow. ran of",
+        (0.35897436, 0.00000000, 0.20512821, 0.30769231),
     ),
     (
         "big ran Cat\n2024 mat said: THE x2 big of Cat the x2 'No!' of",
         "of on\nCat\nhe big don't said: of ...\n\nsat ... fast, dog and then then under_score dog",
-        0.30303030,
-        0.00000000,
-        0.18181818,
-        0.24242424,
+        (0.30303030, 0.00000000, 0.18181818, 0.24242424),
     ),
     (
-        "big of - was dog red mat ran sat house he\na red - of 2024 said: 'No!'\nCat Cat dog Cat was dog cat ran it house don't re-read a",
-        "big was ran It's 'No!' 'No!' fast,\n",
-        0.25641026,
-        0.05405405,
-        0.20512821,
-        0.25641026,
-    ),
-    (
-        "house the it 'No!' a - dog and\n'No!' THE ... was\n2024 x2 of house cat on ran",
-        "2024 was was ...\nthe it fast,",
-        0.34782609,
-        0.09523810,
-        0.17391304,
-        0.34782609,
-    ),
-    (
-        "2024 don't cat it ... ran 'No!' slow. and it slow. big don't",
-        "said: - cat and x2 mat It's was - Cat he\non\nunder_score was it",
-        0.27586207,
-        0.00000000,
-        0.20689655,
-        0.27586207,
+        "THE big x2 don't and\nthen 2024\nsat\nIt's dog was a then mat on x2 big the re-read then said: was",
+        "Cat big he and\nand - - re-read was mat and\non ... it red\nwas 'No!' house house\nwas 'No!' dog ... It's",
+        (0.46808511, 0.08888889, 0.25531915, 0.38297872),
     ),
 ]
 
 
 @pytest.mark.parametrize("case", ROUGE_SCORE, ids=range(len(ROUGE_SCORE)))
 def test_rouge_agrees_with_rouge_score(case):
-    hypothesis, reference, *expected = case
+    hypothesis, reference, expected = case
     found = [scores.rouge_f1(kind, hypothesis, reference) for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
     assert found == pytest.approx([100 * value for value in expected], abs=1e-6)
 
@@ -207,11 +167,11 @@ def test_the_longest_common_subsequence_is_the_tables():
 
 
 def test_long_texts_are_quick():
-    """A thousand words take a table of a million cells: half a second each, where this takes a millisecond."""
+    """Two texts of a thousand words are a table of a million cells, which takes tenths of a second."""
     draw = random.Random(0)
     texts = [" ".join(draw.choices([str(i) for i in range(300)], k=1000)) for _ in range(41)]
     started = time.process_time()
-    for first, second in zip(texts, texts[1:], strict=False):
+    for first, second in itertools.pairwise(texts):
         scores.rouge_f1("rougeL", first, second)
     assert time.process_time() - started < 2
 

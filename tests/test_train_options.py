@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from test_translate import QUICK, make_pairs, run, write_tsv
 
 import sightline
 from sightline.commands.training import Wanted
@@ -18,6 +17,7 @@ from sightline.tasks.translate import TranslateConfig, TranslateLesson
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.view.curves import draw_curves
+from test_translate import QUICK, make_pairs, run, write_tsv
 
 
 @pytest.fixture(scope="module")

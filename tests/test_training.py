@@ -103,7 +103,11 @@ def test_going_on_changes_nothing(tmp_path, stop_at):
 LIMITS = {
     "steps": (TrainingConfig(steps=4), "4 steps", 4),
     "epochs": (TrainingConfig(epochs=2), "2 epochs", 12),
-    "patience": (TrainingConfig(patience=2, learning_rate=1e-9, validate_every=6), "no better score in 2 validations", 18),
+    "patience": (
+        TrainingConfig(patience=2, learning_rate=1e-9, validate_every=6),
+        "no better score in 2 validations",
+        18,
+    ),
     "minutes": (TrainingConfig(minutes=1e-6), "1e-06 minutes", 1),
 }
 

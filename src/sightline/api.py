@@ -6,6 +6,7 @@ from typing import Any
 
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
+from sightline.tasks.presets import Preset, config_to_go_on, preset
 from sightline.tasks.translate import TranslateConfig, train_translate
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.allocator import keep_memory
@@ -16,6 +17,9 @@ def train(
     out: str | Path,
     *,
     valid: str | Path | None = None,
+    model: str | None = None,
+    size: Preset = "tiny",
+    start: str | Path | None = None,
     config: TranslateConfig | None = None,
     limits: Limits | None = None,
     epochs: int | None = None,
@@ -23,15 +27,25 @@ def train(
     minutes: float | None = None,
     **listeners: Any,
 ) -> Translator:
-    """Train a model from text to text on a file of pairs, and give it back trained. ``out`` becomes its run folder."""
+    """Train a model from text to text on a file of pairs, and give it back trained. ``out`` becomes its run folder.
+
+    The configuration is that of ``model`` in its ``size``, or that of the run to ``start`` from, unless it is given
+    whole.
+    """
     keep_memory()
-    config = config or TranslateConfig()
+    if config is None:
+        config = preset(model or "transformer", size) if start is None else config_to_go_on(Path(start))
+    elif model is not None:
+        raise ValueError("give a model or a configuration, which has one; not both")
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
     config = replace(config, training=replace(config.training, **changed))  # type: ignore[arg-type]
     files = PairFiles(data=str(data))
     valid_files = None if valid is None else PairFiles(data=str(valid))
-    translator, _ = train_translate(files, Path(out), config, valid=valid_files, limits=limits, **listeners)
+    earlier = None if start is None else Path(start)
+    translator, _ = train_translate(
+        files, Path(out), config, valid=valid_files, limits=limits, start=earlier, **listeners
+    )
     return translator
 
 

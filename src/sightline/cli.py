@@ -145,9 +145,24 @@ def predict(
     run: tyro.conf.Positional[Path],
     input: str | None = None,  # noqa: A002 - the name of the option
     text: tuple[str, ...] = (),
+    out: Path | None = None,
+    format: Literal["text", "jsonl"] = "text",  # noqa: A002 - the name of the option
+    ensemble: tuple[Path, ...] = (),
+    split: tyro.conf.FlagCreatePairsOff[bool] = False,
     beam: int = 5,
     length_penalty: float = 1.0,
-    format: Literal["text", "jsonl"] = "text",  # noqa: A002 - the name of the option
+    best: int = 1,
+    min_length: int = 0,
+    max_length: int | None = None,
+    no_repeat: int = 0,
+    prefix: str = "",
+    keep_unknown: tyro.conf.FlagCreatePairsOff[bool] = False,
+    sample: tyro.conf.FlagCreatePairsOff[bool] = False,
+    temperature: float = 1.0,
+    top: int | None = None,
+    mass: float = 1.0,
+    seed: int = 0,
+    batch_tokens: int = 4096,
     threads: int | None = None,
 ) -> None:
     """One prediction for each line of the input, in its order; an empty line gives an empty line.
@@ -156,14 +171,34 @@ def predict(
         run: The run folder.
         input: A text file, one input a line; - or nothing for a pipe.
         text: Texts given here instead.
+        out: A file to write to instead of standard output; it is there when it is whole.
+        format: text, or jsonl with scores.
+        ensemble: More runs, with the same target vocabulary: at each step the mean of all probabilities counts.
+        split: Cut each line into sentences, predict these and put them together again; for long texts.
         beam: How many hypotheses to keep; 1 is greedy.
         length_penalty: Scores are divided by length to this power; more favours longer outputs.
-        format: text, or jsonl with scores.
+        best: How many outputs for each line, likeliest first; more than one with --format jsonl only.
+        min_length: The fewest tokens of an output.
+        max_length: The most tokens of an output; left out, three times the source and twenty.
+        no_repeat: No run of this many tokens twice in an output; 0 allows all.
+        prefix: What every output begins with, as tokens: end it where a word ends, without a space.
+        keep_unknown: Leave <unk> where a vocabulary of words lacks a word, instead of copying from the source.
+        sample: Draw outputs at random instead of searching for the likeliest.
+        temperature: With --sample: below 1 likelier outputs, above 1 stranger ones.
+        top: With --sample: draw from this many of the likeliest tokens.
+        mass: With --sample: draw from the likeliest tokens that have this much probability together.
+        seed: With --sample: the same seed and input give the same outputs.
+        batch_tokens: How many tokens are in work at once; less takes less memory.
         threads: Processor threads; left out, PyTorch decides.
     """
-    from sightline.commands.prediction import predict_command
+    from sightline.commands.prediction import Lines, Wanted, predict_command
+    from sightline.tasks.searching import SearchConfig
 
-    predict_command(run, input, text, beam, length_penalty, format, threads)
+    search = SearchConfig(
+        beam, length_penalty, best, min_length, max_length, no_repeat, sample, temperature, top, mass, seed
+    )
+    wanted = Wanted(search, prefix, split, keep_unknown, batch_tokens, as_json=format == "jsonl")
+    predict_command(run, ensemble, Lines(input, text), wanted, out, threads)
 
 
 def evaluate(

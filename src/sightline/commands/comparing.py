@@ -4,11 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from sightline.commands.common import load_run, set_up
-from sightline.commands.evaluation import check_beam, check_ending, plain_table, predicting, read_pairs
+from sightline.commands.evaluation import check_beam, check_ending, console, plain_table, predicting, read_pairs
 from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.machine import check_seed
@@ -17,6 +16,15 @@ from sightline.training.scores import BleuTokeniser, Metric
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST_SAMPLES = 1_000_000
+PAPER_NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "exact": "exact match",
+    "tokenised_bleu": "tokenised BLEU",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
 
 
 def compare_command(
@@ -74,7 +82,7 @@ def draw_comparison(found: Comparison, out: Path) -> Path:
         [len(part.bucket.rows) for part in parts],
         {name: [part.values[name] for part in parts] for name in parts[0].values},
         out,
-        score=_shown(metric),
+        score=PAPER_NAMES[metric],
         unit=parts[0].bucket.unit,
     )
 
@@ -104,9 +112,9 @@ def _print_scores(found: Comparison) -> None:
                 "" if one.difference is None else f"{one.difference:+.2f}",
                 "" if one.p is None else f"{one.p:.3f}",
             )
-    Console().print(table)
+    console().print(table)
     print(f"\n{found.pairs:,} pairs; paired bootstrap with {found.samples:,} resamples, seed {found.seed}.")
-    print("p: the share of resamples in which the better of a run and the first is not better.")
+    print("p: the share of resamples in which whichever of a run and the first scores higher overall does not.")
     for metric, signature in found.signatures.items():
         if signature:
             print(f"{_shown(metric)}: {signature}")
@@ -121,7 +129,7 @@ def _print_lengths(found: Comparison) -> None:
         values = (f"{value:.2f}" for value in part.values.values())
         table.add_row(part.bucket.label, f"{len(part.bucket.rows):,}", *values)
     print(f"\n{_shown(metric)} by length")
-    Console().print(table)
+    console().print(table)
 
 
 def _shown(metric: str) -> str:

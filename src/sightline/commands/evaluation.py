@@ -94,6 +94,11 @@ def predicting(total: int) -> Iterator[Any]:
         yield lambda count: progress.update(task, advance=count)
 
 
+def console() -> Console:
+    """Standard output; where it is no terminal, wide enough for a signature in one piece."""
+    return Console(width=None if sys.stdout.isatty() else 160)
+
+
 def plain_table(*names: str) -> Table:
     """Without lines; what is too long for the terminal goes on below instead of being cut."""
     return Table(*(Column(name, overflow="fold") for name in names), box=None, padding=(0, 2, 0, 0))
@@ -117,7 +122,7 @@ def _print_scores(found: Evaluation) -> None:
     for name, score in found.scores.items():
         table.add_row(name.replace("_", " "), f"{score.value:.2f}", score.signature)
     table.add_row("perplexity", f"{found.perplexity:.3f}", "per target token")
-    Console().print(table)
+    console().print(table)
     print(f"{len(found.pairs):,} pairs, {len(found.pairs) / found.seconds:.1f} a second")
 
 
@@ -130,4 +135,4 @@ def _print_lengths(found: Evaluation) -> None:
         values = (f"{part.values[name]:.2f}" for name in names)
         table.add_row(part.bucket.label, f"{len(part.bucket.rows):,}", *values)
     print()
-    Console().print(table)
+    console().print(table)

@@ -1,6 +1,5 @@
 """Train and resume, with a display that lives."""
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from sightline.models.text_to_text import TextToText
 from sightline.tasks.card import CARD
 from sightline.tasks.estimate import Estimate, estimate
 from sightline.tasks.preparing import Prepared
-from sightline.tasks.presets import preset
+from sightline.tasks.presets import config_to_go_on, preset, read_config
 from sightline.tasks.translate import TranslateConfig, train_translate
 from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
@@ -60,33 +59,14 @@ class Wanted:
         if self.config_file is not None:
             if self.model is not None or self.start is not None:
                 raise UserError("--config says which model to train; leave out --model and --from")
-            return _read_config(self.config_file)
+            return read_config(self.config_file)
         if self.start is not None:
-            return self._base_of_earlier_run(self.start)
+            config = config_to_go_on(self.start)
+            if self.model not in (None, config.model.kind):
+                raise UserError(f"{self.start} is a {config.model.kind}; what goes on from it cannot be a {self.model}")
+            return config
         config = preset(self.model or "transformer", self.preset)
         return override(config, ["metric=rougeL"]) if self.task == "summarise" else config
-
-    def _base_of_earlier_run(self, run: Path) -> TranslateConfig:
-        """The earlier run's model and vocabulary. A trained model takes smaller steps than a new one."""
-        earlier = _read_config(run / CONFIG)
-        kind = earlier.model.kind
-        if self.model not in (None, kind):
-            raise UserError(f"{run} is a {kind}; what goes on from it cannot be a {self.model}")
-        rate = earlier.training.learning_rate / 4
-        training = replace(earlier.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
-        return replace(earlier, training=training)
-
-
-def _read_config(path: Path) -> TranslateConfig:
-    """A configuration: a file of its fields, or the config.json of a run."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
-    try:
-        return TranslateConfig.from_json(data["config"] if isinstance(data, dict) and "config" in data else data)
-    except ConfigError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 def train_command(

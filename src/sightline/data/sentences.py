@@ -129,7 +129,9 @@ def _is_inner_stop(text: str, start: int, match: re.Match[str]) -> bool:
     small = word.lower()
     if word.isdigit() and len(word) > 2:  # a year, not an ordinal
         return False
-    if word.isdigit() or _ROMAN.fullmatch(word) or (len(word) == 1 and small != word.upper()):
+    if len(word) == 1 and word.islower():  # "d. h. Sie", "г. Москва"
+        return True
+    if word.isdigit() or _ROMAN.fullmatch(word) or (len(word) == 1 and word.isupper()):
         # "1. The first", "3. Mai", "Karl V. Kaiser", "J. Smith"; but "I am 12. He is 10."
         numbers_a_line = _behind_opening(text, start) == found.start()
         return numbers_a_line or not _starter_follows(text, match.end())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.tasks.translator import Prediction, Translator
+from sightline.tasks.predictor import Prediction, Predictor
+from sightline.tasks.translator import Translator
 from sightline.training import scores
 from sightline.training.scores import BleuTokeniser, Bucket, Metric, Resampled, Score, Statistics
 
@@ -98,7 +99,7 @@ class Comparison:
 
 
 def predict_all(
-    translator: Translator,
+    predictor: Predictor,
     sources: Sequence[str],
     *,
     beam: int = 5,
@@ -109,7 +110,7 @@ def predict_all(
     found: list[Prediction] = []
     for start in range(0, len(sources), AT_ONCE):
         part = sources[start : start + AT_ONCE]
-        found += translator.predict(part, beam=beam, length_penalty=length_penalty)
+        found += predictor.predict(part, beam=beam, length_penalty=length_penalty)
         on_predicted(len(part))
     return found
 
@@ -153,7 +154,7 @@ def evaluate(
 
 
 def compare(
-    translators: Mapping[str, Translator],
+    predictors: Mapping[str, Predictor],
     pairs: Sequence[tuple[str, str]],
     *,
     beam: int = 5,
@@ -165,8 +166,7 @@ def compare(
     sources, references = _sides(pairs)
     search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "on_predicted": on_predicted}
     texts = {
-        name: [one.text for one in predict_all(translator, sources, **search)]
-        for name, translator in translators.items()
+        name: [one.text for one in predict_all(predictor, sources, **search)] for name, predictor in predictors.items()
     }
     return compare_predictions(texts, sources, references, **options)
 

@@ -13,8 +13,8 @@ from sightline.errors import UserError
 from sightline.models.text_to_text import TextToText
 from sightline.search import ensemble
 from sightline.state import select
-from sightline.tasks.searching import SearchConfig
-from sightline.tasks.unknown import Word, attended_words, pad, words_of, written_out
+from sightline.tasks.searching import SearchConfig, pad
+from sightline.tasks.unknown import Word, attended_words, words_of, written_out
 from sightline.vocabulary import END, UNKNOWN
 
 BATCH_TOKENS = 4096
@@ -58,10 +58,8 @@ class Predictor(ABC):
 
         Options are the fields of `SearchConfig`, such as ``beam`` and ``max_length``; the rest is `search`'s.
         """
-        config = SearchConfig(best=1, **options)
-        found = self.search(
-            texts, config, prefixes=prefixes, batch_tokens=batch_tokens, keep_unknown=keep_unknown
-        )
+        config = SearchConfig(**options)
+        found = self.search(texts, config, prefixes=prefixes, batch_tokens=batch_tokens, keep_unknown=keep_unknown)
         return [some[0] for some in found]
 
     def predict_best(
@@ -145,10 +143,8 @@ class Predictor(ABC):
             outputs = [hypotheses[i].tokens for i in unknown]
             for i, text in zip(unknown, self._copied(outputs, [rows[i] for i in unknown], tasks, states), strict=True):
                 texts[i] = text
-        results: list[list[Prediction]] = [[] for _ in tasks]
-        for row, text, one in zip(rows, texts, hypotheses, strict=True):
-            results[row].append(Prediction(text, one.log_prob, one.score))
-        return results
+        reading = iter(texts)
+        return [[Prediction(next(reading), one.log_prob, one.score) for one in some] for some in found]
 
     def _copied(self, outputs: list[list[int]], rows: list[int], tasks: list["_Task"], states: list[Any]) -> list[str]:
         """Outputs with words of their sources in the place of unknown ones, or of their prefixes inside those."""
@@ -158,14 +154,16 @@ class Predictor(ABC):
         attended: list[list[Word | None]] = [[] for _ in outputs]
         for member, state in zip(self.members, states, strict=True):
             if member.source.of_words and not any(attended):  # the first model that looks at its source decides
+                sources = [words_of(member.source, tasks[row].text) for row in rows]
                 begun = select(state, torch.tensor(rows, device=next(member.model.parameters()).device))
-                words = [words_of(member.source, tasks[row].text) for row in rows]
-                attended = attended_words(member.model, outputs, begun, words)
+                attended = attended_words(member.model, outputs, begun, sources)
         texts = []
         for row, tokens, words in zip(rows, outputs, attended, strict=True):
             given = words_of(target, tasks[row].prefix)
-            choice = dict(enumerate([*given, *words[len(given) :]]))
-            texts.append(written_out(target, tokens, {...}))
+            copied = dict(enumerate([*given, *words[len(given) :]]))
+            unknown = [place for place, token in enumerate(tokens) if token == UNKNOWN]
+            chosen = {place: word for place in unknown if (word := copied.get(place)) is not None}
+            texts.append(written_out(target, tokens, chosen))
         return texts
 
 
@@ -209,4 +207,5 @@ def _joined(sentences: Sequence[tuple[Prediction, str]]) -> Prediction:
     text = ""
     for number, (sentence, blank) in enumerate(sentences, start=1):
         text += sentence.text + (blank or (joining_space(sentence.text) if number < len(sentences) else ""))
-    return Prediction(text, sum(one.log_prob for one, _ in sentences), sum(one.score for one, _ in sentences))
+    log_prob, score = (sum((getattr(one, name) for one, _ in sentences), 0.0) for name in ("log_prob", "score"))
+    return Prediction(text, log_prob, score)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from sightline.errors import UserError
 from sightline.search import Hypothesis, Rules, Sampler, Step, beam_search, greedy
@@ -118,3 +120,9 @@ class SearchConfig:
 
     def _sampler(self, generator: torch.Generator | None) -> Sampler:
         return Sampler(self.temperature, self.top, self.mass, generator)
+
+
+def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b t"]:
+    """Rows of tokens as one tensor, filled up with padding."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PADDING] * (longest - len(row))] for row in rows])

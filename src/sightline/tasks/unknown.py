@@ -15,16 +15,11 @@ from torch import Tensor
 from sightline.data.sentences import writes_without_spaces
 from sightline.data.tokenise import Tokeniser
 from sightline.models.text_to_text import TextToText
+from sightline.tasks.searching import pad
 from sightline.trace import AttentionMap, capture
-from sightline.vocabulary import PADDING, SPELLINGS, START, UNKNOWN
+from sightline.vocabulary import SPELLINGS, START, UNKNOWN
 
 ROOM = 1 << 20  # weights of one head seen at once: a long text is read again in stretches
-
-
-def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b t"]:
-    """Rows of tokens as one tensor, filled up with padding."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[PADDING] * (longest - len(row))] for row in rows])
 
 
 class Word(NamedTuple):

@@ -127,8 +127,11 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         else:
             same[name] = first
     with whole_file(path) as part:
+        part.touch()
+        mode = part.stat().st_mode  # safetensors makes files that only their owner reads; runs are to be passed on
         try:
             save_file(alone, str(part), metadata={"same": json.dumps(same)})
+            part.chmod(mode)
         except SafetensorError as error:  # its way of saying that the disk is full
             raise MachineError(f"cannot write {path}: {error}") from None
 

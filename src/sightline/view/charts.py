@@ -23,7 +23,8 @@ def lines_by_length(
     unit: str = "words",
 ) -> Path:
     """A line for each name: its score in each bucket of lengths, under which stands how many pairs it holds."""
-    figure = Figure(figsize=(max(3.6, 1.0 * len(labels) + 1.6), 3.2), layout="constrained")
+    height = 2.6 + 0.2 * len(lines)  # of the chart and of the names above it
+    figure = Figure(figsize=(max(3.6, 1.0 * len(labels) + 1.6), height), layout="constrained")
     axes = figure.subplots()
     drawn = [
         axes.plot(
@@ -33,6 +34,7 @@ def lines_by_length(
             marker=MARKERS[place % len(MARKERS)],
             # after as many lines as there are colours, dashes tell the second round from the first
             linestyle=("-", "--", ":", "-.")[place // len(COLOURS) % 4],
+            clip_on=False,  # a marker at 0 is whole
         )[0]
         for place, values in enumerate(lines.values())
     ]

@@ -1,0 +1,39 @@
+"""Runs of every format there was load and give what they gave: one frozen run of each, never made again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sightline
+from sightline.tasks.translator import load_translator
+
+FROZEN = sorted((Path(__file__).parent / "fixtures").glob("run-format-*"))
+
+
+def test_there_is_a_frozen_run_of_every_format():
+    from sightline.training.folder import FORMAT
+
+    assert [path.name for path in FROZEN] == [f"run-format-{number}" for number in range(1, FORMAT + 1)]
+
+
+@pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.name)
+def test_a_frozen_run_gives_what_it_gave(path, tmp_path):
+    """Also after it was moved: a run folder is complete on its own."""
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(path, moved)
+    expected = json.loads((path / "expected.json").read_text())
+    found = sightline.load(moved).predict([line["source"] for line in expected])
+    assert [one.text for one in found] == [line["text"] for line in expected]
+    for one, line in zip(found, expected, strict=True):
+        assert one.log_prob == pytest.approx(line["log_prob"], abs=1e-4)
+
+
+@pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.name)
+def test_a_frozen_run_shows_where_it_looked(path):
+    translator, _ = load_translator(path)
+    (record,) = translator.attention("abcd")
+    assert record.rows.texts[:4] == ("d", "c", "b", "a")
+    # It reads backwards: the first letter written comes from the last one read.
+    assert record.matrix()[0].argmax() > record.matrix()[3].argmax()

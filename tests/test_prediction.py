@@ -1,0 +1,547 @@
+"""Predicting with a trained model: search options, ensembles, copied names, documents, and the command for it all."""
+
+import io
+import itertools
+import json
+import random
+import sys
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import sightline
+from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.models.luong import LuongConfig
+from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.models.seq2seq import Seq2SeqConfig
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks import predictor, unknown
+from sightline.tasks.ensemble import Ensemble
+from sightline.tasks.predictor import Prediction, Predictor
+from sightline.tasks.searching import SearchConfig
+from sightline.tasks.translate import TranslateConfig
+from sightline.tasks.translator import Translator, save_translator
+from sightline.training.folder import RunFolder
+from sightline.training.loop import TrainingConfig
+from sightline.vocabulary import END, PADDING, START, UNKNOWN
+
+LEXICON = dict(
+    zip(
+        ["ka", "lo", "mi", "nu", "pe", "ra", "so", "tu"],
+        ["red", "cat", "sun", "old", "ice", "wet", "dog", "big"],
+        strict=True,
+    )
+)
+WORDS = TokeniserConfig(method="words", words=100, joint=False)
+CONFIG = TranslateConfig(
+    model=RNNSearchConfig(24, 32, dropout=0.0),
+    tokeniser=WORDS,
+    training=TrainingConfig(learning_rate=1e-2, warmup=20),
+    smoothing=0.0,
+    metric="exact",
+    batch_tokens=800,
+)
+
+
+def make_name(draw):
+    return draw.choice("BDFGKMPRSTZ") + "".join(draw.choice("aeiou") + draw.choice("bdfgklmnprstz") for _ in range(3))
+
+
+def make_pairs(count, seed, names=2):
+    """Words of a small lexicon and names, and their translation backwards. Every name is a new one."""
+    draw, pairs = random.Random(seed), []
+    for _ in range(count):
+        words = draw.choices(list(LEXICON), k=draw.randint(1, 4))
+        for _ in range(draw.randint(0, names)):
+            words.insert(draw.randint(0, len(words)), make_name(draw))
+        pairs.append((" ".join(words), " ".join(LEXICON.get(word, word) for word in reversed(words))))
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prediction")
+    rows = "".join(f"{source}\t{target}\n" for source, target in make_pairs(1500, seed=0))
+    (folder / "pairs.tsv").write_text(f"source\ttarget\n{rows}")
+    sightline.train(folder / "pairs.tsv", folder / "run", config=CONFIG, steps=220)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def translator(run):
+    return sightline.load(run)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return [source for source, _ in make_pairs(30, seed=7)]
+
+
+def another(translator, seed, config=CONFIG.model):
+    """An untrained model with the same tokenisers."""
+    torch.manual_seed(seed)
+    model = config.build(translator.source.words, translator.target.words).eval()
+    return Translator(model, translator.source, translator.target, f"model {seed}")
+
+
+def texts_of(predictions):
+    return [one.text for one in predictions]
+
+
+# Names
+
+
+def test_names_never_seen_are_copied_from_where_they_stand(translator):
+    pairs = make_pairs(100, seed=9)
+    found = texts_of(translator.predict([source for source, _ in pairs]))
+    kept = texts_of(translator.predict([source for source, _ in pairs], keep_unknown=True))
+    known = set(LEXICON.values())
+    right = 0
+    for (_, target), plain, copied in zip(pairs, kept, found, strict=True):
+        hidden = " ".join(word if word in known else "<unk>" for word in target.split())
+        if plain == hidden:  # the model wrote the right words, and knew where a name goes
+            right += copied == target
+    shaped = sum("<unk>" in text for text in kept)
+    assert shaped > 40
+    assert right >= 80
+
+
+MODELS = {
+    "rnnsearch": RNNSearchConfig(16, 16, dropout=0.0),
+    "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.0),
+    "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.0, tied="none"),
+}
+
+
+@pytest.mark.parametrize("room", [1, 1 << 20], ids=["word by word", "at once"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_most_attended_word_is_the_one_that_attention_shows(translator, monkeypatch, kind, room):
+    """Against the mean of the plain records, one text at a time; in a batch, and in stretches."""
+    monkeypatch.setattr(unknown, "ROOM", room)
+    other = another(translator, 3, MODELS[kind])
+    sources = ["ka Zog lo mi Tat", "Bob ra"]
+    outputs = ["cat Zog sun old red", "Bob Bob"]
+    expected = []
+    for source, output in zip(sources, outputs, strict=True):
+        records = [record.matrix() for record in other.attention(source, output)]
+        mean = np.mean(records, axis=0)[: len(output.split()), : len(source.split())]  # without the ends
+        expected.append([source.split()[place] for place in mean.argmax(axis=1)])
+    tokens = other.source.encode(sources)
+    batch = torch.tensor([[*row, END, *[PADDING] * (5 - len(row))] for row in tokens])
+    words = [unknown.words_of(other.source, source) for source in sources]
+    with torch.no_grad():
+        found = unknown.attended_words(other.model, other.target.encode(outputs), other.model.begin(batch), words)
+    assert [[word.text for word in some][: len(row)] for some, row in zip(found, expected, strict=True)] == expected
+
+
+def test_the_end_and_blanks_are_never_copied(translator, monkeypatch):
+    source = "ka  Zog"
+    words = unknown.words_of(translator.source, source)
+    assert [word and word.text for word in words] == ["ka", None, "Zog"]
+    weights = torch.tensor([[[[0.1, 0.3, 0.2, 0.4]]]])
+    monkeypatch.setattr(unknown, "look_back", lambda *given: ([SimpleNamespace(weights=weights)], None))
+    ((found,),) = unknown.attended_words(translator.model, [[UNKNOWN]], None, [words])
+    assert found == unknown.Word("Zog", True)
+
+
+@pytest.mark.parametrize("text", ["Zog said: “Bob (or Tat) is 3.5 m tall.”", "我叫王。", "He is 王明, not 李.", "Zog"])
+def test_words_copied_to_their_own_places_give_the_text(text):
+    tokeniser = train_tokeniser(["nothing of it"], TokeniserConfig(method="words", words=10, minimum=1))
+    (tokens,) = tokeniser.encode([text])
+    assert set(tokens) == {UNKNOWN}
+    assert unknown.written_out(tokeniser, tokens, dict(enumerate(unknown.words_of(tokeniser, text)))) == text
+
+
+def test_words_copied_between_others_get_their_spaces():
+    tokeniser = train_tokeniser(["My name is not <unk>!"], TokeniserConfig(method="words", words=30, minimum=1))
+    (tokens,) = tokeniser.encode(["My name is X, not <unk>!"])
+    assert tokens.count(UNKNOWN) == 2
+    place = tokens.index(UNKNOWN)
+    (chinese, *_) = unknown.words_of(tokeniser, "王")
+    found = unknown.written_out(tokeniser, tokens, {place: chinese, place + 1: unknown.Word(",", False)})
+    assert found == "My name is 王, not <unk>!"
+    assert (
+        unknown.written_out(tokeniser, tokens, {place + 1: unknown.Word(";", False)}) == "My name is <unk>; not <unk>!"
+    )
+    assert unknown.written_out(tokeniser, [UNKNOWN, 99, END], {0: unknown.Word("Zog", True)}) == "Zog"
+
+
+def test_a_model_without_attention_keeps_unknown_words(translator):
+    looking, blind = another(translator, 1), another(translator, 1, Seq2SeqConfig(16, 16, dropout=0.0))
+    for one in (looking, blind):
+        torch.nn.init.zeros_(one.model.output.bias)[UNKNOWN] = 50
+    (found,) = looking.predict(["Zog"], max_length=2)
+    assert found.text == "Zog Zog"
+    (found,) = blind.predict(["Zog"], max_length=2)
+    assert found.text == "<unk> <unk>"
+    (found,) = Ensemble([blind, looking]).predict(["Zog"], max_length=2)
+    assert found.text == "Zog Zog", "the first that has attention decides"
+
+
+# Search
+
+
+@pytest.mark.parametrize("options", [{}, {"length_penalty": 0.0}, {"beam": 8, "no_repeat": 1}], ids=str)
+def test_the_best_few_are_ranked_and_begin_with_the_best(translator, texts, options):
+    found = translator.predict_best(texts, best=4, **options)
+    firsts = translator.predict(texts, **options)
+    for some, first in zip(found, firsts, strict=True):
+        assert len(some) == 4
+        assert some[0] == pytest.approx(first) if some[0].text != first.text else some[0].text == first.text
+        assert [one.score for one in some] == sorted((one.score for one in some), reverse=True)
+    kept = translator.predict_best(texts, best=4, keep_unknown=True, **options)
+    assert all(len({one.text for one in some}) == 4 for some in kept)
+
+
+def test_lengths_and_repeats(translator, texts):
+    longest = translator.predict(texts, max_length=2, keep_unknown=True)
+    assert max(len(one.text.split()) for one in longest) == 2
+    lengthy = translator.predict(texts, min_length=9, no_repeat=2, keep_unknown=True)
+    for one in lengthy:
+        words = one.text.split()
+        assert len(words) >= 9
+        pairs = list(itertools.pairwise(words))
+        assert len(set(pairs)) == len(pairs)
+
+
+def test_prefixes_are_obeyed(translator):
+    texts = ["ka lo", "mi", "Bob tu", ""]
+    prefixes = ["dog", "", "Zog cat Bob", "cat"]
+    for options in ({}, {"beam": 1}, {"sample": True}, {"max_length": 1}):
+        found = texts_of(translator.predict(texts, prefixes=prefixes, **options))
+        assert found[0].split()[0] == "dog"
+        assert found[2].startswith("Zog cat Bob"), "a word that the vocabulary lacks is written as it was given"
+        assert found[3] == ""
+    assert translator.predict(texts, prefixes=[""] * 4) == translator.predict(texts)
+
+
+def test_samples(translator, texts):
+    options = {"sample": True, "temperature": 2.0}
+    drawn = translator.predict(texts, seed=1, **options)
+    assert translator.predict(texts, seed=1, **options) == drawn
+    assert translator.predict(texts, seed=2, **options) != drawn
+    assert texts_of(translator.predict(texts, sample=True, top=1)) == texts_of(translator.predict(texts, beam=1))
+    assert texts_of(translator.predict(texts, sample=True, mass=1e-6)) == texts_of(translator.predict(texts, beam=1))
+    several = translator.predict_best(texts, best=6, **options)
+    assert all([one.score for one in some] == sorted((one.score for one in some), reverse=True) for some in several)
+    assert any(len({one.text for one in some}) > 1 for some in several), "each draws for itself"
+
+
+def test_order_batches_and_empty_texts(translator, texts):
+    given = ["", *texts, "", texts[0]]
+    whole = translator.predict(given)
+    assert (whole[0], whole[-2]) == (Prediction("", 0.0, 0.0), Prediction("", 0.0, 0.0))
+    assert texts_of(translator.predict(given, batch_tokens=1)) == texts_of(whole), "one at a time"
+    assert texts_of(translator.predict(given[::-1])) == texts_of(whole)[::-1]
+    assert translator.predict([]) == []
+    assert not translator.model.training
+
+
+def test_batches_keep_to_their_size():
+    draw = random.Random(0)
+    lengths = [draw.choice([0, 1, 3, 900]) for _ in range(200)]
+    batches = list(predictor._batches(lengths, width=5, batch_tokens=4096))
+    assert sorted(itertools.chain(*batches)) == [i for i, length in enumerate(lengths) if length]
+    for rows in batches:
+        assert len(rows) == 1 or 5 * len(rows) * max(lengths[i] for i in rows) <= 4096
+
+
+@pytest.mark.parametrize("kind", ["rnnsearch", "transformer"])
+def test_a_source_longer_than_any_ever_seen(translator, kind):
+    other = another(translator, 0, MODELS[kind])
+    found = other.predict(["ka", "lo Zog " * 1500, "mi"], max_length=3)
+    assert len(found) == 3
+    assert found[0].text == other.predict(["ka"], max_length=3)[0].text
+
+
+WRONG = {
+    "beam": ({"beam": 0}, "beam is 0; it must be at least 1"),
+    "best": ({"best": 9}, "best is 9 and beam 5"),
+    "lengths": ({"min_length": 5, "max_length": 4}, "min_length is 5 and max_length 4"),
+    "negative": ({"min_length": -1}, "min_length is -1"),
+    "no length": ({"max_length": 0}, "max_length is 0"),
+    "no_repeat": ({"no_repeat": -1}, "no_repeat is -1"),
+    "penalty": ({"length_penalty": float("nan")}, "length_penalty is nan"),
+    "not sampling": ({"temperature": 0.5}, "ask for that with sample"),
+    "temperature": ({"sample": True, "temperature": 0.0}, "temperature is 0"),
+    "seed": ({"seed": -1}, "seed is -1"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options(case):
+    options, message = WRONG[case]
+    with pytest.raises(UserError, match=message):
+        SearchConfig(**options)
+
+
+def test_wrong_texts(translator):
+    with pytest.raises(UserError, match="expected a list of texts"):
+        translator.predict("ka lo")
+    with pytest.raises(UserError, match="prefixes has 1 entries; expected 2"):
+        translator.predict(["ka", "lo"], prefixes=["a"])
+    with pytest.raises(UserError, match="batch_tokens is 0"):
+        translator.predict(["ka"], batch_tokens=0)
+    with pytest.raises(UserError, match="no output has at least 200 tokens"):
+        translator.predict(["ka"], min_length=200, no_repeat=1)
+    with pytest.raises(TypeError, match="beams"):
+        translator.predict(["ka"], beams=3)
+
+
+# Ensembles
+
+
+def test_a_model_twice_is_the_model(translator, texts):
+    twice, once = Ensemble([translator, translator]).predict(texts), translator.predict(texts)
+    assert texts_of(twice) == texts_of(once)
+    assert [one.log_prob for one in twice] == pytest.approx([one.log_prob for one in once], abs=1e-5)
+
+
+def test_two_models_average_their_probabilities(translator, texts):
+    """Greedily, by hand: one text and one step at a time."""
+    other = another(translator, 5)
+    found = Ensemble([translator, other]).predict(texts[:8], beam=1, max_length=6, keep_unknown=True)
+    changed = 0
+    for text, one in zip(texts[:8], found, strict=True):
+        source = torch.tensor([[*translator.source.encode([text])[0], END]])
+        written = [START]
+        total = 0.0
+        while written[-1] != END:
+            with torch.no_grad():
+                words = torch.tensor([written])
+                logits = [model.logits(source, words)[0, -1].double() for model in (translator.model, other.model)]
+            mean = sum(torch.softmax(some, dim=-1) for some in logits) / 2
+            mean[[PADDING, START]] = 0
+            written.append(END if len(written) > 6 else int(mean.argmax()))
+            total += float(mean[written[-1]].log())
+        assert one.text == translator.target.decode([written])[0]
+        assert one.log_prob == pytest.approx(total, abs=1e-4)
+        changed += one.text != translator.predict([text], beam=1, max_length=6, keep_unknown=True)[0].text
+    assert changed, "the second model has a say"
+
+
+def test_an_ensemble_reads_with_each_models_tokeniser(translator):
+    """The other one's source vocabulary has the same words under other numbers."""
+    shuffled = train_tokeniser(["tu so ra pe nu mi lo ka " * 3, "tu so ra tu"], WORDS)
+    assert shuffled.encode(["ka"]) != translator.source.encode(["ka"])
+    model = CONFIG.model.build(shuffled.words, translator.target.words).eval()
+    weights = dict(translator.model.state_dict())
+    table = torch.zeros_like(model.source_embedding.weight)
+    for word in LEXICON:
+        ((new,), (old,)) = shuffled.encode([word])[0], translator.source.encode([word])[0]
+        table[new] = weights["source_embedding.weight"][old]
+    table[:4] = weights["source_embedding.weight"][:4]
+    model.load_state_dict({**weights, "source_embedding.weight": table})
+    both = Ensemble([translator, Translator(model, shuffled, translator.target)])
+    texts = [source for source, _ in make_pairs(20, seed=3)]
+    assert texts_of(both.predict(texts)) == texts_of(translator.predict(texts))
+
+
+@pytest.fixture(scope="module")
+def stranger(run):
+    """A run with a vocabulary of its own."""
+    tokeniser = train_tokeniser(["other words"], TokeniserConfig(method="words", words=20, minimum=1))
+    model = CONFIG.model.build(tokeniser.words, tokeniser.words)
+    folder = RunFolder.create(run.parent / "stranger")
+    save_translator(folder, Translator(model, tokeniser, tokeniser), CONFIG, "untrained")
+    return folder.path
+
+
+def test_models_with_different_vocabularies_are_refused(run, stranger):
+    with pytest.raises(UserError) as raised:
+        Ensemble([sightline.load(run), sightline.load(stranger)])
+    assert str(run) in str(raised.value)
+    assert str(stranger) in str(raised.value)
+    assert "same tokeniser" in str(raised.value)
+    with pytest.raises(UserError, match="at least one model"):
+        Ensemble([])
+
+
+# Documents
+
+
+class Dictionary(Predictor):
+    """Translates whole sentences that it knows, and repeats the others."""
+
+    def __init__(self, known):
+        self.known = known
+
+    @property
+    def members(self):
+        return ()
+
+    def search(self, texts, config, **options):
+        return [[Prediction(self.known.get(text, text), -1.0, -0.5)] for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", "One.", " One. Two!  Three?\n\n\tFour. \r\n", "我是王。你是谁？\n好。", "a\n"]
+)
+def test_documents_come_back_with_all_that_stands_between_sentences(text):
+    (found,) = Dictionary({}).predict_documents([text])
+    assert found.text == text
+
+
+def test_documents_get_spaces_where_there_were_none():
+    known = {"我是王。": "I am Wang.", "你是谁？": "Who are you?", "好。": "Good."}
+    (found,) = Dictionary(known).predict_documents(["我是王。你是谁？\n好。"])
+    assert found == Prediction("I am Wang. Who are you?\nGood.", -3.0, -1.5)
+    back = {"我是王。": "私は王だ。", "你是谁？": "誰？"}
+    assert Dictionary(back).predict_documents(["我是王。你是谁？"])[0].text == "私は王だ。誰？"
+
+
+def test_documents_are_translated_sentence_by_sentence(translator):
+    lines = ["ka lo", "", "Zog mi", "tu"]
+    (found,) = translator.predict_documents(["\n".join(lines)], beam=2)
+    assert found.text.split("\n") == texts_of(translator.predict(lines, beam=2))
+
+
+# The command
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, run, tmp_path):
+    """`sightline predict RUN ...` in this process: its exit code, what it wrote, and what it said."""
+    from sightline.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, given=None, folder=run):
+        monkeypatch.setattr(sys, "argv", ["sightline", "predict", str(folder), *map(str, arguments)])
+        if given is not None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        try:
+            main()
+            code = 0
+        except SystemExit as leave:
+            code = leave.code
+        captured = capsys.readouterr()
+        return SimpleNamespace(code=code, out=captured.out, err=captured.err)
+
+    return call
+
+
+def test_the_command_predicts_lines_in_order(command, translator, texts, tmp_path):
+    given = "".join(f"{text}\n" for text in [*texts, "", "ka"])
+    expected = "".join(f"{text}\n" for text in texts_of(translator.predict([*texts, "", "ka"])))
+    assert command(given=given).out == expected
+    (tmp_path / "in.txt").write_text(given)
+    done = command("--input", "in.txt", "--out", "new/out.txt", "--batch-tokens", 300)
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (tmp_path / "new" / "out.txt").read_text() == expected
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out.txt"]
+
+
+def test_every_option_reaches_the_search(command, monkeypatch):
+    seen = []
+
+    def search(self, texts, config, **options):
+        seen.append((config, options))
+        return [[Prediction("", 0.0, 0.0)] for _ in texts]
+
+    monkeypatch.setattr(Predictor, "search", search)
+    wanted = SearchConfig(7, 0.6, 3, 2, 30, 4, True, 0.5, 6, 0.9, 11)
+    options = ["--format", "jsonl"]
+    for name, value in asdict(wanted).items():
+        options += [f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}", value]
+    assert command("--text", "ka", "--prefix", "red", "--keep-unknown", *options).code == 0
+    assert command("--text", "ka", "--batch-tokens", 77).code == 0
+    (first, extra), (second, others) = seen
+    assert first == wanted
+    assert extra == {"prefixes": ["red"], "batch_tokens": 4096, "keep_unknown": True}
+    assert second == SearchConfig()
+    assert others == {"prefixes": [""], "batch_tokens": 77, "keep_unknown": False}
+
+
+def test_the_best_few_as_json(command, translator):
+    lines = command("--text", "ka Zog", "", "--best", 3, "--format", "jsonl").out.splitlines()
+    expected = translator.predict_best(["ka Zog", ""], best=3)
+    for line, text, some in zip(lines, ["ka Zog", ""], expected, strict=True):
+        assert json.loads(line) == {"source": text, "predictions": [one._asdict() for one in some]}
+
+
+def test_an_ensemble_by_command(command, run, stranger, texts):
+    given = "".join(f"{text}\n" for text in texts)
+    assert command("--ensemble", run, run, given=given).out == command(given=given).out
+    done = command("--ensemble", stranger, "--text", "ka")
+    assert done.code == 2
+    assert str(run) in done.err
+    assert str(stranger) in done.err
+
+
+def test_samples_by_command(command, monkeypatch):
+    from sightline.commands import prediction
+
+    monkeypatch.setattr(prediction, "BLOCK", 4)
+    given = "ka lo\n" * 8
+    options = ["--sample", "--temperature", 3]
+    first = command(*options, given=given).out
+    assert command(*options, given=given).out == first
+    assert command(*options, "--seed", 1, given=given).out != first
+    lines = first.splitlines()
+    assert lines[:4] != lines[4:], "each block draws anew"
+
+
+def test_long_lines_and_documents_by_command(command, translator):
+    given = "ka lo\n" + "mi Zog. " * 200 + "\n\n" + "nu. " * 300 + "\n"
+    whole = command("--max-length", 3, given=given)
+    assert whole.err.count("--split") == 1
+    assert "line 2 has 1,600 characters" in whole.err
+    split = command("--split", "--max-length", 3, given=given)
+    assert split.err == ""
+    expected = translator.predict_documents(given.split("\n")[:-1], max_length=3)
+    assert split.out == "".join(f"{one.text}\n" for one in expected)
+    assert len(split.out.splitlines()[1].split()) >= 200
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_bar_where_somebody_sees_it(command, monkeypatch, tmp_path):
+    (tmp_path / "in.txt").write_text("ka lo\n" * 3)
+    for stdout, options, shown in (
+        (io.StringIO(), [], True),
+        (Terminal(), [], False),
+        (Terminal(), ["--out", "out.txt"], True),
+    ):
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert command("--input", "in.txt", *options).code == 0
+        assert ("3 lines, " in terminal.getvalue()) == shown
+        assert bool(terminal.getvalue()) == shown
+
+
+REFUSED = {
+    "several as text": (["--best", "2"], "--format jsonl"),
+    "several of documents": (["--best", "2", "--format", "jsonl", "--split"], "--best above 1 and --split"),
+    "a prefix of documents": (["--prefix", "a", "--split"], "--prefix and --split"),
+    "a beam of none": (["--beam", "0"], "beam is 0; it must be at least 1"),
+    "a batch of none": (["--batch-tokens", "0"], "--batch-tokens is 0"),
+    "a folder to write to": (["--out", "."], "--out is ., which is a folder"),
+    "two inputs": (["--input", "in.txt"], "give --input or --text, not both"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_use_of_the_command(command, case, tmp_path):
+    options, message = REFUSED[case]
+    done = command("--text", "ka", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_breaks_off_leaves_no_output(command, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"ka\n\xff\n")
+    done = command("--input", "in.txt", "--out", "out.txt")
+    assert done.code == 2
+    assert "in.txt, line 2: byte 0 is 0xff" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+    assert "there is no file nothing.txt" in command("--input", "nothing.txt").err
