@@ -41,10 +41,10 @@ class System:
 RECURRENT = ("training.warmup=500",)
 SYSTEMS = (
     System("transformer", "transformer", 72),
-    System("rnnsearch", "rnnsearch", 30, RECURRENT),
-    System("luong", "luong", 12, RECURRENT),
-    System("luong, fixed score", "luong", 9, (*RECURRENT, "model.attention=fixed")),
-    System("seq2seq", "seq2seq", 9, RECURRENT),
+    System("rnnsearch", "rnnsearch", 26, RECURRENT),
+    System("luong", "luong", 11, RECURRENT),
+    System("luong, fixed score", "luong", 8, (*RECURRENT, "model.attention=fixed")),
+    System("seq2seq", "seq2seq", 8, RECURRENT),
 )
 
 
