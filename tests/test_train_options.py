@@ -40,6 +40,16 @@ def test_pairs_on_both_sides_are_counted(short):
     assert "of 8 validation pairs, 7 stand in the training data" in " ".join(output.split())
 
 
+def test_evaluation_says_what_was_trained_on(short):
+    folder, _ = short
+    known = make_pairs(200)[:3]
+    write_tsv(folder / "test.tsv", [*known, known[0], (known[1][0], "hhh"), ("hgg", "ggh"), ("hhgg", "hh")])
+    found = json.loads(run("evaluate", "run", "--data", "test.tsv", "--beam", "1", "--json", cwd=folder).stdout)
+    assert found["in_training"] == {"pairs": 4, "sources": 5}
+    table = run("evaluate", "run", "--data", "test.tsv", "--beam", "1", cwd=folder).stdout
+    assert "4 of these pairs stand in the training data, and 5 have their source there" in table
+
+
 def test_the_card_says_data_scores_command_and_limits(short):
     folder, _ = short
     card = (folder / "run" / "card.md").read_text()

@@ -17,7 +17,7 @@ from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.files import check_writable, whole_file
 from sightline.tasks.evaluation import Evaluation, evaluate
-from sightline.tasks.preparing import checked
+from sightline.tasks.preparing import checked, overlap_with_training
 from sightline.training.folder import RunFolder
 from sightline.training.scores import METRICS, BleuTokeniser, Metric
 
@@ -56,10 +56,17 @@ def evaluate_command(
         )
     if out is not None:
         _write_rows(found, out)
+    overlap = overlap_with_training(run, translator.source, translator.target, pairs)
     if as_json:
-        print(json.dumps(found.to_json(errors), indent=2, ensure_ascii=False))
+        known = {} if overlap is None else {"in_training": {"pairs": overlap.pairs, "sources": overlap.sources}}
+        print(json.dumps(found.to_json(errors) | known, indent=2, ensure_ascii=False))
         return
     _print_scores(found)
+    if overlap is not None and overlap.sources:
+        print(
+            f"{overlap.pairs:,} of these pairs stand in the training data, and {overlap.sources:,} have their source "
+            "there: scores on them flatter"
+        )
     if by_length:
         _print_lengths(found)
     for number, error in enumerate(found.worst(errors), start=1):

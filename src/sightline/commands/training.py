@@ -110,7 +110,8 @@ def print_estimate(found: Estimate, config: TranslateConfig) -> None:
         f"{found.steps_per_epoch:,} steps an epoch"
     )
     print(
-        f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); {found.seconds_per_epoch / 60:,.1f} minutes an epoch"
+        f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
+        f"{found.seconds_per_epoch / 60:,.1f} minutes an epoch"
     )
     print(f"speed   {found.tokens_per_second:,.0f} target tokens a second")
     if found.memory is not None:

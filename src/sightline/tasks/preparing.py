@@ -5,10 +5,12 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from sightline.data.checking import CheckedPairs, Limits, Report
 from sightline.data.reading import PairFiles, read_rows
@@ -133,6 +135,37 @@ def prepared_before(folder: Path, dropout: float) -> Prepared:
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     valid = [(a, b) for a, b in map(json.loads, lines)]
     return Prepared(source, target, Corpus.open(folder / "data" / "train"), valid)
+
+
+def overlap_with_training(
+    run: Path, source: Tokeniser, target: Tokeniser, pairs: Sequence[tuple[str, str]]
+) -> Overlap | None:
+    """How many of these pairs the run was trained on; None where it was moved without its data."""
+    if not (run / "data" / "train").is_dir():
+        return None
+    corpus = Corpus.open(run / "data" / "train")
+    sides = [
+        [np.array(row, dtype=np.int64).tobytes() for row in tokeniser.encode([pair[side] for pair in pairs])]
+        for side, tokeniser in enumerate((source, target))
+    ]
+    wanted: dict[bytes, Counter[bytes]] = {}
+    for read, written in zip(*sides, strict=True):
+        wanted.setdefault(read, Counter())[written] += 1
+    sources, found = 0, 0
+    met: dict[bytes, set[bytes]] = {}
+    # Only rows as long as one of the sources can be one of them: most are passed over without being read.
+    lengths = np.unique([len(read) // 8 for read in wanted])
+    for row in np.flatnonzero(np.isin(corpus.lengths()[0], lengths)).tolist():
+        read, written = (side.astype(np.int64).tobytes() for side in corpus[row])
+        if read not in wanted:
+            continue
+        if read not in met:
+            met[read] = set()
+            sources += wanted[read].total()
+        if written not in met[read]:
+            met[read].add(written)
+            found += wanted[read][written]
+    return Overlap(len(pairs), found, sources)
 
 
 def _kept(files: PairFiles, folder: Path) -> PairFiles:

@@ -45,8 +45,9 @@ class SearchConfig:
             raise UserError(f"best is {self.best} and beam {self.beam}; a beam keeps no more than its width: widen it")
         if self.max_length is not None and self.max_length < 1:
             raise UserError(f"max_length is {self.max_length}; it must be at least 1")
-        if not math.isfinite(self.length_penalty):
-            raise UserError(f"length_penalty is {self.length_penalty}; it must be a number")
+        for name in ("length_penalty", "temperature"):
+            if not math.isfinite(getattr(self, name)):
+                raise UserError(f"{name} is {getattr(self, name)}; it must be a finite number")
         if not self.sample and (self.temperature, self.top, self.mass) != (1.0, None, 1.0):
             raise UserError("temperature, top and mass are for drawing at random; ask for that with sample")
         if not 0 <= self.seed < 2**63:
