@@ -41,10 +41,10 @@ class System:
 RECURRENT = ("training.warmup=500",)
 SYSTEMS = (
     System("transformer", "transformer", 72),
-    System("rnnsearch", "rnnsearch", 26, RECURRENT),
-    System("luong", "luong", 11, RECURRENT),
-    System("luong, fixed score", "luong", 8, (*RECURRENT, "model.attention=fixed")),
-    System("seq2seq", "seq2seq", 8, RECURRENT),
+    System("rnnsearch", "rnnsearch", 38, RECURRENT),
+    System("luong", "luong", 5, RECURRENT),
+    System("luong, fixed score", "luong", 5, (*RECURRENT, "model.attention=fixed")),
+    System("seq2seq", "seq2seq", 5, RECURRENT),
 )
 
 

@@ -61,7 +61,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prediction")
     rows = "".join(f"{source}\t{target}\n" for source, target in make_pairs(1500, seed=0))
     (folder / "pairs.tsv").write_text(f"source\ttarget\n{rows}")
-    sightline.train(folder / "pairs.tsv", folder / "run", config=CONFIG, steps=220)
+    sightline.train(folder / "pairs.tsv", folder / "run", config=CONFIG, steps=180)
     return folder / "run"
 
 

@@ -24,6 +24,7 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path):
     words = ["".join(letters) for letters in itertools.product("abcdefg", repeat=3)]
     rows = "".join(f"{word}\t{word[::-1]}\n" for word in words)
     (tmp_path / "pairs.tsv").write_text(f"source\ttarget\n{rows}")
+    (tmp_path / "test.tsv").write_text("source\ttarget\nhab\tbah\ncab h\th bac\n")
     (tmp_path / "more.tsv").write_text("source\ttarget\n" + "".join(f"{a}{b}\t{b}{a}\n" for a in "abcde" for b in "fg"))
     (tmp_path / "sentences.txt").write_text("abc\n\ncab\n")
     lines = [line.split("#")[0].strip() for block in blocks("README.md", "bash") for line in block.splitlines()]

@@ -262,6 +262,13 @@ def test_sentence_chrf_is_sacrebleus(corpus):
     assert scores.sentence_chrf(hypotheses, references) == pytest.approx(expected)
 
 
+def test_long_outputs_for_short_references_count_as_in_sacrebleu():
+    """Where a reference has no n-grams of an order, those of the output are not held against it."""
+    hypotheses, references = ["abcdefghij", "abcdxfgh"], ["ab", "abcdefgh"]
+    expected = CHRF().corpus_score(hypotheses, [references]).score
+    assert scores.STATISTICS["chrf"](hypotheses, references).score() == pytest.approx(expected)
+
+
 # By length
 
 

@@ -77,8 +77,8 @@ def test_nothing_is_lost(text):
 @pytest.mark.parametrize("piece", ["J. ", ". ", '." ', "。」", " ", "…", "(", "a", "! »"])
 def test_time_grows_with_the_length_only(piece):
     started = time.process_time()
-    split_sentences(piece * 20_000)
-    assert time.process_time() - started < 5
+    split_sentences(piece * 10_000)
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,13 @@ WRONG = {
     "no JSON": (["--config", "train.tsv"], "train.tsv is not JSON"),
     "unknown field": (["--config", "wrong.json"], "did you mean 'model'?"),
     "no such preset": (["--preset", "huge"], "huge"),
+    "size of an earlier run": (["--from", "run", "--preset", "small"], "leave out --preset"),
+    "another size": (["--from", "run", "--set", "model.size=16"], "not that of the run to go on from"),
+    "heads that do not fit": (["--set", "model.size=10"], "no model with this configuration"),
+    "a negative size": (["--model", "rnnsearch", "--set", "model.size=-4"], "no model with this configuration"),
+    "two vocabularies, one table": (["--set", "tokeniser.joint=false"], "set model.tied=output too"),
+    "a negative seed": (["--set", "seed=-1"], "seed is -1"),
+    "columns of files without": (["--source", "a", "--target", "b", "--columns", "x", "y"], ""),
 }
 
 
@@ -170,6 +177,7 @@ def test_what_comes_later_counts(tmp_path):
 def test_summaries_are_judged_by_rouge():
     assert Wanted(task="summarise").config().metric == "rougeL"
     assert Wanted(task="summarise", metric="bleu").config().metric == "bleu"
+    assert Wanted(task="summarise", model="luong").config().metric == "rougeL"
     assert Wanted().config().metric == "bleu"
 
 
@@ -190,6 +198,40 @@ def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
         texts = prepared.target.decode(batches[dropout][1].tolist())
         assert texts == prepared.target.decode([prepared.corpus[row][1].tolist() for row in handle.tolist()])
     assert batches[0.5][1].shape[1] > batches[0.0][1].shape[1]
+
+
+def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
+    from sightline.data.checking import Limits
+    from sightline.tasks.translate import preparation
+    from sightline.tasks.translator import Translator
+
+    tokeniser = train_tokeniser(["die katze sass", "die katze lief"] * 5, TokeniserConfig(words=400))
+    model = RNNSearchConfig(8, 8).build(tokeniser.words, tokeniser.words)
+    config = TranslateConfig(tokeniser=TokeniserConfig(words=400, dropout=0.9))
+    source, _ = preparation(config, Limits(), Translator(model, tokeniser, tokeniser)).tokenisers
+    text = "die katze sass die katze lief"
+    assert len(source.encode([text], dropout=True)[0]) > len(source.encode([text])[0])
+
+
+def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
+    from sightline.data.store import write_corpus
+    from sightline.tasks.preparing import overlap_with_training
+
+    words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))
+    pairs = [("hello bye", "bye hello"), ("hello new bye", "bye")]
+    ids = [(words.encode([a])[0], words.encode([b])[0]) for a, b in pairs]
+    write_corpus(tmp_path / "data" / "train", iter(ids))
+    found = overlap_with_training(tmp_path, words, words, [pairs[0], ("hello other bye", "bye")])
+    assert (found.pairs, found.sources) == (1, 1)
+    assert overlap_with_training(tmp_path / "moved", words, words, pairs) is None
+
+
+def test_rows_left_out_of_an_evaluation_are_said(short):
+    folder, _ = short
+    (folder / "bad.tsv").write_text("source\ttarget\n" + "abc\tcba\n" * 300 + "abc\t\n")
+    done = run("evaluate", "run", "--data", "bad.tsv", "--beam", "1", "--json", cwd=folder)
+    assert json.loads(done.stdout)["pairs"] == 300
+    assert "1 rows left out: empty side 1" in done.stderr
 
 
 def test_what_a_vocabulary_cannot_write():

@@ -14,7 +14,7 @@ from sightline.search import Rules, greedy
 from sightline.training.allocator import keep_memory
 from sightline.training.checkpoint import Progress, checkpoints
 from sightline.training.folder import RunFolder, average, load_tensors, save_tensors
-from sightline.training.loop import TrainingConfig, train
+from sightline.training.loop import TrainingConfig, rank_of, train
 
 WORDS, ROWS = 14, 48
 
@@ -171,6 +171,39 @@ def test_limits_and_validations_suit_the_size_of_the_data():
     assert TrainingConfig(minutes=3.0).limited(3) == TrainingConfig(minutes=3.0)
     assert [config.interval(batches) for batches in (3, 500, 10_000)] == [100, 500, 2000]
     assert TrainingConfig(validate_every=7).interval(500) == 7
+
+
+def test_a_diverged_training_is_said(tmp_path):
+    class Diverged(Reversal):
+        def loss(self, model, batch):
+            return super().loss(model, batch)._replace(total=torch.tensor(float("nan"), requires_grad=True))
+
+    config, folder = TrainingConfig(learning_rate=0.5, steps=3), RunFolder.create(tmp_path / "run")
+    with pytest.raises(UserError, match=r"at step 1: training has diverged; choose a smaller learning rate than 0\.5"):
+        train(small_model(), Diverged(), config, folder, fabric=fabric())
+
+
+def test_where_the_score_says_nothing_the_second_decides():
+    """BLEU is 0 for every output of three words: perplexity then says which checkpoint is best."""
+    assert rank_of({"bleu": 0.0, "perplexity": 3.0}) > rank_of({"bleu": 0.0, "perplexity": 4.0})
+    assert rank_of({"bleu": 1.0, "perplexity": 9.0}) > rank_of({"bleu": 0.0, "perplexity": 4.0})
+    assert rank_of({"bleu": 0.0}) > rank_of({"bleu": float("nan")})
+
+
+def test_an_interrupted_run_ends_like_another(tmp_path):
+    """What an interrupt saved is for going on: it is neither averaged nor does it push another one out."""
+    config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=2)
+    whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), fabric=fabric())
+    folder = RunFolder.create(tmp_path / "parts")
+    with pytest.raises(KeyboardInterrupt):
+        train(small_model(), Reversal(6), config, folder, fabric=fabric())
+    assert [path.name for path in checkpoints(folder.path)][-1] != "step-4"
+    parts = train(small_model(), Reversal(), config, folder, fabric=fabric())
+    names = [[path.name for path in checkpoints(tmp_path / name)] for name in ("whole", "parts")]
+    assert names == [["step-12", "step-15"]] * 2
+    assert whole.source == parts.source
+    for name, tensor in whole.weights.items():
+        assert torch.equal(tensor, parts.weights[name]), name
 
 
 def test_the_clock_does_not_decide_where_steps_do():

@@ -6,6 +6,8 @@ from typing import Any
 
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
+from sightline.errors import UserError
+from sightline.machine import choose_device
 from sightline.tasks.presets import Preset, config_to_go_on, preset
 from sightline.tasks.translate import TranslateConfig, train_translate
 from sightline.tasks.translator import Translator, load_translator
@@ -25,6 +27,7 @@ def train(
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
+    device: str = "auto",
     **listeners: Any,
 ) -> Translator:
     """Train a model from text to text on a file of pairs, and give it back trained. ``out`` becomes its run folder.
@@ -35,8 +38,8 @@ def train(
     keep_memory()
     if config is None:
         config = preset(model or "transformer", size) if start is None else config_to_go_on(Path(start))
-    elif model is not None:
-        raise ValueError("give a model or a configuration, which has one; not both")
+    if model not in (None, config.model.kind):
+        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {config.model.kind}")
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
     config = replace(config, training=replace(config.training, **changed))  # type: ignore[arg-type]
@@ -44,7 +47,14 @@ def train(
     valid_files = None if valid is None else PairFiles(data=str(valid))
     earlier = None if start is None else Path(start)
     translator, _ = train_translate(
-        files, Path(out), config, valid=valid_files, limits=limits, start=earlier, **listeners
+        files,
+        Path(out),
+        config,
+        valid=valid_files,
+        limits=limits,
+        start=earlier,
+        device=choose_device(device),
+        **listeners,
     )
     return translator
 

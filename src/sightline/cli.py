@@ -18,7 +18,7 @@ Start with: sightline demo
 
 Metric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
 BleuTokeniser = Literal["auto", "13a", "zh", "char", "intl", "none"]
-Device = Literal["auto", "cpu", "cuda", "mps"]
+Device = Literal["auto", "cpu", "cuda"]
 
 
 def demo(
@@ -57,7 +57,7 @@ def train(
     target: str | None = None,
     columns: tuple[str, str] | None = None,
     model: Literal["transformer", "rnnsearch", "luong", "seq2seq"] | None = None,
-    preset: Literal["tiny", "small", "base"] = "tiny",
+    preset: Literal["tiny", "small", "base"] | None = None,
     start: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
     metric: Metric | None = None,
     epochs: int | None = None,
@@ -84,7 +84,7 @@ def train(
         target: Instead of --data: the targets, one a line.
         columns: The names of the two columns, where they are not source and target.
         model: transformer (the default), rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline).
-        preset: The size: tiny for a laptop and some ten thousand pairs, small for more, base as in the papers.
+        preset: The size: tiny (the default) for a laptop and some ten thousand pairs, small, or base as in papers.
         start: A run to go on from with new data: its model, weights and vocabulary are kept.
         metric: What decides which checkpoint is best; bleu unless given.
         epochs: How often to go through the data. Without any limit: 30, and more where the data is small.

@@ -28,8 +28,6 @@ def choose_device(name: str) -> str:
     available = ["cpu"]
     if torch.cuda.is_available():
         available.insert(0, "cuda")
-    elif torch.backends.mps.is_available():
-        available.insert(0, "mps")
     if name == "auto":
         return available[0]
     if name not in available:

@@ -21,6 +21,8 @@ def pair_files(data: str | None, source: str | None, target: str | None, columns
         return PairFiles(data=data, **options)
     if source is None or target is None:
         raise UserError("--source and --target go together: one sentence a line, as many lines in both")
+    if columns is not None:
+        raise UserError("--columns are those of --data; files given with --source and --target have none")
     return PairFiles(source=source, target=target)
 
 
@@ -32,7 +34,9 @@ def set_up(threads: int | None) -> None:
 
 def load_run(run: Path) -> Translator:
     """A trained model, with a word on standard error when its training has not ended."""
-    translator, _ = load_translator(run)
+    translator, about = load_translator(run)
     if not (run / CHECKSUMS).exists():
-        print(f"sightline: the training of {run} has not ended; these are its best weights so far", file=sys.stderr)
+        trained = any((run / "checkpoints").glob("step-*")) or about.get("weights") != "untrained"
+        weights = "these are its best weights so far" if trained else "its weights are still those it began with"
+        print(f"sightline: the training of {run} has not ended; {weights}", file=sys.stderr)
     return translator

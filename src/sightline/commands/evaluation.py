@@ -88,8 +88,12 @@ def check_ending(path: Path, endings: tuple[str, ...]) -> None:
 
 
 def read_pairs(files: PairFiles) -> list[tuple[str, str]]:
-    pairs, _ = checked(files, Limits())
-    return list(pairs())
+    """The good pairs; what was left out is said on standard error, because it changes what a score is a score of."""
+    reading, reports = checked(files, Limits())
+    pairs = list(reading())
+    for line in reports[0].left_out_lines():
+        print(f"sightline: {line}", file=sys.stderr)
+    return pairs
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class Wanted:
 
     task: str = "translate"
     model: str | None = None
-    preset: str = "tiny"
+    preset: str | None = None
     config_file: Path | None = None
     start: Path | None = None
     metric: str | None = None
@@ -45,6 +45,8 @@ class Wanted:
         """A preset, then the file, then the options, then --set: what comes later counts."""
         try:
             config = self._base()
+            if self.task == "summarise":
+                config = override(config, ["metric=rougeL"])
             if self.seed is not None:
                 config = replace(config, seed=check_seed(self.seed))
             if self.metric is not None:
@@ -57,16 +59,17 @@ class Wanted:
 
     def _base(self) -> TranslateConfig:
         if self.config_file is not None:
-            if self.model is not None or self.start is not None:
-                raise UserError("--config says which model to train; leave out --model and --from")
+            if self.model is not None or self.start is not None or self.preset is not None:
+                raise UserError("--config says which model to train; leave out --model, --preset and --from")
             return read_config(self.config_file)
         if self.start is not None:
+            if self.preset is not None:
+                raise UserError(f"{self.start} has its size already; leave out --preset")
             config = config_to_go_on(self.start)
             if self.model not in (None, config.model.kind):
                 raise UserError(f"{self.start} is a {config.model.kind}; what goes on from it cannot be a {self.model}")
             return config
-        config = preset(self.model or "transformer", self.preset)
-        return override(config, ["metric=rougeL"]) if self.task == "summarise" else config
+        return preset(self.model or "transformer", self.preset or "tiny")
 
 
 def train_command(
@@ -125,7 +128,8 @@ def resume_command(run: Path, threads: int | None, assignments: Sequence[str], d
     set_up(threads)
     try:
         config = TranslateConfig.from_json(RunFolder.open(run).read_config()["config"])
-        config = override(config, [f"training.{assignment}" for assignment in assignments])
+        changes = [f"training.{assignment.removeprefix('training.')}" for assignment in assignments]
+        config = override(config, changes)
     except (ConfigError, KeyError) as error:
         raise UserError(f"{run}: {error}") from None
     _train(None, run, config, Board(run) if tensorboard else None, device=choose_device(device))
@@ -161,9 +165,8 @@ def _train(files: PairFiles | None, out: Path, config: TranslateConfig, board: "
             raise UserError(f"stopped, and saved; go on with: sightline resume {out}", exit_code=130) from None
         raise
     reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
-    console.print(f"ended after {outcome.reason}; {outcome.source}: {reached}", highlight=False, markup=False)
-    console.print(f"run     {out}", highlight=False, soft_wrap=True, markup=False)
-    console.print(f"card    {out / CARD}", highlight=False, soft_wrap=True, markup=False)
+    lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
 
 
 class Board:
@@ -213,6 +216,7 @@ class Display:
             f"{len(prepared.corpus):,} pairs to train on, {len(prepared.valid):,} to validate; "
             f"{prepared.source.words:,} source and {prepared.target.words:,} target tokens; {parameters:,} parameters",
             highlight=False,
+            soft_wrap=True,
         )
 
     def step(self, event: Event) -> None:
@@ -234,7 +238,6 @@ class Display:
     def scores(self, progress: TrainingProgress, scores: dict[str, float]) -> None:
         values = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
         best = "  best so far" if progress.since_best == 0 else ""
-        minutes = progress.seconds / 60
-        self.console.print(
-            f"epoch {progress.epoch:>3}  step {progress.step:>6,}  {minutes:5.1f} min  {values}{best}", highlight=False
-        )
+        place = f"epoch {progress.epoch + bool(progress.batch):>3}  step {progress.step:>6,}"
+        line = f"{place}  {progress.seconds / 60:5.1f} min  {values}{best}"
+        self.console.print(line, highlight=False, soft_wrap=True)

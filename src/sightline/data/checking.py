@@ -169,12 +169,16 @@ class Report:
             lines.append(f"{self.duplicates:,} pairs were there before (kept)")
         if self.identical:
             lines.append(f"{self.identical:,} pairs have the same source and target (kept)")
-        if self.bad:
-            reasons = ", ".join(f"{kind} {count:,}" for kind, count in self.left_out.most_common())
-            lines.append(f"{self.bad:,} rows left out: {reasons}")
-            lines += [f"  {place}" for place in self.places]
-            if self.bad > len(self.places):
-                lines.append(f"  and {self.bad - len(self.places):,} more")
+        return lines + self.left_out_lines()
+
+    def left_out_lines(self) -> list[str]:
+        """What was left out and why; nothing where nothing was."""
+        if not self.bad:
+            return []
+        reasons = ", ".join(f"{kind} {count:,}" for kind, count in self.left_out.most_common())
+        lines = [f"{self.bad:,} rows left out: {reasons}", *(f"  {place}" for place in self.places)]
+        if self.bad > len(self.places):
+            lines.append(f"  and {self.bad - len(self.places):,} more")
         return lines
 
 

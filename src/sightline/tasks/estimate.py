@@ -9,12 +9,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
-from sightline.tasks.preparing import Preparation, Prepared, prepare
-from sightline.tasks.translate import TranslateConfig, TranslateLesson
+from sightline.tasks.preparing import Prepared, prepare
+from sightline.tasks.translate import TranslateConfig, TranslateLesson, build_model, preparation
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.loop import TrainingConfig, make_optimiser
 
@@ -46,40 +44,39 @@ def estimate(
 ) -> Estimate:
     """Prepare, train a little, measure, and leave nothing behind."""
     earlier = None if start is None else load_translator(start)[0]
-    tokenisers = None if earlier is None else (earlier.source, earlier.target)
-    how = Preparation(config.tokeniser, config.valid_share, config.seed, limits, tokenisers)
+    how = preparation(config, limits, earlier)
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
         folder = Path(name)
         prepared = prepare(files, valid, how, folder)
         stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         lesson = TranslateLesson(prepared, config)
-        torch.manual_seed(config.seed)
-        model = config.model.build(prepared.source.words, prepared.target.words).to(device)
+        model = build_model(config, prepared, earlier).to(device)
         plan = lesson.epoch(0)
         plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest pairs
         optimiser = make_optimiser(model, config.training)
-        tokens, began = 0, time.perf_counter()
+        tokens, rows, began = 0, 0, time.perf_counter()
         for number, handle in enumerate(plan):
             if number == 1:  # the first step also sets things up
-                tokens, began = 0, time.perf_counter()
+                tokens, rows, began = 0, 0, time.perf_counter()
             source, target = (part.to(device) for part in lesson.batch(handle))
             loss = lesson.loss(model, (source, target))
             optimiser.zero_grad(set_to_none=True)
             (loss.total / loss.tokens).backward()
             optimiser.step()
-            tokens += loss.tokens
-        speed = tokens / (time.perf_counter() - began)
+            tokens, rows = tokens + int(loss.tokens), rows + len(source)
+        spent = time.perf_counter() - began
         validation = _validation_seconds(lesson, Translator(model, prepared.source, prepared.target))
-        all_tokens = int(prepared.corpus.lengths()[1].sum()) + len(prepared.corpus)
-    training = config.training.limited(len(lesson.epoch(0)))
+    batches = len(lesson.epoch(0))
+    training = config.training.limited(batches)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    per_epoch = all_tokens / speed + validation
-    steps = -(-len(lesson.epoch(0)) // training.accumulate)
+    steps = training.steps_in(batches)
+    # By rows, not by tokens: with BPE dropout the same rows are more tokens.
+    per_epoch = len(prepared.corpus) * spent / rows + validation * steps / training.interval(batches)
     # A checkpoint is the model and two moments of each parameter; one more is on its way while the oldest still stands.
     checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
     seconds = _seconds(training, per_epoch, steps)
     return Estimate(
-        training, prepared, parameters, steps, speed, per_epoch, seconds, _peak_memory(), stored + checkpoints
+        training, prepared, parameters, steps, tokens / spent, per_epoch, seconds, _peak_memory(), stored + checkpoints
     )
 
 

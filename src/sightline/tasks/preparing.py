@@ -20,6 +20,7 @@ from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
 from sightline.tasks.translator import SOURCE, TARGET
+from sightline.vocabulary import UNKNOWN
 
 VALID = "valid.jsonl"
 Pairs = Callable[[], Iterator[tuple[str, str]]]
@@ -68,10 +69,13 @@ class Prepared:
     report: Report | None = None
     overlap: Overlap | None = None  # of validation pairs that were given with the training pairs
     missing: Missing | None = None  # what the vocabulary of an earlier run cannot write
+    valid_report: Report | None = None
 
     def lines(self) -> list[str]:
         """What there is to say of the data, before training."""
         found = [] if self.report is None else self.report.lines()
+        if self.valid_report is not None and self.valid_report.bad:
+            found += ["of the validation data:", *self.valid_report.left_out_lines()]
         if self.overlap is not None and (self.overlap.pairs or self.overlap.sources):
             found.append(
                 f"of {self.overlap.evaluation:,} validation pairs, {self.overlap.pairs:,} stand in the training data "
@@ -111,11 +115,14 @@ def prepare(files: PairFiles, valid: PairFiles | None, how: Preparation, folder:
     pairs, reports = checked(_kept(files, data), limits)
     if valid is not None:
         training: Pairs = pairs
-        valid_pairs = list(checked(valid, limits)[0]())
+        valid_report: Report | None
+        valid_reading, valid_reports = checked(valid, limits)
+        valid_pairs = list(valid_reading())
+        valid_report = valid_reports[0]
     else:
         splitter = split_pairs(pairs, how.valid_share, how.seed)
         training = splitter.train
-        valid_pairs = list(splitter.valid())
+        valid_pairs, valid_report = list(splitter.valid()), None
     if not valid_pairs:
         raise UserError("there is no pair to validate on")
     source, target = how.tokenisers or train_tokenisers(_side(training, 0), _side(training, 1), how.tokeniser)
@@ -123,7 +130,9 @@ def prepare(files: PairFiles, valid: PairFiles | None, how: Preparation, folder:
     write_text(data / VALID, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid_pairs))
     overlap = None if valid is None else count_overlap(training(), valid_pairs)
     missing = count_missing(target, (b for _, b in training())) if how.tokenisers else None
-    return Prepared(source, target, Corpus.open(data / "train"), valid_pairs, reports[0], overlap, missing)
+    return Prepared(
+        source, target, Corpus.open(data / "train"), valid_pairs, reports[0], overlap, missing, valid_report
+    )
 
 
 def prepared_before(folder: Path, dropout: float) -> Prepared:
@@ -149,7 +158,10 @@ def overlap_with_training(
         for side, tokeniser in enumerate((source, target))
     ]
     wanted: dict[bytes, Counter[bytes]] = {}
+    unknown = np.int64(UNKNOWN).tobytes()
     for read, written in zip(*sides, strict=True):
+        if _holds(read, unknown) or _holds(written, unknown):
+            continue  # unknown words all look alike: whether these were seen cannot be said
         wanted.setdefault(read, Counter())[written] += 1
     sources, found = 0, 0
     met: dict[bytes, set[bytes]] = {}
@@ -166,6 +178,10 @@ def overlap_with_training(
             met[read].add(written)
             found += wanted[read][written]
     return Overlap(len(pairs), found, sources)
+
+
+def _holds(tokens: bytes, token: bytes) -> bool:
+    return any(tokens[start : start + 8] == token for start in range(0, len(tokens), 8))
 
 
 def _kept(files: PairFiles, folder: Path) -> PairFiles:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from sightline.data.batches import BatchPlan, TokenPair, collate
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
 from sightline.data.tokenise import TokeniserConfig
+from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.models.text_to_text import Loss, TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
@@ -47,6 +48,13 @@ class TranslateConfig(Config):
     def __post_init__(self) -> None:
         if self.batch_tokens < 1 or self.validated < 1:
             raise ValueError("batch_tokens and validated must be at least 1")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        if getattr(self.model, "tied", None) == "all" and not self.tokeniser.joint:
+            raise ValueError(
+                "a model whose embeddings are tied on both sides needs one vocabulary for both; with "
+                "tokeniser.joint=false set model.tied=output too"
+            )
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
 
@@ -121,17 +129,15 @@ def train_translate(
     else:
         prepared, folder = _prepare_new(files, valid, out, config, limits or Limits(), earlier)
     lesson = TranslateLesson(prepared, config)
-    config = replace(config, training=config.training.limited(len(lesson.epoch(0))))
-    torch.manual_seed(config.seed)
-    model = config.model.build(prepared.source.words, prepared.target.words)
-    if earlier is not None:
-        model.load_state_dict(earlier.model.state_dict())
+    model = build_model(config, prepared, earlier)
     if files is not None:
         save_translator(folder, Translator(model, prepared.source, prepared.target), config, "untrained")
         folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
     on_report(prepared, model)
     fabric = Fabric(accelerator=device, devices=1)
-    outcome = train(model, lesson, config.training, folder, fabric=fabric, **listeners)
+    # The limit for want of another is not written down: with other data it would be another.
+    training = config.training.limited(len(lesson.epoch(0)))
+    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
     model.load_state_dict(outcome.weights)
     model.eval()
     translator = Translator(model, prepared.source, prepared.target)
@@ -143,6 +149,31 @@ def train_translate(
     return translator, outcome
 
 
+def preparation(config: TranslateConfig, limits: Limits, earlier: Translator | None) -> Preparation:
+    """How the data of a run is prepared: with the vocabulary of the earlier run, where it begins with one."""
+    tokenisers = None
+    if earlier is not None:
+        tokenisers = earlier.source, earlier.target
+        for tokeniser in tokenisers:
+            tokeniser.dropout = config.tokeniser.dropout
+    return Preparation(config.tokeniser, config.valid_share, config.seed, limits, tokenisers)
+
+
+def build_model(config: TranslateConfig, prepared: Prepared, earlier: Translator | None) -> TextToText:
+    """A new model by the seed, or one that begins with the weights of an earlier run."""
+    torch.manual_seed(config.seed)
+    try:
+        model = config.model.build(prepared.source.words, prepared.target.words)
+        if earlier is not None:
+            model.load_state_dict(earlier.model.state_dict())
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        if earlier is not None:
+            raise UserError(f"the model is not that of the run to go on from: {reason}") from None
+        raise UserError(f"there is no model with this configuration: {reason}") from None
+    return model
+
+
 def _prepare_new(
     files: PairFiles,
     valid: PairFiles | None,
@@ -151,12 +182,13 @@ def _prepare_new(
     limits: Limits,
     earlier: Translator | None,
 ) -> tuple[Prepared, RunFolder]:
-    tokenisers = None if earlier is None else (earlier.source, earlier.target)
-    how = Preparation(config.tokeniser, config.valid_share, config.seed, limits, tokenisers)
+    how = preparation(config, limits, earlier)
     was_there = out.exists()
     folder = RunFolder.create(out)
     try:
-        return prepare(files, valid, how, folder.path), folder
+        prepared = prepare(files, valid, how, folder.path)
+        build_model(config, prepared, earlier)  # what cannot be built is said now, while nothing stands yet
+        return prepared, folder
     except BaseException:  # data that cannot be used leaves nothing behind, nor does an interrupt
         shutil.rmtree(out / "data" if was_there else out, ignore_errors=True)
         raise

@@ -11,7 +11,8 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.training.checkpoint import Progress, checkpoints, load_checkpoint, save_checkpoint
+from sightline.errors import UserError
+from sightline.training.checkpoint import Progress, checkpoints, load_checkpoint, save_checkpoint, validated
 from sightline.training.folder import MODEL, RunFolder, average, load_tensors, save_tensors
 
 
@@ -42,7 +43,10 @@ class Lesson(Protocol):
         """The loss of a batch."""
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Scores on the validation data; the first one decides, and more is better."""
+        """Scores on the validation data; the first one decides, and more is better.
+
+        Where it is the same, the second one decides, if there is one, and less is better.
+        """
 
 
 DEFAULT_EPOCHS, LEAST_STEPS = 30, 3000
@@ -85,11 +89,15 @@ class TrainingConfig(Config):
         """With a limit where none was given: 30 epochs of this many batches, more where they are few."""
         if self.epochs is not None or self.steps is not None or self.minutes is not None:
             return self
-        return replace(self, epochs=max(DEFAULT_EPOCHS, math.ceil(LEAST_STEPS * self.accumulate / batches)))
+        return replace(self, epochs=max(DEFAULT_EPOCHS, math.ceil(LEAST_STEPS / self.steps_in(batches))))
+
+    def steps_in(self, batches: int) -> int:
+        """Updates in an epoch of this many batches."""
+        return math.ceil(batches / self.accumulate)
 
     def interval(self, batches: int) -> int:
         """Steps from one validation to the next."""
-        return self.validate_every or min(max(math.ceil(batches / self.accumulate), 100), 2000)
+        return self.validate_every or min(max(self.steps_in(batches), 100), 2000)
 
     def rate(self, step: int, done: float = 0.0, batches: int | None = None) -> float:
         """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017), and cools down at the end.
@@ -98,7 +106,7 @@ class TrainingConfig(Config):
         """
         known = [] if self.steps is None else [self.steps]
         if self.epochs is not None and batches is not None:
-            known.append(math.ceil(self.epochs * batches / self.accumulate))
+            known.append(self.epochs * self.steps_in(batches))
         warmup = min([self.warmup, *(max(1, steps // 10) for steps in known)])
         rate = self.learning_rate * min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
         return rate * min(1.0, (1 - done) / self.cooldown) if self.cooldown else rate
@@ -175,6 +183,7 @@ def train(
 
     An interrupt saves a checkpoint before it is passed on.
     """
+    model.to(fabric.device)  # before the optimiser: what a checkpoint puts into it goes where the parameters are
     optimiser = make_optimiser(model, config)
     progress, saved = Progress(), checkpoints(folder.path)
     if saved:
@@ -207,7 +216,7 @@ def train(
                 save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
                 reason = reason or config.over(progress)
     except KeyboardInterrupt:
-        save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
+        save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged, interrupted=True)
         raise
     return _finish(model, lesson, folder, progress, best, reason)
 
@@ -235,6 +244,11 @@ def _step(
         loss = lesson.loss(model, batch)
         fabric.backward(loss.total / tokens)
         total += float(loss.total.detach())
+    if not math.isfinite(total):
+        raise UserError(
+            f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
+            f"choose a smaller learning rate than {config.learning_rate:g} (training.learning_rate)"
+        )
     fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
     optimiser.step()
     progress.step += 1
@@ -274,9 +288,10 @@ def _validate(
     with torch.no_grad():
         scores = lesson.validate(model)
     model.train()
-    metric = next(iter(scores.values()))
-    if progress.best is None or metric > progress.best:
-        progress.best, progress.best_step, progress.since_best = metric, progress.step, 0
+    rank = rank_of(scores)
+    if progress.best is None or rank > (progress.best, progress.best_tie):
+        progress.best, progress.best_tie = rank
+        progress.best_step, progress.since_best = progress.step, 0
     else:
         progress.since_best += 1
     folder.add_metrics(
@@ -285,12 +300,18 @@ def _validate(
     return scores
 
 
+def rank_of(scores: dict[str, float]) -> tuple[float, float]:
+    """What scores are compared by. A metric may say the same of everything: BLEU does of outputs of three words."""
+    first, *rest = (value if math.isfinite(value) else -math.inf for value in scores.values())
+    return first, -rest[0] if rest else 0.0
+
+
 def _finish(
     model: nn.Module, lesson: Lesson, folder: RunFolder, progress: Progress, best: dict[str, float], reason: str | None
 ) -> Outcome:
     """The mean of the last checkpoints, or the best one: whichever scores higher on the validation data."""
     best_state = load_tensors(folder.path / MODEL)
-    states = [load_tensors(path / MODEL) for path in checkpoints(folder.path)]
+    states = [load_tensors(path / MODEL) for path in validated(checkpoints(folder.path))]
     model.eval()
     with torch.no_grad():
         if not best:
@@ -299,7 +320,7 @@ def _finish(
         mean = average(states)
         model.load_state_dict(mean)
         scores = lesson.validate(model)
-    if next(iter(scores.values())) >= next(iter(best.values())):
+    if rank_of(scores) >= rank_of(best):
         return Outcome(reason or "", progress, mean, scores, f"mean of the last {len(states)} checkpoints")
     model.load_state_dict(best_state)
     return Outcome(reason or "", progress, best_state, best, f"best checkpoint, step {progress.best_step}")

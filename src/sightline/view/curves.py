@@ -55,7 +55,7 @@ def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any
     trained = np.array([line.get("loss", np.nan) for line in lines], dtype=float)
     perplexity = np.array([line.get("perplexity", np.nan) for line in lines], dtype=float)
     if np.isfinite(trained).any():
-        axes.plot(steps, trained, color=TRAINED, linestyle="--", label="training loss")
+        axes.plot(steps, trained, color=TRAINED, linestyle="--", label="training loss (smoothed targets)")
     if np.isfinite(perplexity).any():
         axes.plot(steps, np.log(perplexity), color=VALIDATED, label="validation, log perplexity")
     if axes.lines:
