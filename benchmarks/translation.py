@@ -42,9 +42,9 @@ RECURRENT = ("training.warmup=500",)
 SYSTEMS = (
     System("transformer", "transformer", 72),
     System("rnnsearch", "rnnsearch", 38, RECURRENT),
-    System("luong", "luong", 5, RECURRENT),
-    System("luong, fixed score", "luong", 5, (*RECURRENT, "model.attention=fixed")),
-    System("seq2seq", "seq2seq", 5, RECURRENT),
+    System("luong", "luong", 20, RECURRENT),
+    System("luong, fixed score", "luong", 15, (*RECURRENT, "model.attention=fixed")),
+    System("seq2seq", "seq2seq", 15, RECURRENT),
 )
 
 
