@@ -181,6 +181,19 @@ def test_summaries_are_judged_by_rouge():
     assert Wanted().config().metric == "bleu"
 
 
+def test_documents_may_be_long_when_they_are_summarised(tmp_path):
+    pairs = [("ab " * 600 + str(i), f"ab {i}") for i in range(4)]
+    write_tsv(tmp_path / "long.tsv", pairs)
+    options = ["--data", "long.tsv", "--dry-run", "--steps", "1", "--model", "rnnsearch", "--set", *QUICK[:4]]
+    refused = run("train", "translate", "--out", "run", *options, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "too long" in refused.stderr
+    done = run("train", "summarise", "--out", "run", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    longer = run("train", "translate", "--out", "run", *options, "--max-characters", "5000", cwd=tmp_path)
+    assert longer.returncode == 0, longer.stderr
+
+
 def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
     from sightline.data.checking import Limits
     from sightline.data.reading import PairFiles

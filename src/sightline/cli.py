@@ -67,6 +67,7 @@ def train(
     seed: int | None = None,
     device: Device = "auto",
     threads: int | None = None,
+    max_characters: int | None = None,
     max_bad_share: float | None = None,
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False,
     config: Path | None = None,
@@ -94,6 +95,7 @@ def train(
         seed: The same seed, data and threads give the same model; 0 unless given.
         device: auto takes a graphics card where there is one.
         threads: Processor threads; left out, PyTorch decides.
+        max_characters: A side longer than this makes a row unusable; 1,000 unless given, and 10,000 for summaries.
         max_bad_share: The share of rows that may be unusable before training refuses to start.
         tensorboard: Write RUN/tensorboard too.
         config: A file of the configuration's fields, such as the config.json of another run.
@@ -114,6 +116,7 @@ def train(
         wanted,
         device=device,
         threads=threads,
+        max_characters=max_characters,
         max_bad_share=max_bad_share,
         dry_run=dry_run,
         tensorboard=tensorboard,

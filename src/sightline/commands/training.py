@@ -26,6 +26,8 @@ from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import Event
 
+LONGEST_DOCUMENT = 10_000  # characters of what is summarised
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -80,6 +82,7 @@ def train_command(
     *,
     device: str,
     threads: int | None,
+    max_characters: int | None,
     max_bad_share: float | None,
     dry_run: bool,
     tensorboard: bool,
@@ -88,7 +91,8 @@ def train_command(
     set_up(threads)
     config = wanted.config()
     chosen = choose_device(device)
-    limits = Limits() if max_bad_share is None else Limits(max_bad_share=max_bad_share)
+    longest = max_characters or (LONGEST_DOCUMENT if wanted.task == "summarise" else Limits().max_characters)
+    limits = Limits(longest) if max_bad_share is None else Limits(longest, max_bad_share)
     if (out / CONFIG).exists():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if dry_run:
