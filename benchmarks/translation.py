@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from report import write_section
+from report import machine, write_section
 from sightline import load
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
@@ -26,7 +26,7 @@ from sightline.view.charts import lines_by_length
 from sightline.view.curves import draw_curves
 
 ABOUT = (
-    "Measured on AMD EPYC, 2 threads, PyTorch 2.13.0, float32. Multi30k English to German (29,000 pairs, tokenised and lower-cased; test 2016), joint BPE of 5,000, the tiny "
+    "Multi30k English to German (29,000 pairs, tokenised and lower-cased; test 2016), joint BPE of 5,000, the tiny "
     "presets, beam 5, weights chosen on validation data. Minutes are wall time of training with its validations, while "
     "other work ran beside it; the columns by words are tokenised BLEU by the length of the source."
 )
@@ -128,7 +128,7 @@ def main() -> None:
         counts = [bucket["pairs"] for bucket in first["by_length"]]
         picture = Path(__file__).parent / "translation.png"
         lines_by_length(labels, counts, lines, picture, score="tokenised BLEU")
-        body = f"## Translation\n\n{ABOUT}\n\n{table}\n\n"
+        body = f"## Translation\n\nMeasured on {machine()}. {ABOUT}\n\n{table}\n\n"
         body += f"![BLEU by the length of the source]({picture.name})\n\n"
         for system in chosen[:1]:
             curves = Path(__file__).parent / f"{system.model}-curves.png"
