@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sightline
+from invoke import run
 from sightline.commands.training import Wanted
 from sightline.config import ConfigError
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
@@ -17,7 +18,7 @@ from sightline.tasks.translate import TranslateConfig, TranslateLesson
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.view.curves import draw_curves
-from test_translate import QUICK, make_pairs, run, write_tsv
+from test_translate import QUICK, make_pairs, write_tsv
 
 
 @pytest.fixture(scope="module")

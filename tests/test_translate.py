@@ -12,6 +12,7 @@ import time
 import pytest
 
 import sightline
+from invoke import run as invoke
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
@@ -116,12 +117,12 @@ def test_a_damaged_run_is_refused_by_name(trained, tmp_path, file):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    done = run("predict", "run", "--text", "abc", cwd=tmp_path)
+    done = invoke("predict", "run", "--text", "abc", cwd=tmp_path)
     assert done.returncode == 2
     assert file in done.stderr
     assert "Traceback" not in done.stderr
     path.unlink()
-    assert file in run("predict", "run", "--text", "abc", cwd=tmp_path).stderr
+    assert file in invoke("predict", "run", "--text", "abc", cwd=tmp_path).stderr
 
 
 def test_python_does_the_same(tmp_path):
@@ -215,7 +216,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, case):
     make, options, message = WRONG[case]
     if make is not None:
         make(tmp_path / "data.tsv")
-    done = run("train", "translate", *options, "--out", "run", cwd=tmp_path)
+    done = invoke("train", "translate", *options, "--out", "run", cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
@@ -225,7 +226,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, case):
 def test_unequal_files_name_both_counts(tmp_path):
     (tmp_path / "a.txt").write_text("x\ny\nz\n")
     (tmp_path / "b.txt").write_text("x\ny\n")
-    done = run("train", "translate", "--source", "a.txt", "--target", "b.txt", "--out", "run", cwd=tmp_path)
+    done = invoke("train", "translate", "--source", "a.txt", "--target", "b.txt", "--out", "run", cwd=tmp_path)
     assert done.returncode == 2
     assert "3" in done.stderr
     assert "2" in done.stderr
@@ -234,7 +235,7 @@ def test_unequal_files_name_both_counts(tmp_path):
 
 def test_a_folder_that_holds_a_run_is_left_alone(trained):
     before = (trained / "run" / "config.json").read_bytes()
-    done = run("train", "translate", "--data", "train.tsv", "--out", "run", "--steps", "1", cwd=trained)
+    done = invoke("train", "translate", "--data", "train.tsv", "--out", "run", "--steps", "1", cwd=trained)
     assert done.returncode == 2
     assert "run holds a run already" in done.stderr
     assert (trained / "run" / "config.json").read_bytes() == before

@@ -1,0 +1,33 @@
+"""Commands in this process: what a shell would see, without the seconds that a new process takes to import torch.
+
+At least one test of every command starts a process of its own; the many cases of one command go through here.
+"""
+
+import contextlib
+import io
+import os
+import sys
+from subprocess import CompletedProcess
+
+import torch
+
+
+def run(*arguments, cwd):
+    """Output, errors and exit code of `sightline ARGUMENTS` in the folder ``cwd``."""
+    from sightline.cli import main
+
+    output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    before, folder, threads = sys.argv, os.getcwd(), torch.get_num_threads()
+    sys.argv, code = ["sightline", *map(str, arguments)], 0
+    try:
+        os.chdir(cwd)
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            main()
+    except SystemExit as leaving:
+        code = leaving.code or 0
+    finally:
+        os.chdir(folder)
+        sys.argv = before
+        torch.set_num_threads(threads)
+    texts = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (output, errors)]
+    return CompletedProcess(arguments, code, *texts)
