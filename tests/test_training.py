@@ -162,6 +162,8 @@ def test_a_short_training_is_not_all_warm_up():
     assert config.rate(9) == pytest.approx(1.0)
     assert TrainingConfig(learning_rate=1.0, warmup=1000, epochs=10, cooldown=0.0).rate(9, batches=10) == 1.0
     assert TrainingConfig(learning_rate=1.0, warmup=1000, epochs=10, cooldown=0.0).rate(9) == pytest.approx(0.01)
+    by_the_clock = TrainingConfig(learning_rate=1.0, warmup=1000, minutes=5.0, cooldown=0.0)
+    assert [by_the_clock.rate(9, done) for done in (0.0, 0.05, 0.1, 0.5)] == pytest.approx([0.01, 0.5, 1.0, 1.0])
 
 
 def test_limits_and_validations_suit_the_size_of_the_data():

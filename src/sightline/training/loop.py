@@ -102,13 +102,15 @@ class TrainingConfig(Config):
     def rate(self, step: int, done: float = 0.0, batches: int | None = None) -> float:
         """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017), and cools down at the end.
 
-        Where the number of steps is known, the warm-up is at most a tenth of them: a short training is not all warm-up.
+        The warm-up is at most a tenth of the way, in steps where their number is known and by the clock where only that
+        is: a short training is not all warm-up.
         """
         known = [] if self.steps is None else [self.steps]
         if self.epochs is not None and batches is not None:
             known.append(self.epochs * self.steps_in(batches))
         warmup = min([self.warmup, *(max(1, steps // 10) for steps in known)])
-        rate = self.learning_rate * min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+        risen = (step + 1) / warmup if known else max((step + 1) / warmup, 10 * done)
+        rate = self.learning_rate * min(1.0, risen, math.sqrt(warmup / (step + 1)))
         return rate * min(1.0, (1 - done) / self.cooldown) if self.cooldown else rate
 
     def share(self, progress: Progress, batches: int) -> float:
