@@ -91,8 +91,11 @@ def main() -> None:
         f"| {pairs:,} | {median:,.0f} MB | {most:,.0f} MB | {median / first:.2f} |" for pairs, median, most in rows
     ]
     if options.write:
-        body = "## Memory and the size of the corpus\n\n`python benchmarks/corpus.py --write`: the tiny Transformer, "
-        body += f"{options.steps} steps, made-up pairs.\n\n" + "\n".join(table)
+        body = f"## Memory and the size of the corpus\n\nThe tiny Transformer, {options.steps} steps, made-up pairs. "
+        body += (
+            f"Again: `python benchmarks/corpus.py --pairs {options.pairs} --steps {options.steps} --write`\n\n"
+            + "\n".join(table)
+        )
         write_section("corpus", body)
 
 
