@@ -40,7 +40,7 @@ class System:
 
     name: str
     model: str
-    minutes: int
+    minutes: float
     settings: tuple[str, ...] = ()
 
 
@@ -48,9 +48,9 @@ RECURRENT = ("training.warmup=500",)
 SYSTEMS = (
     System("transformer", "transformer", 72),
     System("rnnsearch", "rnnsearch", 38, RECURRENT),
-    System("luong", "luong", 20, RECURRENT),
-    System("luong, fixed score", "luong", 15, (*RECURRENT, "model.attention=fixed")),
-    System("seq2seq", "seq2seq", 15, RECURRENT),
+    System("luong", "luong", 19.5, RECURRENT),
+    System("luong, fixed score", "luong", 19.5, (*RECURRENT, "model.attention=fixed")),
+    System("seq2seq", "seq2seq", 14.5, RECURRENT),
 )
 
 

@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sightline"
 FILES = sorted(SOURCE.rglob("*.py"))
-ORDER = ["data", "attention", "layers", "models", "tasks", "commands", "cli"]
-MODEL_FREE = {"search", "view", "config", "records", "errors", "state", "files", "data", "vocabulary"}
+ORDER = ["data", "attention", "layers", "models", "evidence", "tasks", "commands", "cli"]
+MODEL_FREE = {"search", "view", "config", "records", "explanation", "errors", "state", "files", "data", "vocabulary"}
 
 
 def part_of(path):

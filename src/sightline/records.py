@@ -12,9 +12,21 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Tokens:
-    """Words, subwords or characters, in order."""
+    """Words, subwords or characters, in order.
+
+    ``words``, where known, is the number of the word that each token belongs to, counted from 0 without a gap: tokens
+    of one word have one number. ``special`` are the places of tokens that stand in no text, such as the end.
+    """
 
     texts: tuple[str, ...]
+    words: tuple[int, ...] | None = None
+    special: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.words is not None and len(self.words) != len(self.texts):
+            raise ValueError(f"words has {len(self.words)} entries; expected {len(self.texts)}, one for each token")
+        if any(not 0 <= place < len(self.texts) for place in self.special):
+            raise ValueError(f"special is {self.special}; there are {len(self.texts)} tokens")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -167,5 +179,5 @@ def _array(rows: list[list[float | None]], shape: tuple[int, ...], missing: floa
 
 def _axis(data: dict[str, Any]) -> Axis:
     kind = _AXES[data["kind"]]
-    values = {field.name: data[field.name] for field in fields(kind)}
+    values = {field.name: data[field.name] for field in fields(kind) if field.name in data}
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
