@@ -9,7 +9,10 @@ from sightline.explanation import Belief, Calculation, Choice, Explanation, Find
 from sightline.records import Record, Tokens
 
 
-def make(stacks=(Stack("Looks at the source", "cross", ("decoder.attention",)),)):
+LOOKS = Stack("Looks at the source", "cross", ("decoder.attention",))
+
+
+def make(stacks=(LOOKS,)):
     rows, columns = Tokens(("x", "</s>"), special=(1,)), Tokens(("a", "b", "</s>"), words=(0, 0, 1), special=(2,))
     weights = np.array([[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], dtype=np.float32)
     return Explanation(
