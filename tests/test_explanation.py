@@ -8,7 +8,6 @@ import pytest
 from sightline.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
 from sightline.records import Record, Tokens
 
-
 LOOKS = Stack("Looks at the source", "cross", ("decoder.attention",))
 
 
