@@ -33,7 +33,7 @@ def test_a_frozen_run_gives_what_it_gave(path, tmp_path):
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.name)
 def test_a_frozen_run_shows_where_it_looked(path):
     translator, _ = load_translator(path)
-    (record,) = translator.attention("abcd")
+    (record,) = translator.explain("abcd").records
     assert record.rows.texts[:4] == ("d", "c", "b", "a")
     # It reads backwards: the first letter written comes from the last one read.
     assert record.matrix()[0].argmax() > record.matrix()[3].argmax()

@@ -123,7 +123,8 @@ def test_the_most_attended_word_is_the_one_that_attention_shows(translator, monk
     outputs = ["cat Zog sun old red", "Bob Bob"]
     expected = []
     for source, output in zip(sources, outputs, strict=True):
-        records = [record.matrix() for record in other.attention(source, output)]
+        explained = other.explain(source, output)
+        records = [record.matrix() for name in explained.stacks[0].names for record in explained.of(name)]
         mean = np.mean(records, axis=0)[: len(output.split()), : len(source.split())]  # without the ends
         expected.append([source.split()[place] for place in mean.argmax(axis=1)])
     tokens = other.source.encode(sources)

@@ -131,6 +131,6 @@ def show(console: Console, translator: Translator, pairs: Pairs, count: int = 5)
 def draw(translator: Translator, pairs: Pairs, out: Path) -> Path:
     """Where the model looked while it wrote one date: a picture, and the plain records behind it."""
     source = next((a for a, _ in pairs if a.isascii() and len(a) > 20 and not a[:4].isdigit()), pairs[0][0])
-    records = translator.attention(source)
+    records = translator.explain(source).records
     write_text(out / "records.json", json.dumps([record.to_json() for record in records]))
     return heat_map(records[0], out / "attention.png", rows_label="written")

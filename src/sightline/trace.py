@@ -144,6 +144,7 @@ class Trace(Tap):
         self.maps: list[AttentionMap] = []
         self.largest = None if top is None else BLOCK
         self._top, self._keep_scores, self._change = top, keep_scores, change
+        self.mechanisms: dict[str, nn.Module] = {}  # by name, as they showed themselves
         self._names = {id(module): _site_name(name) for name, module in model.named_modules()}
         self._layers: dict[str, int] = {}
         self._model = model  # keeps the ids valid
@@ -153,6 +154,7 @@ class Trace(Tap):
         if name is None:  # a mechanism of some other model
             return look.weights
         layer = self._layers.setdefault(name, len(self._layers))
+        self.mechanisms.setdefault(name, look.mechanism)
         weights = look.weights
         if self._change is not None:
             weights = self._change(Site(name, layer), look)

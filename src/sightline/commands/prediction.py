@@ -98,7 +98,8 @@ class Wanted:
         if not self.as_json:
             return found[0].text.replace("\n", " ")
         if self.search.best > 1:
-            data: dict[str, Any] = {"source": text, "predictions": [one._asdict() for one in found]}
+            outputs = [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in found]
+            data: dict[str, Any] = {"source": text, "predictions": outputs}
         else:
             (one,) = found
             data = {"source": text, "prediction": one.text, "log_prob": one.log_prob, "score": one.score}

@@ -97,6 +97,11 @@ class Tokeniser:
                     spans[place] = (owner, owner + 1)
         return list(zip([token.translate(_VISIBLE) for token in encoding.tokens], spans, strict=True))
 
+    def spell(self, tokens: Iterable[int]) -> list[str]:
+        """Each token as a picture would label it, as `pieces` does; also those that stand in no text."""
+        spelled = (self._library.id_to_token(token) for token in tokens)
+        return ["?" if piece is None else piece.translate(_VISIBLE) for piece in spelled]
+
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The share of the tokens of these texts that are unknown; always 0 with `bpe` and `unigram`."""
         unknown = total = 0

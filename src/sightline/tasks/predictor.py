@@ -21,11 +21,12 @@ BATCH_TOKENS = 4096
 
 
 class Prediction(NamedTuple):
-    """A text, its log-probability and the score that it was ranked by."""
+    """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with."""
 
     text: str
     log_prob: float
     score: float
+    tokens: tuple[int, ...] = ()
 
 
 class Member(NamedTuple):
@@ -144,7 +145,9 @@ class Predictor(ABC):
             for i, text in zip(unknown, self._copied(outputs, [rows[i] for i in unknown], tasks, states), strict=True):
                 texts[i] = text
         reading = iter(texts)
-        return [[Prediction(next(reading), one.log_prob, one.score) for one in some] for some in found]
+        return [
+            [Prediction(next(reading), one.log_prob, one.score, tuple(one.tokens)) for one in some] for some in found
+        ]
 
     def _copied(self, outputs: list[list[int]], rows: list[int], tasks: list["_Task"], states: list[Any]) -> list[str]:
         """Outputs with words of their sources in the place of unknown ones, or of their prefixes inside those."""

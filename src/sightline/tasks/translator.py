@@ -10,13 +10,12 @@ import torch
 from sightline.config import Config
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
+from sightline.explanation import Explanation
 from sightline.models.text_to_text import TextToText, TextToTextConfig
-from sightline.records import Record, Tokens
 from sightline.tasks.predictor import Member, Prediction, Predictor  # noqa: F401 - others import them from here
 from sightline.tasks.searching import pad
-from sightline.tasks.unknown import look_back
 from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
-from sightline.vocabulary import END, SPELLINGS, START
+from sightline.vocabulary import END, START
 
 SOURCE, TARGET = "source.json", "target.json"
 
@@ -35,23 +34,15 @@ class Translator(Predictor):
     def members(self) -> tuple[Member, ...]:
         return (Member(self.model, self.source, self.target, self.name),)
 
-    @torch.no_grad()
-    def attention(self, text: str, output: str | None = None) -> list[Record]:
-        """Where the model looked at the source while it wrote: one record for each attention and head.
+    def explain(self, text: str, output: str | None = None, **options: Any) -> Explanation:
+        """Where the model looked while it wrote: its own output, or the one given.
 
-        The output is the model's own unless given. It is decoded fast, and then read once more under `capture`. Rows
-        are what was written, with the end; columns what was looked at.
+        Options are the other fields of `sightline.tasks.explaining.Wanted`. The explanation shows itself in a notebook,
+        and its `save` writes pictures and pages.
         """
-        if output is None:
-            output = self.predict([text])[0].text
-        sides = [self.source.encode([text])[0], self.target.encode([output])[0]]
-        source, words = pad([[*sides[0], END]]).to(self.device), pad([[START, *sides[1]]]).to(self.device)
-        end = SPELLINGS[END]
-        columns = Tokens((*(piece for piece, _ in self.source.pieces(text)), end))
-        rows = Tokens((*(piece for piece, _ in self.target.pieces(output)), end))
-        self.model.eval()
-        looks, _ = look_back(self.model, words, self.model.begin(source))
-        return [record for found in looks for record in found.records(rows=rows, columns=columns)]
+        from sightline.tasks.explaining import Wanted, explain
+
+        return explain(self, text, Wanted(output, **options))
 
     @torch.no_grad()
     def perplexity(self, pairs: Sequence[tuple[str, str]], rows: int = 64) -> float:

@@ -1,0 +1,7 @@
+"""What several commands let you choose from."""
+
+from typing import Literal
+
+Metric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
+BleuTokeniser = Literal["auto", "13a", "zh", "char", "intl", "none"]
+Device = Literal["auto", "cpu", "cuda"]

@@ -1,0 +1,140 @@
+"""Explaining an output: the maps are those of the pass that is shown, and the numbers beside them add up."""
+
+import numpy as np
+import pytest
+import torch
+
+import sightline
+from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.models.luong import LuongConfig
+from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.models.seq2seq import Seq2SeqConfig
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks import explaining
+from sightline.tasks.explaining import word_numbers
+from sightline.tasks.translator import Translator
+from sightline.vocabulary import END, START
+from test_frozen import FROZEN
+
+MODELS = {
+    "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),
+    "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.1),
+    "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.1, tied="none"),
+}
+TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20
+
+
+def make(config, **tokenising):
+    torch.manual_seed(0)
+    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(words=400, **tokenising))
+    model = config.build(tokeniser.words, tokeniser.words).eval()
+    for parameter in model.parameters():
+        parameter.data *= 2  # an untrained model looks everywhere alike
+    return Translator(model, tokeniser, tokeniser, "made")
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_rows_and_columns_are_what_was_written_and_read(kind):
+    translator = make(MODELS[kind])
+    found = translator.explain("the dog sleeps", "a cat")
+    cross = [record for name in found.stacks[0].names for record in found.of(name)]
+    assert found.stacks[0].kind == "cross"
+    assert len(cross) == (6 if kind == "transformer" else 1)
+    for record in cross:
+        assert "".join(record.columns.texts).replace("▁", " ").strip() == "the dog sleeps</s>"
+        assert "".join(record.rows.texts).replace("▁", " ").strip() == "a cat</s>"
+        assert record.columns.special == (len(record.columns) - 1,)
+        np.testing.assert_allclose(record.matrix().sum(axis=1), 1, atol=1e-5)
+        shown = torch.softmax(torch.tensor(record.scores), dim=-1).numpy()
+        np.testing.assert_allclose(shown, record.matrix(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_steps_are_the_probabilities_of_the_plain_pass(kind):
+    translator = make(MODELS[kind])
+    source, target = (translator.source.encode([text])[0] for text in ("the dog sleeps", "a cat"))
+    with torch.no_grad():
+        logits = translator.model.logits(torch.tensor([[*source, END]]), torch.tensor([[START, *target]]))
+    expected = torch.softmax(logits[0], dim=-1)
+    found = translator.explain("the dog sleeps", "a cat").steps
+    assert len(found) == len(target) + 1
+    for row, (step, token) in enumerate(zip(found, [*target, END], strict=True)):
+        assert step.probability == pytest.approx(float(expected[row, token]), abs=1e-5)
+        best = expected[row].topk(5)
+        assert [one.probability for one in step.likeliest] == pytest.approx(best.values.tolist(), abs=1e-5)
+        assert [one.text for one in step.likeliest] == translator.target.spell(best.indices.tolist())
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_weights_times_values_are_contexts(kind):
+    found = make(MODELS[kind]).explain("the dog sleeps", "a cat")
+    shown = {(one.name, one.head): one for one in found.calculations}
+    cross = [record for name in found.stacks[0].names for record in found.of(name)]
+    assert set(shown) == {(record.name, record.head) for record in cross}
+    for record in cross:
+        one = shown[record.name, record.head]
+        assert len(one.queries) == len(record.rows)
+        assert one.values.shape[1] == min(one.size, explaining.KEPT)
+        np.testing.assert_allclose(record.matrix() @ one.values, one.contexts, atol=1e-4)
+
+
+def test_self_attention_comes_with_its_own_axes():
+    found = make(MODELS["transformer"]).explain("the dog sleeps", "a cat")
+    by_kind = {stack.kind: stack for stack in found.stacks}
+    assert list(by_kind) == ["cross", "self", "causal"]
+    inside_source, inside_output = (found.of(by_kind[kind].names[0])[0] for kind in ("self", "causal"))
+    assert inside_source.rows == inside_source.columns == found.of(by_kind["cross"].names[0])[0].columns
+    assert inside_output.rows == inside_output.columns
+    assert np.triu(inside_output.matrix(), 1).max() == 0
+
+
+@pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.name)
+def test_its_own_output_is_what_predict_gives(path):
+    translator = sightline.load(path)
+    best = translator.predict_best(["abcd"], 3, beam=5)[0]
+    found = translator.explain("abcd", alternatives=2)
+    assert found.output == best[0].text
+    assert [one.text for one in found.alternatives] == [one.text for one in best[1:]]
+    logs = sum(np.log(step.probability) for step in found.steps)
+    assert logs == pytest.approx(best[0].log_prob, abs=1e-3)
+
+
+def test_long_inputs_keep_the_largest_weights(monkeypatch):
+    translator = make(MODELS["transformer"])
+    whole = translator.explain("the dog sleeps", "a cat")
+    monkeypatch.setattr(explaining, "WHOLE", 10)
+    monkeypatch.setattr(explaining, "LARGEST", 2)
+    short = translator.explain("the dog sleeps", "a cat")
+    assert short.notes == ("of each row only the 2 largest weights were kept",)
+    for kept, full in zip(short.records, whole.records, strict=True):
+        largest = np.sort(full.matrix(), axis=1)[:, ::-1][:, :2]
+        np.testing.assert_allclose(np.sort(kept.matrix(), axis=1)[:, ::-1][:, :2], largest, atol=1e-6)
+
+
+def test_a_model_without_attention_says_so():
+    with pytest.raises(UserError, match="made has no attention"):
+        make(Seq2SeqConfig(16, 16)).explain("the dog", "a cat")
+
+
+def test_an_empty_text_has_its_end():
+    found = make(MODELS["rnnsearch"]).explain("", "")
+    assert found.records[0].columns.texts == ("</s>",)
+    assert found.records[0].matrix() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "special", "numbers"),
+    [
+        (["▁the", "▁do", "gs", ",", "▁d", "ream", "</s>"], (6,), (0, 1, 1, 2, 3, 3, 4)),
+        (["▁so", "-", "called", "</s>"], (3,), (0, 1, 2, 3)),
+        (["▁10", "0", "%", "</s>"], (3,), (0, 0, 1, 2)),
+        (["▁x", "<0xE2>", "<0x82>", "y", "</s>"], (4,), (0, 0, 0, 0, 1)),
+        (["▁我", "喜欢", "狗", "</s>"], (3,), (0, 1, 2, 3)),
+        (["a", "b", "▁", "c", "</s>"], (4,), None),
+        (["<unk>", "ab", "<unk>", "</s>"], (0, 2, 3), (0, 1, 2, 3)),
+        (["▁", "▁word", "s", "</s>"], (3,), (0, 1, 1, 2)),
+    ],
+)
+def test_pieces_become_words(texts, special, numbers):
+    assert word_numbers(texts, special) == numbers
