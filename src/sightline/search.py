@@ -14,14 +14,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.state import select
+from sightline.state import reorder, select
 
 NEVER = -math.inf
 
 
 @runtime_checkable
 class Step(Protocol):
-    """One step of any model: last tokens and state → log-probabilities of the next tokens, next state."""
+    """One step of any model: last tokens and state → log-probabilities of the next tokens, next state.
+
+    Search writes into the log-probabilities, and uses no state twice.
+    """
 
     def __call__(self, tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]: ...
 
@@ -61,28 +64,26 @@ class Rules:
         prefixes: Int[Tensor, "n p"],
         limits: Int[Tensor, " n"],
     ) -> Float[Tensor, "n v"]:
-        """The log-probabilities with −inf for whatever may not be written next."""
+        """The log-probabilities, with −inf put in for whatever may not be written next."""
         length = written.shape[-1]
-        banned = self._repeats(written, log_probs.shape[-1])
-        banned[:, [*self.forbidden, self.start]] = True
+        forced = prefixes[:, length] if length < prefixes.shape[-1] else None
+        # A prefix is the user's word: no other rule forbids it.
+        wish = None if forced is None else log_probs.gather(-1, forced.clamp(min=0).unsqueeze(-1))
+        if self.no_repeat and length >= self.no_repeat:
+            log_probs.masked_fill_(self._repeats(written, log_probs.shape[-1]), NEVER)
+        log_probs[:, [*self.forbidden, self.start]] = NEVER
         if length < self.min_length:
-            banned[:, self.end] = True
-        full = length >= limits
-        banned |= full.unsqueeze(-1)
-        banned[full, self.end] = False
-        if length < prefixes.shape[-1]:
-            forced = prefixes[:, length]
-            inside = forced >= 0
-            banned |= inside.unsqueeze(-1)
-            # A prefix is the user's word: no other rule forbids it.
-            banned[inside, forced[inside]] = False
-        return log_probs.masked_fill(banned, NEVER)
+            log_probs[:, self.end] = NEVER
+        full = limits <= length
+        if full.any():
+            _leave_only(log_probs, full, torch.full_like(limits, self.end), log_probs[:, [self.end]])
+        if forced is not None and wish is not None:
+            _leave_only(log_probs, forced >= 0, forced, wish)
+        return log_probs
 
     def _repeats(self, written: Int[Tensor, "n t"], words: int) -> Bool[Tensor, "n v"]:
-        banned = torch.zeros(len(written), words, dtype=torch.bool, device=written.device)
         size = self.no_repeat
-        if not size or written.shape[-1] < size:
-            return banned
+        banned = torch.zeros(len(written), words, dtype=torch.bool, device=written.device)
         windows = written.unfold(-1, size, 1)
         last = written[:, written.shape[-1] - size + 1 :].unsqueeze(1)
         seen = (windows[..., :-1] == last).all(dim=-1)
@@ -90,6 +91,12 @@ class Rules:
         banned[rows[seen], windows[..., -1][seen]] = True
         banned[:, self.end] = False
         return banned
+
+
+def _leave_only(log_probs: Tensor, rows: Bool[Tensor, " n"], tokens: Int[Tensor, " n"], values: Tensor) -> None:
+    """In these rows nothing but one token, with the log-probability given."""
+    log_probs.masked_fill_(rows.unsqueeze(-1), NEVER)
+    log_probs[rows, tokens[rows]] = values[rows].squeeze(-1)
 
 
 def _prefix_tensor(prefixes: Sequence[Sequence[int]] | None, rows: int, device: torch.device) -> Tensor:
@@ -236,11 +243,12 @@ def beam_search(
         log_probs, state = step(last, state)
         beams, origins = _advance(beams, log_probs, rules, beam, length_penalty)
         leaving = _cannot_improve(beams, beam, length_penalty)
+        keep = None
         if leaving.any():
             _collect(beams, leaving, results)
             keep = (~leaving).nonzero().squeeze(-1)
             beams, origins = select(beams, keep), origins.index_select(0, keep)
-        state = select(state, origins.flatten())
+        state = reorder(state, origins.flatten(), keep)
         last = beams.written[..., -1].flatten()
     return results
 
@@ -257,10 +265,12 @@ def _advance(
         beams.prefixes.repeat_interleave(k, dim=0),
         beams.limits.repeat_interleave(k, dim=0),
     )
-    totals = (beams.log_prob.unsqueeze(-1) + allowed.reshape(sentences, k, words)).flatten(1)
     # Each hypothesis has one end, so among the 2 · beam best at least `beam` go on.
+    wanted = min(2 * beam, words)
+    values, choices = allowed.topk(wanted, dim=-1)
+    totals = (beams.log_prob.unsqueeze(-1) + values.reshape(sentences, k, wanted)).flatten(1)
     likely, places = totals.topk(min(2 * beam, totals.shape[-1]), dim=-1)
-    parents, tokens = places // words, places % words
+    parents, tokens = places // wanted, choices.reshape(sentences, -1).gather(-1, places)
     ends = tokens == rules.end
     # An end counts only among the `beam` best, as in the search that a beam of one must equal.
     ended = likely.masked_fill(~ends, NEVER)

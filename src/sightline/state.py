@@ -1,9 +1,15 @@
 """States of decoding: any nest of tuples of tensors with the batch axis first. One function reorders them all."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Int
 from torch import Tensor
+
+
+class Shared(NamedTuple):
+    """A part of a state that all hypotheses of one sentence have in common, such as its annotations: kept once."""
+
+    part: Any
 
 
 def select(state: Any, rows: Int[Tensor, " n"]) -> Any:
@@ -19,3 +25,16 @@ def select(state: Any, rows: Int[Tensor, " n"]) -> Any:
     if state is None or isinstance(state, int):
         return state
     raise TypeError(f"select: a state is made of tuples, tensors, integers and None, not of {type(state).__name__}")
+
+
+def reorder(state: Any, rows: Int[Tensor, " n"], sentences: Int[Tensor, " s"] | None) -> Any:
+    """As `select`, for beams: ``rows`` are the hypotheses that go on, ``sentences`` those that stay (None: all of them).
+
+    What the hypotheses of a sentence share is touched only when a sentence leaves.
+    """
+    if isinstance(state, Shared):
+        return state if sentences is None else select(state, sentences)
+    if isinstance(state, tuple):
+        parts = [reorder(part, rows, sentences) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    return select(state, rows)

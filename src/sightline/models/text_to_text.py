@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from sightline.config import Config
 from sightline.layers.embedding import TokenEmbedding
 from sightline.layers.loss import smoothed_cross_entropy
+from sightline.search import Step
 from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
 Tying = Literal["all", "output", "none"]
@@ -78,6 +79,10 @@ class TextToText(nn.Module):
     def looks_at_source(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, looks from the target at the source."""
         return name.startswith("decoder.")
+
+    def searching(self, source: Int[Tensor, "b s"]) -> tuple[Step, Any]:
+        """What search needs: a step, and the state that it begins with. A model may have a faster step than `step`."""
+        return self.step, self.begin(source)
 
     def step(self, tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
         """One step of search."""

@@ -6,15 +6,18 @@ default here: it trains without a delicate warm-up) one more stands at the end o
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sightline.attention.tap import active_taps
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import sinusoids
+from sightline.layers.incremental import OneTokenDecoder, can_step
 from sightline.layers.transformer import Activation, DecoderLayer, DecoderLayerState, EncoderLayer, LayerShape
 from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying
+from sightline.search import Step
 
 
 class TransformerState(NamedTuple):
@@ -66,6 +69,14 @@ class Transformer(TextToText):
             x, after = layer(x, layer_state)
             states.append(after)
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
+
+    def searching(self, source: Int[Tensor, "b s"]) -> tuple[Step, Any]:
+        state = self.begin(source)
+        if self.training or active_taps() or not can_step(self.decoder):
+            return self.step, state
+        sinusoid = self.config.positions == "sinusoid"
+        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        return step, step.begin(state.layers)
 
     def looks_at_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")

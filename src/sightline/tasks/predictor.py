@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from sightline.data.sentences import joining_space, split_sentences
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.models.text_to_text import TextToText
 from sightline.search import ensemble
-from sightline.state import select
 from sightline.tasks.searching import SearchConfig, pad
 from sightline.tasks.unknown import Word, attended_words, words_of, written_out
 from sightline.vocabulary import END, UNKNOWN
@@ -89,7 +89,7 @@ class Predictor(ABC):
         found = iter(self.predict(sentences, batch_tokens=batch_tokens, keep_unknown=keep_unknown, **options))
         return [_joined([(next(found), blank) for _, blank in document]) for document in documents]
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def search(
         self,
         texts: Sequence[str],
@@ -129,8 +129,9 @@ class Predictor(ABC):
     ) -> list[list[Prediction]]:
         steps, states = [], []
         for member, sources in zip(self.members, zip(*(task.sources for task in tasks), strict=True), strict=True):
-            steps.append(member.model.step)
-            states.append(member.model.begin(pad([[*tokens, END] for tokens in sources]).to(generator.device)))
+            step, state = member.model.searching(_source(sources, generator.device))
+            steps.append(step)
+            states.append(state)
         alone = len(steps) == 1  # the mean of one is itself, and takes time
         step, state = (steps[0], states[0]) if alone else (ensemble(steps), tuple(states))
         target = self.members[0].target
@@ -142,32 +143,37 @@ class Predictor(ABC):
         if target.of_words and not keep_unknown:
             unknown = [i for i, one in enumerate(hypotheses) if UNKNOWN in one.tokens]
             outputs = [hypotheses[i].tokens for i in unknown]
-            for i, text in zip(unknown, self._copied(outputs, [rows[i] for i in unknown], tasks, states), strict=True):
+            for i, text in zip(unknown, self._copied(outputs, [tasks[rows[i]] for i in unknown]), strict=True):
                 texts[i] = text
         reading = iter(texts)
         return [
             [Prediction(next(reading), one.log_prob, one.score, tuple(one.tokens)) for one in some] for some in found
         ]
 
-    def _copied(self, outputs: list[list[int]], rows: list[int], tasks: list["_Task"], states: list[Any]) -> list[str]:
+    def _copied(self, outputs: list[list[int]], tasks: list["_Task"]) -> list[str]:
         """Outputs with words of their sources in the place of unknown ones, or of their prefixes inside those."""
         if not outputs:
             return []
         target = self.members[0].target
         attended: list[list[Word | None]] = [[] for _ in outputs]
-        for member, state in zip(self.members, states, strict=True):
+        for member, sources in zip(self.members, zip(*(task.sources for task in tasks), strict=True), strict=True):
             if member.source.of_words and not any(attended):  # the first model that looks at its source decides
-                sources = [words_of(member.source, tasks[row].text) for row in rows]
-                begun = select(state, torch.tensor(rows, device=next(member.model.parameters()).device))
-                attended = attended_words(member.model, outputs, begun, sources)
+                words = [words_of(member.source, task.text) for task in tasks]
+                begun = member.model.begin(_source(sources, next(member.model.parameters()).device))
+                attended = attended_words(member.model, outputs, begun, words)
         texts = []
-        for row, tokens, words in zip(rows, outputs, attended, strict=True):
-            given = words_of(target, tasks[row].prefix)
-            copied = dict(enumerate([*given, *words[len(given) :]]))
+        for task, tokens, found in zip(tasks, outputs, attended, strict=True):
+            given = words_of(target, task.prefix)
+            copied = dict(enumerate([*given, *found[len(given) :]]))
             unknown = [place for place, token in enumerate(tokens) if token == UNKNOWN]
             chosen = {place: word for place in unknown if (word := copied.get(place)) is not None}
             texts.append(written_out(target, tokens, chosen))
         return texts
+
+
+def _source(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Sources as models read them: with their ends, padded."""
+    return pad([[*tokens, END] for tokens in rows]).to(device)
 
 
 class _Task(NamedTuple):
@@ -195,14 +201,14 @@ def _batches(lengths: Sequence[int], width: int, batch_tokens: int) -> Iterator[
 @contextmanager
 def _evaluating(models: Sequence[TextToText]) -> Iterator[None]:
     """Without dropout, and as before afterwards."""
-    before = [model.training for model in models]
-    for model in models:
+    in_training = [model for model in models if model.training]  # the others need no walk over all of their parts
+    for model in in_training:
         model.eval()
     try:
         yield
     finally:
-        for model, was_training in zip(models, before, strict=True):
-            model.train(was_training)
+        for model in in_training:
+            model.train()
 
 
 def _joined(sentences: Sequence[tuple[Prediction, str]]) -> Prediction:

@@ -1,0 +1,84 @@
+"""The decoder's one-token path gives what its layers give, and everything that it is not made for takes the other."""
+
+import pytest
+import torch
+
+from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.layers import incremental
+from sightline.models import transformer
+from sightline.models.transformer import TransformerConfig
+from sightline.state import Shared, reorder, select
+from sightline.tasks.translator import Translator
+from sightline.trace import capture
+
+SHAPES = {
+    "pre": TransformerConfig(16, 2, 32, 2, 3, tied="none"),
+    "post": TransformerConfig(16, 4, 24, 1, 2, norm="post", activation="gelu"),
+    "one head, silu": TransformerConfig(8, 1, 8, 1, 1, activation="silu"),
+}
+WORDS = 30
+
+
+def build(config, dtype=torch.float64):
+    torch.manual_seed(1)
+    model = config.build(WORDS, WORDS).to(dtype).eval()
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@torch.no_grad()
+def test_steps_equal_those_of_the_layers(name, monkeypatch):
+    """Over beams that grow, are reordered, and lose sentences; with padded sources, and past the room of the caches."""
+    monkeypatch.setattr(incremental, "ROOM", 3)
+    model = build(SHAPES[name])
+    source = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0], [11, 12, 13, 3, 0]])
+    step, state = model.searching(source)
+    assert isinstance(step, incremental.OneTokenDecoder)
+    plain = model.begin(source)
+    tokens = torch.tensor([2, 2, 2])
+    orders = [([0, 0, 1, 1, 2, 2], None), ([1, 0, 3, 3, 4, 5], None), ([5, 4, 0, 1], [2, 0]), ([1, 1, 2, 3], None)]
+    for number in range(8):
+        found, state = step(tokens, state)
+        expected, plain = model.step(tokens, plain)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        if number < len(orders):
+            rows, kept = orders[number]
+            rows = torch.tensor(rows)
+            state = reorder(state, rows, None if kept is None else torch.tensor(kept))
+            plain = select(plain, rows)
+        tokens = torch.randint(4, WORDS, (len(rows),), generator=torch.Generator().manual_seed(number))
+
+
+def test_a_state_is_reordered_where_it_belongs():
+    state = (torch.arange(4), Shared((torch.arange(2) * 10,)), 7, None)
+    own, shared, position, nothing = reorder(state, torch.tensor([3, 0]), torch.tensor([1]))
+    assert (own.tolist(), shared.part[0].tolist(), position, nothing) == ([3, 0], [10], 7, None)
+    assert reorder(state, torch.tensor([0, 0, 1, 1]), None)[1] is state[1]
+    assert select(state, torch.tensor([1, 1]))[1].part[0].tolist() == [10, 10]
+
+
+def test_other_models_take_the_layers():
+    rotary = build(TransformerConfig(16, 2, 32, 1, 1, positions="rotary"))
+    source = torch.tensor([[5, 3]])
+    assert rotary.searching(source)[0] == rotary.step
+    model = build(SHAPES["pre"])
+    with capture(model):
+        assert model.searching(source)[0] == model.step
+    assert model.train().searching(source)[0] == model.step
+
+
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4}, {"beam": 3, "best": 3}, {"sample": True, "best": 3}])
+def test_search_finds_the_same_on_both_paths(options, monkeypatch):
+    texts = ["one two three four", "two", "", "three one four one two", "four four"]
+    tokeniser = train_tokeniser(texts * 3, TokeniserConfig(method="words", words=WORDS))
+    torch.manual_seed(2)
+    model = TransformerConfig(16, 2, 32, 2, 2).build(tokeniser.words, tokeniser.words).eval()
+    translator = Translator(model, tokeniser, tokeniser)
+    best = options.pop("best", 1)
+    fast = translator.predict_best(texts, best, max_length=9, **options)
+    monkeypatch.setattr(transformer, "can_step", lambda layers: False)
+    for few, others in zip(fast, translator.predict_best(texts, best, max_length=9, **options), strict=True):
+        assert [one.tokens for one in few] == [one.tokens for one in others]
+        assert [one.log_prob for one in few] == pytest.approx([one.log_prob for one in others], abs=1e-4)
