@@ -27,8 +27,8 @@ from sightline.view.curves import draw_curves
 
 ABOUT = (
     "Multi30k English to German (29,000 pairs, tokenised and lower-cased; test 2016), joint BPE of 5,000, the tiny "
-    "presets, beam 5, weights chosen on validation data. Minutes are wall time of training with its validations, while "
-    "other work ran beside it; the columns by words are tokenised BLEU by the length of the source."
+    "presets, two threads, beam 5, weights chosen on validation data. Minutes are wall time of training with its "
+    "validations; the columns by words are tokenised BLEU by the length of the source."
 )
 EDGES = (1, 10, 15, 20)
 VOCABULARY = "tokeniser.words=5000"
@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--runs", type=Path, default=Path("runs/translation"))
     parser.add_argument("--only", nargs="+", choices=[system.name for system in SYSTEMS])
+    parser.add_argument("--note", default="", help="what a reader has to know of how these runs came about")
     parser.add_argument("--write", action="store_true", help="put the table and the picture beside RESULTS.md")
     options = parser.parse_args()
     chosen = [system for system in SYSTEMS if not options.only or system.name in options.only]
@@ -129,6 +130,7 @@ def main() -> None:
         picture = Path(__file__).parent / "translation.png"
         lines_by_length(labels, counts, lines, picture, score="tokenised BLEU")
         body = f"## Translation\n\nMeasured on {machine()}. {ABOUT}\n\n{table}\n\n"
+        body += f"{options.note}\n\n" if options.note else ""
         body += f"![BLEU by the length of the source]({picture.name})\n\n"
         for system in chosen[:1]:
             curves = Path(__file__).parent / f"{system.model}-curves.png"

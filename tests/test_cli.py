@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from sightline import Record, __version__
+from sightline import __version__
+from sightline.explanation import Explanation
 from signals import start_interruptible
 
 
@@ -133,7 +134,8 @@ def test_demo_learns_draws_and_records(tmp_path):
     assert [line["data"] for line in lines if "exact_match" in line] == ["test", "unseen language"]
     scored = json.loads(sightline("evaluate", run, "--data", run / "dates" / "test.tsv", "--json").stdout)
     assert scored["exact"]["value"] >= 99.0
-    (record,) = [Record.from_json(data) for data in json.loads((run / "records.json").read_text())]
+    assert (run / "page.html").stat().st_size > 10_000
+    (record,) = Explanation.from_json(json.loads((run / "explanation.json").read_text())).records
     written, source = record.rows.texts, record.columns.texts
     assert (written[-1], source[-1]) == ("</s>", "</s>")
     year = record.matrix()[:4]  # the year is copied: each digit is looked at where it stands
@@ -161,7 +163,7 @@ def test_a_path_is_no_markup_and_a_terminal_may_know_ascii_only(tmp_path):
 def test_the_same_seed_gives_the_same_records(tmp_path):
     for name in ("one", "two"):
         sightline("demo", "--out", name, "--steps", "3", "--pairs", "1000", cwd=tmp_path, check=True)
-    for file in ("records.json", "model.safetensors"):
+    for file in ("explanation.json", "model.safetensors"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 

@@ -37,7 +37,7 @@ def make(config, **tokenising):
 @pytest.mark.parametrize("kind", MODELS)
 def test_rows_and_columns_are_what_was_written_and_read(kind):
     translator = make(MODELS[kind])
-    found = translator.explain("the dog sleeps", "a cat")
+    found = translator.explain("the dog sleeps", "a cat", measure=False)
     cross = [record for name in found.stacks[0].names for record in found.of(name)]
     assert found.stacks[0].kind == "cross"
     assert len(cross) == (6 if kind == "transformer" else 1)
@@ -57,7 +57,7 @@ def test_steps_are_the_probabilities_of_the_plain_pass(kind):
     with torch.no_grad():
         logits = translator.model.logits(torch.tensor([[*source, END]]), torch.tensor([[START, *target]]))
     expected = torch.softmax(logits[0], dim=-1)
-    found = translator.explain("the dog sleeps", "a cat").steps
+    found = translator.explain("the dog sleeps", "a cat", measure=False).steps
     assert len(found) == len(target) + 1
     for row, (step, token) in enumerate(zip(found, [*target, END], strict=True)):
         assert step.probability == pytest.approx(float(expected[row, token]), abs=1e-5)
@@ -68,7 +68,7 @@ def test_steps_are_the_probabilities_of_the_plain_pass(kind):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_weights_times_values_are_contexts(kind):
-    found = make(MODELS[kind]).explain("the dog sleeps", "a cat")
+    found = make(MODELS[kind]).explain("the dog sleeps", "a cat", measure=False)
     shown = {(one.name, one.head): one for one in found.calculations}
     cross = [record for name in found.stacks[0].names for record in found.of(name)]
     assert set(shown) == {(record.name, record.head) for record in cross}
@@ -80,7 +80,7 @@ def test_weights_times_values_are_contexts(kind):
 
 
 def test_self_attention_comes_with_its_own_axes():
-    found = make(MODELS["transformer"]).explain("the dog sleeps", "a cat")
+    found = make(MODELS["transformer"]).explain("the dog sleeps", "a cat", measure=False)
     by_kind = {stack.kind: stack for stack in found.stacks}
     assert list(by_kind) == ["cross", "self", "causal"]
     inside_source, inside_output = (found.of(by_kind[kind].names[0])[0] for kind in ("self", "causal"))
@@ -102,12 +102,15 @@ def test_its_own_output_is_what_predict_gives(path):
 
 def test_long_inputs_keep_the_largest_weights(monkeypatch):
     translator = make(MODELS["transformer"])
-    whole = translator.explain("the dog sleeps", "a cat")
+    whole = translator.explain("the dog sleeps", "a cat", measure=False)
     monkeypatch.setattr(explaining, "WHOLE", 10)
     monkeypatch.setattr(explaining, "LARGEST", 2)
-    short = translator.explain("the dog sleeps", "a cat")
+    short = translator.explain("the dog sleeps", "a cat", measure=False)
     assert short.notes == ("of each row only the 2 largest weights were kept",)
-    for kept, full in zip(short.records, whole.records, strict=True):
+    assert "self" in {stack.kind for stack in short.stacks}
+    by_place = {(record.name, record.head): record for record in whole.records}
+    for kept in short.records:
+        full = by_place[kept.name, kept.head]
         largest = np.sort(full.matrix(), axis=1)[:, ::-1][:, :2]
         np.testing.assert_allclose(np.sort(kept.matrix(), axis=1)[:, ::-1][:, :2], largest, atol=1e-6)
 
@@ -118,7 +121,7 @@ def test_a_model_without_attention_says_so():
 
 
 def test_an_empty_text_has_its_end():
-    found = make(MODELS["rnnsearch"]).explain("", "")
+    found = make(MODELS["rnnsearch"]).explain("", "", measure=False)
     assert found.records[0].columns.texts == ("</s>",)
     assert found.records[0].matrix() == pytest.approx(1.0)
 
@@ -138,3 +141,39 @@ def test_an_empty_text_has_its_end():
 )
 def test_pieces_become_words(texts, special, numbers):
     assert word_numbers(texts, special) == numbers
+
+
+def test_belief_is_about_the_map_that_is_shown():
+    translator = make(MODELS["transformer"])
+    found = translator.explain("the dog sleeps", "a cat")
+    assert found.belief.about.startswith("decoder.2.cross, mean of 2 heads")
+    keys = [finding.key for finding in found.belief.findings]
+    assert len(set(keys)) == len(keys) == 7
+    assert {(one.name, one.head) for one in found.belief.heads} == {
+        (record.name, record.head) for record in found.records if "rollout" not in record.name
+    }
+
+
+def test_rollout_is_one_more_stack():
+    found = make(MODELS["transformer"]).explain("the dog sleeps", "a cat", measure=False)
+    rolled = [record for name in found.stacks[-1].names for record in found.of(name)]
+    first = np.mean([record.matrix() for record in found.of("encoder.0.attention")], axis=0)
+    mixed = 0.5 * first + 0.5 * np.eye(len(first))
+    np.testing.assert_allclose(rolled[0].matrix(), mixed, atol=1e-6)
+    np.testing.assert_allclose(rolled[-1].matrix().sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_shift_is_measured_and_kept_with_the_run(tmp_path):
+    from sightline.tasks.translate import TranslateConfig
+    from sightline.tasks.translator import load_translator, save_translator
+    from sightline.training.folder import RunFolder
+
+    translator = make(MODELS["rnnsearch"])
+    assert explaining.measured_shift(translator, ["the dog sleeps", "a cat"]) in (-1, 0, 1)
+    assert explaining.measured_shift(translator, []) == 0
+    translator.shift = -1
+    folder = RunFolder.create(tmp_path / "run")
+    save_translator(folder, translator, TranslateConfig(model=MODELS["rnnsearch"]), "made")
+    loaded, _ = load_translator(tmp_path / "run")
+    assert loaded.explain("a cat", "a cat", measure=False).shift == -1
+    assert loaded.explain("a cat", "a cat", measure=False, shift=0).shift == 0

@@ -4,7 +4,6 @@ The data is made with Babel, split by calendar day, so that a date in the test w
 language is kept out of training altogether. What comes out is an ordinary run folder.
 """
 
-import json
 import math
 import shutil
 import time
@@ -26,7 +25,6 @@ from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
 from sightline.training.loop import TrainingConfig
 from sightline.training.scores import exact_match
-from sightline.view.pictures import heat_map
 
 MARK = "demo.txt"  # a folder with this file is the demo's own, and may be made anew
 FEWEST_PAIRS, MOST_PAIRS = 1000, 1_000_000
@@ -84,7 +82,7 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
     folder.add_metrics(step=outcome.progress.step, data="test", exact_match=score)
     folder.add_metrics(step=outcome.progress.step, data="unseen language", exact_match=other)
     folder.seal(list(folder.read_json(CHECKSUMS)))
-    picture = draw(translator, test, out)
+    picture, page = draw(translator, test, out)
     show(console, translator, test)
     total = time.perf_counter() - started
     lines = [
@@ -92,6 +90,7 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
         f"            {_one_decimal(other)} %  on Portuguese, a language never seen in training",
         f"run         {out}",
         f"picture     {picture}",
+        f"page        {page}  (open it in a browser: every look, step by step, and whether to believe it)",
         f"time        {total:.0f} s, of which training {trained:.0f} s",
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
@@ -128,9 +127,9 @@ def show(console: Console, translator: Translator, pairs: Pairs, count: int = 5)
         console.print(f"  {source}  →  {found.text}{note}", highlight=False, markup=False)
 
 
-def draw(translator: Translator, pairs: Pairs, out: Path) -> Path:
-    """Where the model looked while it wrote one date: a picture, and the plain records behind it."""
+def draw(translator: Translator, pairs: Pairs, out: Path) -> tuple[Path, Path]:
+    """Where the model looked while it wrote one date: a picture, the page with everything, and the plain data."""
     source = next((a for a, _ in pairs if a.isascii() and len(a) > 20 and not a[:4].isdigit()), pairs[0][0])
-    records = translator.explain(source).records
-    write_text(out / "records.json", json.dumps([record.to_json() for record in records]))
-    return heat_map(records[0], out / "attention.png", rows_label="written")
+    found = translator.explain(source)
+    found.save(out / "explanation.json")
+    return found.save(out / "attention.png"), found.save(out / "page.html")

@@ -4,12 +4,15 @@ A task makes it (`run.explain(x)`), `sightline.view` draws it and `sightline.evi
 NumPy and nothing else; survives a round trip through JSON.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from sightline.files import write_text
 from sightline.records import Record
 
 
@@ -122,6 +125,26 @@ class Explanation:
     def of(self, name: str) -> list[Record]:
         """The records of one attention, head by head."""
         return [record for record in self.records if record.name == name]
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write it as what the ending says: .png, .svg, .pdf or .gif (options as `sightline.view.drawing.draw` takes
+        them), .html for the page, .json for the plain data."""
+        path = Path(path)
+        if path.suffix == ".html":
+            from sightline.view.page import write_page
+
+            return write_page([self], path)
+        if path.suffix == ".json":
+            return write_text(path, json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False))
+        from sightline.view.drawing import draw
+
+        return draw(self, path, **options)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from sightline.view.page import fragment
+
+        return fragment(self)
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that `json` can write."""

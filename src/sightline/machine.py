@@ -1,5 +1,8 @@
 """Options that have to do with the machine, checked once for every command."""
 
+import sys
+from pathlib import Path
+
 import torch
 
 from sightline.errors import UserError
@@ -33,3 +36,22 @@ def choose_device(name: str) -> str:
     if name not in available:
         raise UserError(f"--device is {name}; here there is {' and '.join(available)}")
     return name
+
+
+def forget_peak() -> None:
+    """Begin to measure the peak of memory anew, where the system can (Linux)."""
+    if sys.platform == "linux":
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> int | None:
+    """The most bytes this process has held, since `forget_peak` where that works; None where the system is silent."""
+    if sys.platform == "linux":
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

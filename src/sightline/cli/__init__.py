@@ -8,8 +8,9 @@ import tyro
 
 from sightline import __version__
 from sightline.cli.mechanisms import check, mechanisms
+from sightline.cli.seeing import view
 from sightline.cli.training import demo, resume, train
-from sightline.cli.using import compare, evaluate, predict
+from sightline.cli.using import bench, compare, evaluate, predict
 from sightline.errors import MachineError, SightlineError, UserError
 
 DESCRIPTION = """Train attention models on your own data and see what they attend to.
@@ -24,6 +25,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "compare": compare,
     "predict": predict,
+    "view": view,
+    "bench": bench,
     "mechanisms": mechanisms,
     "check": check,
 }

@@ -1,4 +1,4 @@
-"""The commands that use what was trained: predict, evaluate, compare."""
+"""The commands that use what was trained: predict, evaluate, compare, bench."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -167,3 +167,24 @@ def compare(
         json,
         threads,
     )
+
+
+def bench(
+    run: tyro.conf.Positional[Path],
+    seconds: float = 5.0,
+    json: bool = False,
+    threads: int | None = None,
+) -> None:
+    """How fast a run trains and predicts on this machine, how much memory it takes, and where its time goes.
+
+    The run itself stays as it is. Leave the machine alone meanwhile: anything beside it makes the figures worse.
+
+    Args:
+        run: The run folder, with its data.
+        seconds: About how long to measure each kind of work.
+        json: Print JSON instead of tables.
+        threads: Processor threads; left out, PyTorch decides.
+    """
+    from sightline.commands.benching import bench_command
+
+    bench_command(run, seconds, json, threads)

@@ -85,13 +85,14 @@ class RecurrentAttentionDecoder(nn.Module):
         self, words: Float[Tensor, "b t e"], state: DecoderState
     ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
         """Any number of words that follow what the state has seen."""
-        projected = self.cells[0].project(words)  # type: ignore[operator]
+        # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
+        projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
         tops: list[Tensor] = []
         olds: list[Tensor] = []
         contexts: list[Tensor | None] = []
-        for i in range(words.shape[1]):
+        for word in projected:
             olds.append(state.cells[-1][0])
-            context, state = self._step(projected[:, i], state)
+            context, state = self._step(word, state)
             tops.append(state.cells[-1][0])
             contexts.append(context)
         new, old = torch.stack(tops, dim=1), torch.stack(olds, dim=1)

@@ -76,9 +76,10 @@ class Cell(nn.Module):
 
 def _gru(projected: Tensor, recurrent: Tensor, hidden: Tensor, size: int) -> Tensor:
     """Cho et al. 2014, in the form of torch.nn.GRU: the reset gate acts on the projected state."""
-    gates = torch.sigmoid(projected[:, : 2 * size] + recurrent[:, : 2 * size])
-    reset, update = gates.split(size, dim=-1)
-    candidate = torch.tanh(projected[:, 2 * size :] + reset * recurrent[:, 2 * size :])
+    given_gates, given = projected.split((2 * size, size), dim=-1)
+    own_gates, own = recurrent.split((2 * size, size), dim=-1)
+    reset, update = torch.sigmoid(given_gates + own_gates).chunk(2, dim=-1)
+    candidate = torch.tanh(torch.addcmul(given, reset, own))
     return torch.lerp(candidate, hidden, update)
 
 

@@ -3,18 +3,20 @@
 The longest batch comes first, so the memory it needs is the most that training will need.
 """
 
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from lightning_fabric import Fabric
+
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
+from sightline.machine import peak_memory
 from sightline.tasks.preparing import Prepared, prepare
 from sightline.tasks.translate import TranslateConfig, TranslateLesson, build_model, preparation
 from sightline.tasks.translator import Translator, load_translator
-from sightline.training.loop import TrainingConfig, make_optimiser
+from sightline.training.loop import TrainingConfig, gradients, make_optimiser
 
 TRIED, DECODED = 8, 64  # batches to train, sentences to decode
 
@@ -50,25 +52,24 @@ def estimate(
         prepared = prepare(files, valid, how, folder)
         stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         lesson = TranslateLesson(prepared, config)
-        model = build_model(config, prepared, earlier).to(device)
+        fabric = Fabric(accelerator=device, devices=1)
+        plain = build_model(config, prepared, earlier).to(fabric.device)
         plan = lesson.epoch(0)
         plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest pairs
-        optimiser = make_optimiser(model, config.training)
+        model, optimiser = fabric.setup(plain, make_optimiser(plain, config.training))
         tokens, rows, began = 0, 0, time.perf_counter()
         for number, handle in enumerate(plan):
             if number == 1:  # the first step also sets things up
                 tokens, rows, began = 0, 0, time.perf_counter()
-            source, target = (part.to(device) for part in lesson.batch(handle))
-            loss = lesson.loss(model, (source, target))
-            optimiser.zero_grad(set_to_none=True)
-            (loss.total / loss.tokens).backward()
+            batch = fabric.to_device(lesson.batch(handle))
+            _, count = gradients(model, optimiser, lesson, [batch], config.training, fabric)
             optimiser.step()
-            tokens, rows = tokens + int(loss.tokens), rows + len(source)
+            tokens, rows = tokens + count, rows + len(handle)
         spent = time.perf_counter() - began
-        validation = _validation_seconds(lesson, Translator(model, prepared.source, prepared.target))
+        validation = _validation_seconds(lesson, Translator(plain, prepared.source, prepared.target))
     batches = len(lesson.epoch(0))
     training = config.training.limited(batches)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    parameters = sum(parameter.numel() for parameter in plain.parameters())
     steps = training.steps_in(batches)
     # By rows, not by tokens: with BPE dropout the same rows are more tokens.
     per_epoch = len(prepared.corpus) * spent / rows + validation * steps / training.interval(batches)
@@ -76,7 +77,7 @@ def estimate(
     checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
     seconds = _seconds(training, per_epoch, steps)
     return Estimate(
-        training, prepared, parameters, steps, tokens / spent, per_epoch, seconds, _peak_memory(), stored + checkpoints
+        training, prepared, parameters, steps, tokens / spent, per_epoch, seconds, peak_memory(), stored + checkpoints
     )
 
 
@@ -99,13 +100,3 @@ def _seconds(training: TrainingConfig, per_epoch: float, steps_per_epoch: int) -
     if training.minutes is not None:
         limits.append(60 * training.minutes)
     return min(limits)
-
-
-def _peak_memory() -> int | None:
-    """The most memory this process has held; None where the system does not say."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak

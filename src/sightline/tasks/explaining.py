@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp, prod
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from sightline.attention import Attention
 from sightline.data.sentences import writes_without_spaces
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
+from sightline.evidence import TextSubject, believe, choose_shift, rollout_records
 from sightline.explanation import Calculation, Choice, Explanation, Stack, Step
 from sightline.records import Record, Tokens
 from sightline.tasks.predictor import Prediction
@@ -39,13 +41,16 @@ class Wanted:
     """What to explain and how far: the model's own output unless ``output`` is given.
 
     ``alternatives`` is how many other outputs of the beam to name. ``top`` keeps that many weights of each row; left
-    out, all are kept unless the input is long.
+    out, all are kept unless the input is long. ``shift`` is the run's own unless given. ``measure`` says whether to
+    believe the map (`sightline.evidence`), which takes many more passes than the map itself.
     """
 
     output: str | None = None
     beam: int = 5
     alternatives: int = 3
     top: int | None = None
+    shift: int | None = None
+    measure: bool = True
 
     def __post_init__(self) -> None:
         if self.top is not None and self.top < 1:
@@ -54,12 +59,46 @@ class Wanted:
             raise UserError("beam must be at least 1 and alternatives at least 0")
 
 
-@torch.no_grad()
 def explain(translator: Translator, text: str, wanted: Wanted | None = None) -> Explanation:
-    """Everything there is to show about one text, apart from what has to be measured (`sightline.evidence`)."""
+    """Everything there is to show about one text."""
     wanted = wanted or Wanted()
     outputs, tokens = _outputs(translator, text, wanted)
     source_tokens = translator.source.encode([text])[0]
+    found = _looks(translator, text, outputs, tokens, source_tokens, wanted)
+    if not wanted.measure:
+        return found
+    subject = TextSubject(translator.model, [*source_tokens, END], [*tokens, END])
+    return replace(found, belief=believe(subject, main_map(found), shift=found.shift))
+
+
+def main_map(explanation: Explanation) -> list[Record]:
+    """What is shown first: the heads of the last layer that looks at the source."""
+    return explanation.of(explanation.stacks[0].names[-1])
+
+
+def measured_shift(translator: Translator, texts: Sequence[str]) -> int:
+    """By how many rows this model's maps should be moved when they are shown, from what a few texts say."""
+    maps, subjects = {}, []
+    for text in texts:
+        found = explain(translator, text, Wanted(beam=1, measure=False, shift=0))
+        sides = translator.source.encode([text])[0], translator.target.encode([found.output])[0]
+        subject = TextSubject(translator.model, [*sides[0], END], [*sides[1], END])
+        matrix = np.mean([record.matrix() for record in main_map(found)], axis=0)
+        if matrix.shape == (subject.rows, subject.columns):
+            maps[id(subject)] = matrix
+            subjects.append(subject)
+    return choose_shift(subjects, lambda subject: maps[id(subject)])
+
+
+@torch.no_grad()
+def _looks(
+    translator: Translator,
+    text: str,
+    outputs: list[Prediction],
+    tokens: list[int],
+    source_tokens: list[int],
+    wanted: Wanted,
+) -> Explanation:
     columns = axis_of(translator.source, source_tokens)
     rows = axis_of(translator.target, tokens)
     model = translator.model.eval()
@@ -85,20 +124,24 @@ def explain(translator: Translator, text: str, wanted: Wanted | None = None) -> 
         else:  # only what is shown step by step needs its scores
             found = [replace(record, scores=None) for record in found]
         records += found
+    rolled = rollout_records([record for record in records if kinds[record.name] == "self"]) if top is None else []
     names: dict[Kind, list[str]] = {"cross": [], "self": [], "causal": []}
     for name, kind in kinds.items():
         names[kind].append(name)
     stacks = [Stack(TITLES[kind], kind, tuple(some)) for kind, some in names.items() if some]
+    if rolled:
+        stacks.append(Stack("Inside the source, through all layers", "self", tuple(one.name for one in rolled)))
     return Explanation(
         title=translator.name,
         task="translate",
         input=text,
         output=outputs[0].text,
-        records=tuple(records),
+        records=(*records, *rolled),
         stacks=tuple(stacks),
         steps=tuple(_steps(translator.target, logs, [*tokens, END])),
         calculations=tuple(calculations),
         alternatives=tuple(Choice(one.text, _probability(one)) for one in outputs[1:]),
+        shift=translator.shift if wanted.shift is None else wanted.shift,
         notes=() if top is None else (f"of each row only the {top} largest weights were kept",),
     )
 

@@ -1,7 +1,7 @@
 """From a file of pairs to a trained model: translate, normalise, transliterate. The same task, another metric."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from sightline.attention import Attention
 from sightline.config import Config
 from sightline.data.batches import BatchPlan, TokenPair, collate
 from sightline.data.checking import Limits
@@ -21,6 +22,7 @@ from sightline.files import write_text
 from sightline.models.text_to_text import Loss, TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.card import ABOUT, CARD, CURVES, card, describe
+from sightline.tasks.explaining import measured_shift
 from sightline.tasks.preparing import Preparation, Prepared, prepare, prepared_before
 from sightline.tasks.translator import SOURCE, TARGET, Translator, load_translator, save_translator
 from sightline.training import scores
@@ -28,6 +30,8 @@ from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import Outcome, TrainingConfig, train
 from sightline.view.curves import draw_curves
 from sightline.vocabulary import PADDING
+
+SHIFT_TEXTS = 8
 
 
 @dataclass(frozen=True)
@@ -140,13 +144,21 @@ def train_translate(
     outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
     model.load_state_dict(outcome.weights)
     model.eval()
-    translator = Translator(model, prepared.source, prepared.target)
+    translator = Translator(model, prepared.source, prepared.target, str(out))
+    translator.shift = _shift(translator, lesson.valid)
     save_translator(folder, translator, config, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
     draw_curves(folder.metrics(), folder.path / CURVES)
     write_text(folder.path / CARD, card(folder, config, model, outcome))
     folder.seal([CONFIG, MODEL, SOURCE, TARGET, METRICS])
     return translator, outcome
+
+
+def _shift(translator: Translator, pairs: Sequence[tuple[str, str]]) -> int:
+    """Measured on a few validation sentences that are neither too short to tell nor long to measure."""
+    texts = [text for text, _ in pairs if 10 <= len(text) <= 200][:SHIFT_TEXTS]
+    has_attention = any(isinstance(module, Attention) for module in translator.model.modules())
+    return measured_shift(translator, texts) if has_attention else 0
 
 
 def preparation(config: TranslateConfig, limits: Limits, earlier: Translator | None) -> Preparation:

@@ -21,10 +21,16 @@ SOURCE, TARGET = "source.json", "target.json"
 
 
 class Translator(Predictor):
-    """A model with its tokenisers. ``name`` is what errors call it: the folder it comes from."""
+    """A model with its tokenisers.
 
-    def __init__(self, model: TextToText, source: Tokeniser, target: Tokeniser, name: str = "the model") -> None:
-        self.model, self.source, self.target, self.name = model, source, target, name
+    ``name`` is what errors call it: the folder it comes from. ``shift`` is by how many rows its maps are moved when
+    they are shown (`sightline.tasks.explaining.measured_shift`).
+    """
+
+    def __init__(
+        self, model: TextToText, source: Tokeniser, target: Tokeniser, name: str = "the model", shift: int = 0
+    ) -> None:
+        self.model, self.source, self.target, self.name, self.shift = model, source, target, name, shift
 
     @property
     def device(self) -> torch.device:
@@ -64,7 +70,8 @@ def save_translator(folder: RunFolder, translator: Translator, config: Config, w
     translator.source.save(folder.path / SOURCE)
     translator.target.save(folder.path / TARGET)
     sizes = {"source_words": translator.source.words, "target_words": translator.target.words}
-    folder.write_config({"task": "translate", "weights": weights, **sizes, "config": config.to_json()})
+    about = {"task": "translate", "weights": weights, "shift": translator.shift, **sizes}
+    folder.write_config({**about, "config": config.to_json()})
 
 
 def load_translator(path: Path) -> tuple[Translator, dict[str, Any]]:
@@ -77,7 +84,10 @@ def load_translator(path: Path) -> tuple[Translator, dict[str, Any]]:
         model_config = TextToTextConfig.from_json(data["config"]["model"])
         model = model_config.build(data["source_words"], data["target_words"])
         model.load_state_dict(load_tensors(path / MODEL))
+        shift = data.get("shift", 0)  # runs of earlier versions have none
+        if shift not in (-1, 0, 1):
+            raise ValueError(f"shift is {shift!r}; it is -1, 0 or 1")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
     source, target = Tokeniser.load(path / SOURCE), Tokeniser.load(path / TARGET)
-    return Translator(model.eval(), source, target, str(path)), data
+    return Translator(model.eval(), source, target, str(path), shift), data

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -195,14 +196,16 @@ def train(
     best: dict[str, float] = {}
     reason, window = config.over(progress), Window(progress)
     plan, planned = lesson.epoch(progress.epoch), progress.epoch
+    ahead = Ahead(lesson)
     try:
         while reason is None:
             if planned != progress.epoch:
                 plan, planned = lesson.epoch(progress.epoch), progress.epoch
             batches = len(plan)
-            handles = plan[progress.batch : progress.batch + config.accumulate]
+            behind = progress.batch + config.accumulate
+            ready = ahead.take(plan[progress.batch : behind], plan[behind : behind + config.accumulate])
             rate = config.rate(progress.step, config.done(progress, batches), batches)
-            event = _step(trained, optimiser_, lesson, handles, config, rate, progress, fabric, started)
+            event = _step(trained, optimiser_, lesson, ready, config, rate, progress, fabric, started)
             if progress.batch >= batches:
                 progress.epoch, progress.batch = progress.epoch + 1, 0
             window.add(event, rate)
@@ -220,25 +223,18 @@ def train(
     except KeyboardInterrupt:
         save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged, interrupted=True)
         raise
+    finally:
+        ahead.close()
     return _finish(model, lesson, folder, progress, best, reason)
 
 
-def _step(
-    model: Any,
-    optimiser: Any,
-    lesson: Lesson,
-    handles: Sequence[Any],
-    config: TrainingConfig,
-    rate: float,
-    progress: Progress,
-    fabric: Fabric,
-    started: float,
-) -> Event:
-    """One update from one or more batches. The loss is the mean over all of their tokens, not over batches."""
-    begun = time.perf_counter()
-    for group in optimiser.param_groups:
-        group["lr"] = rate
-    batches = [fabric.to_device(lesson.batch(handle)) for handle in handles]
+def gradients(
+    model: Any, optimiser: Any, lesson: Lesson, batches: Sequence[Any], config: TrainingConfig, fabric: Fabric
+) -> tuple[float, int]:
+    """The clipped gradients of one or more batches; also the sum of their losses, and of their tokens.
+
+    The loss is the mean over all of the tokens, not over batches.
+    """
     tokens = sum(lesson.tokens(batch) for batch in batches)
     optimiser.zero_grad(set_to_none=True)
     total = 0.0
@@ -246,15 +242,56 @@ def _step(
         loss = lesson.loss(model, batch)
         fabric.backward(loss.total / tokens)
         total += float(loss.total.detach())
+    if math.isfinite(total):
+        fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
+    return total, tokens
+
+
+class Ahead:
+    """Batches made in another thread while the step before is computed. Which ones they are does not depend on it."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        self._lesson = lesson
+        self._thread = ThreadPoolExecutor(1)
+        self._coming: tuple[list[Any], list[Future[Any]]] = ([], [])
+
+    def take(self, handles: Sequence[Any], following: Sequence[Any]) -> list[Any]:
+        """The batches of these handles; those of the handles that follow are begun."""
+        expected, coming = self._coming
+        waited = len(expected) == len(handles) and all(a is b for a, b in zip(expected, handles, strict=True))
+        found = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
+        self._coming = (list(following), [self._thread.submit(self._lesson.batch, one) for one in following])
+        return found
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _step(
+    model: Any,
+    optimiser: Any,
+    lesson: Lesson,
+    ready: Sequence[Any],
+    config: TrainingConfig,
+    rate: float,
+    progress: Progress,
+    fabric: Fabric,
+    started: float,
+) -> Event:
+    """One update from one or more batches."""
+    begun = time.perf_counter()
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    batches = [fabric.to_device(batch) for batch in ready]
+    total, tokens = gradients(model, optimiser, lesson, batches, config, fabric)
     if not math.isfinite(total):
         raise UserError(
             f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
             f"choose a smaller learning rate than {config.learning_rate:g} (training.learning_rate)"
         )
-    fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
     optimiser.step()
     progress.step += 1
-    progress.batch += len(handles)
+    progress.batch += len(ready)
     progress.tokens += tokens
     now = time.perf_counter()
     progress.seconds = now - started

@@ -1,0 +1,52 @@
+"""The commands that show what a model looked at: view."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+def view(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
+    out: Path,
+    text: tuple[str, ...] = (),
+    input: str | None = None,  # noqa: A002 - the name of the option
+    output: str | None = None,
+    layout: Literal["alignment", "heads", "layers"] = "alignment",
+    attention: str | None = None,
+    head: int | None = None,
+    pieces: tyro.conf.FlagCreatePairsOff[bool] = False,
+    shift: Literal[-1, 0, 1] | None = None,
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False,
+    beam: int = 5,
+    top: int | None = None,
+    threads: int | None = None,
+) -> None:
+    """Show where a run looked while it wrote: a picture for a paper, a film, or a page to explore in any browser.
+
+    Beside the map stand numbers that say what to make of it: how even it is, whether hiding what was looked at costs
+    more than hiding something else, whether the model needs its attention at all. The page is one file that needs no
+    network; it shows every layer and head, the decoding step by step, and several texts or runs side by side.
+
+    Args:
+        runs: A run folder; more than one to compare them in a page.
+        out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data).
+        text: A text; several for a page.
+        input: A file of texts, one a line, instead; - for a pipe.
+        output: Explain this output instead of the model's own.
+        layout: What a picture shows: the alignment, all heads of a layer, or all layers at a glance.
+        attention: Which attention a picture shows, by name, such as decoder.2.cross; the last one unless given.
+        head: Which head of it, counted from 0; the mean of all unless given.
+        pieces: Leave the pieces of words apart in a picture instead of putting them together.
+        shift: Move the rows of the map by one; left out, what was measured when the run was trained.
+        quick: Only the map, without the numbers beside it.
+        beam: How many hypotheses to keep while decoding; 1 is greedy.
+        top: Keep only this many weights of each row; by itself this happens for very long texts only.
+        threads: Processor threads; left out, PyTorch decides.
+    """
+    from sightline.commands.prediction import Lines
+    from sightline.commands.viewing import Drawing, view_command
+    from sightline.tasks.explaining import Wanted
+
+    wanted = Wanted(output, beam, top=top, shift=shift, measure=not quick)
+    view_command(runs, Lines(input, text), out, wanted, Drawing(layout, attention, head, pieces), threads)

@@ -1,0 +1,101 @@
+"""`sightline view`: where a run looked, as a picture, a film, a page or plain data."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from sightline.commands.common import load_run, set_up
+from sightline.commands.prediction import Lines
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.files import write_text
+from sightline.tasks.explaining import Wanted, explain
+
+PICTURES = (".png", ".svg", ".pdf", ".gif")
+ENDINGS = (*PICTURES, ".html", ".json")
+MOST = 50  # explanations in one page: each is some tens of kilobytes
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What of an explanation a picture shows; the page shows everything."""
+
+    layout: str = "alignment"
+    attention: str | None = None
+    head: int | None = None
+    pieces: bool = False
+
+    def options(self) -> dict[str, Any]:
+        return {"layout": self.layout, "name": self.attention, "head": self.head, "merge": not self.pieces}
+
+
+def view_command(
+    runs: Sequence[Path], lines: Lines, out: Path, wanted: Wanted, drawing: Drawing, threads: int | None
+) -> None:
+    """Explain each text by each run, and write what the ending of ``out`` says."""
+    if out.suffix not in ENDINGS:
+        raise UserError(f"--out is {out}; it must end in one of {', '.join(ENDINGS)}")
+    if out.suffix not in PICTURES and drawing != Drawing():
+        raise UserError(
+            "--layout, --attention, --head and --pieces are for pictures; a page has all of it to choose from"
+        )
+    if out.is_dir():
+        raise UserError(f"--out is {out}, which is a folder; name a file")
+    if not runs:
+        raise UserError("name the run folder to view")
+    texts = _texts(lines)
+    count = len(texts) * len(runs)
+    if out.suffix in PICTURES and count > 1:
+        raise UserError(f"{count} explanations do not go into one picture; write a page (--out NAME.html) instead")
+    if count > MOST:
+        raise UserError(f"{count:,} explanations are too many for one file, which takes {MOST}; choose fewer texts")
+    if wanted.output is not None and len(texts) > 1:
+        raise UserError("--output goes with one text")
+    set_up(threads)
+    found = list(_explained(runs, texts, wanted))
+    if out.suffix == ".html":
+        from sightline.view.page import write_page
+
+        write_page(found, out)
+    elif out.suffix == ".json" and count > 1:
+        write_text(out, json.dumps([one.to_json() for one in found], ensure_ascii=False, allow_nan=False))
+    else:
+        found[0].save(out, **(drawing.options() if out.suffix in PICTURES else {}))
+    _say(found, out)
+
+
+def _texts(lines: Lines) -> list[str]:
+    texts: list[str] = []
+    if lines.path is None and not lines.texts:
+        raise UserError("there is no text to view: give one with --text, or a file of lines with --input")
+    for some, _ in lines.blocks():
+        texts += [text for text in some if text.strip()]
+        if len(texts) > MOST:
+            break
+    if not texts:
+        raise UserError(f"{lines.path or 'the text'} is empty: there is nothing to view")
+    return texts
+
+
+def _explained(runs: Sequence[Path], texts: Sequence[str], wanted: Wanted) -> Iterator[Explanation]:
+    """Text by text, each by all runs: what is to be compared stands side by side."""
+    translators = [load_run(run) for run in runs]
+    pairs = [(translator, text) for text in texts for translator in translators]
+    console = Console(stderr=True)
+    hidden = len(pairs) == 1 or not sys.stderr.isatty()
+    for translator, text in track(pairs, "looking", console=console, transient=True, disable=hidden):
+        yield explain(translator, text, wanted)
+
+
+def _say(found: Sequence[Explanation], out: Path) -> None:
+    for one in found:
+        print(f"{one.input}  →  {one.output}")
+    for finding in () if len(found) != 1 or found[0].belief is None else found[0].belief.findings:
+        print(f"  {finding.title}: {finding.sentence}")
+    print(out)
