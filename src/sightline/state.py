@@ -28,7 +28,7 @@ def select(state: Any, rows: Int[Tensor, " n"]) -> Any:
 
 
 def reorder(state: Any, rows: Int[Tensor, " n"], sentences: Int[Tensor, " s"] | None) -> Any:
-    """As `select`, for beams: ``rows`` are the hypotheses that go on, ``sentences`` those that stay (None: all of them).
+    """As `select`, for beams: ``rows`` are the hypotheses that go on, ``sentences`` those that stay (None: all).
 
     What the hypotheses of a sentence share is touched only when a sentence leaves.
     """

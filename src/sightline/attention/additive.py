@@ -119,4 +119,5 @@ class _ChunkedScores(torch.autograd.Function):
 
 
 def _hidden(query: Tensor, keys: Tensor) -> Tensor:
-    return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
+    """tanh x = 2 σ(2x) − 1: on a processor, PyTorch's sigmoid takes much less time than its tanh."""
+    return torch.add(2 * query.unsqueeze(2), keys.unsqueeze(1), alpha=2).sigmoid_().mul_(2).sub_(1)
