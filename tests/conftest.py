@@ -12,6 +12,8 @@ install_import_hook("sightline", "beartype.beartype")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from chromium import pytest_terminal_summary  # noqa: E402, F401 - pytest finds it here
+
 
 @pytest.fixture(autouse=True)
 def _seeded():

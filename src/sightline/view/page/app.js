@@ -1,0 +1,208 @@
+// The page: what is chosen, and what has to be drawn again when that changes.
+
+import { aboutOf, clean } from "./about.js";
+import { beliefPanel } from "./belief.js";
+import { choicesOf, tabsOf, transportOf } from "./controls.js";
+import { isDark } from "./colour.js";
+import { readAbout } from "./data.js";
+import { make, refill, setText } from "./dom.js";
+import { exportPng, exportSvg } from "./exporting.js";
+import { headsView } from "./heads.js";
+import { alignmentView } from "./heatmap.js";
+import { linesView } from "./lines.js";
+import { look, mainStack } from "./look.js";
+import { replayView } from "./replay.js";
+import { decimals, short } from "./text.js";
+
+const MAKERS = { alignment: alignmentView, heads: headsView, lines: linesView, replay: replayView };
+
+class App {
+  constructor(about) {
+    this.explanations = about.explanations;
+    this.title = about.title;
+    this.steps = about.steps;
+    this.digits = about.steps > 10000 ? 4 : 3;
+    this.top = 1; // the weight that gets the darkest shade, the same in all panes
+    this.turn = 0;
+    this.clock = null;
+    this.transport = null;
+    for (const one of this.explanations) if (one.stacks.length) one.stacks[mainStack(one)].main = true;
+    const [first] = this.explanations.filter((one) => one.stacks.length);
+    const stack = first ? first.stacks[mainStack(first)] : null;
+    this.state = {
+      view: "alignment", stack, layer: stack ? stack.layers.length - 1 : 0, head: "mean", words: false, shift: null,
+      row: 0, zoom: null, faint: false, byCost: false, threshold: 0.25, calculation: false, pace: 800,
+    };
+  }
+
+  start() {
+    const panes = document.getElementById("panes");
+    const several = this.explanations.length > 1;
+    panes.classList.toggle("several", several);
+    this.panes = this.explanations.map((explanation) => {
+      const body = make("div", { class: "view" });
+      const name = make("h3", { class: "name" });
+      const show = make("div", { class: "show" }, name, body);
+      const map = make("div", { class: "beside" }, show, beliefPanel(this, explanation));
+      panes.append(make("article", { class: "pane" }, aboutOf(explanation, several), map));
+      return { explanation, body, name, view: null, shown: null };
+    });
+    const task = [...new Set(this.explanations.map((one) => one.task))].join(", ");
+    setText(document.getElementById("title"), short(clean(this.title), 120));
+    setText(document.getElementById("task"), clean(task));
+    const step = decimals(1 / this.steps, 6);
+    const rounding = `Weights on this page are rounded to ${step}; less than half of that is shown as 0.`;
+    setText(document.getElementById("rounding"), rounding);
+    this.listen();
+    return this.render();
+  }
+
+  listen() {
+    const exporting = (how) => () => how(this.panes.filter((pane) => pane.view), this.title, this.state.view);
+    document.getElementById("svg").addEventListener("click", exporting(exportSvg));
+    document.getElementById("png").addEventListener("click", exporting(exportPng));
+    document.getElementById("theme").addEventListener("click", () => {
+      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+      this.showTheme();
+      this.render();
+    });
+    this.showTheme();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.showTheme();
+      this.render();
+    });
+    let width = window.innerWidth;
+    window.addEventListener("resize", () => {
+      if (width === window.innerWidth && this.state.view !== "alignment") return;
+      width = window.innerWidth;
+      for (const pane of this.panes) pane.view?.resize();
+    });
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  showTheme() {
+    const button = document.getElementById("theme");
+    setText(button, isDark() ? "Light" : "Dark");
+    button.setAttribute("aria-label", isDark() ? "Light colours" : "Dark colours");
+  }
+
+  /** Change what is chosen. ``how`` much has to be done again: all, the sizes, what depends on the row, or nothing. */
+  set(changes, how = "render") {
+    Object.assign(this.state, changes);
+    if (changes.view && changes.view !== "replay") this.pause();
+    if (how === "render") return this.render();
+    if (how === "resize") for (const pane of this.panes) pane.view?.resize();
+    if (how === "pick") for (const pane of this.panes) pane.view?.pick();
+    return undefined;
+  }
+
+  pick(row) {
+    if (row === this.state.row) return;
+    this.state.row = row;
+    for (const pane of this.panes) pane.view?.pick();
+    this.transport?.show();
+  }
+
+  async render() {
+    this.turn += 1;
+    const mine = this.turn;
+    document.documentElement.removeAttribute("data-settled");
+    this.tip(null);
+    refill(document.getElementById("tabs"), tabsOf(this));
+    document.getElementById("panes").setAttribute("aria-labelledby", `tab-${this.state.view}`);
+    const found = await Promise.all(this.panes.map((pane) => look(pane.explanation, this.state, this.steps)));
+    if (mine !== this.turn) return;
+    this.top = Math.max(...found.map((shown) => shown?.largest ?? 0), 0);
+    this.panes.forEach((pane, i) => this.renderPane(pane, found[i]));
+    this.transport = this.state.view === "replay" ? transportOf(this) : null;
+    const transport = this.transport ? [this.transport.element] : [];
+    refill(document.getElementById("controls"), ...choicesOf(this), ...transport);
+    this.transport?.show();
+    document.documentElement.dataset.settled = "yes";
+  }
+
+  renderPane(pane, shown) {
+    pane.view?.close?.();
+    pane.shown = shown;
+    if (!shown) {
+      pane.view = null;
+      setText(pane.name, "");
+      const nothing = pane.explanation.stacks.length ? "This one has no such attention." : "No attention was recorded.";
+      pane.body.replaceChildren(make("p", { class: "hint" }, nothing));
+      this.painted();
+      return;
+    }
+    pane.view = MAKERS[this.state.view](this, shown, pane.explanation, pane.body.clientWidth);
+    const moved = shown.shift ? `, moved by ${shown.shift}` : "";
+    setText(pane.name, this.state.view === "heads" ? shown.stack.title : shown.name + moved);
+    refill(pane.body, pane.view.element);
+    pane.view.resize();
+    pane.view.pick();
+  }
+
+  /** Something can be seen and used: said once, in milliseconds from the start, for whoever measures. */
+  painted() {
+    document.documentElement.dataset.ready ??= Math.ceil(performance.now());
+  }
+
+  /** A note beside the pointer. */
+  tip(event, text, number = null) {
+    const tip = document.getElementById("tip");
+    tip.hidden = !event;
+    if (!event) return;
+    tip.replaceChildren(make("bdi", {}, text), ...(number === null ? [] : [make("strong", {}, number)]));
+    const box = tip.getBoundingClientRect();
+    const left = Math.min(event.clientX + 14, window.innerWidth - box.width - 8);
+    const below = event.clientY + 18;
+    const top = below + box.height > window.innerHeight ? event.clientY - box.height - 10 : below;
+    tip.style.left = `${Math.max(8, left)}px`;
+    tip.style.top = `${Math.max(8, top)}px`;
+  }
+
+  lastStep() {
+    return Math.max(...this.panes.map((pane) => pane.view?.steps ?? 1), 1) - 1;
+  }
+
+  step(by) {
+    this.pick(Math.min(Math.max(this.state.row + by, 0), this.lastStep()));
+  }
+
+  playing() {
+    return this.clock !== null;
+  }
+
+  pause() {
+    clearTimeout(this.clock);
+    this.clock = null;
+    this.transport?.show();
+  }
+
+  play() {
+    if (this.playing()) return this.pause();
+    if (this.state.row >= this.lastStep()) this.pick(0);
+    const next = () => {
+      if (this.state.row >= this.lastStep()) return this.pause();
+      this.step(1);
+      this.clock = setTimeout(next, this.state.pace);
+      return undefined;
+    };
+    this.clock = setTimeout(next, this.state.pace);
+    this.transport?.show();
+    return undefined;
+  }
+
+  key(event) {
+    if (this.state.view !== "replay" || event.ctrlKey || event.metaKey || event.altKey) return;
+    const busy = event.target.closest("select, input, summary, [role=tab]");
+    const pressed = event.target.closest("button");
+    const actions = {
+      " ": () => this.play(), ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1),
+      Home: () => this.step(-Infinity), End: () => this.step(Infinity),
+    };
+    if (busy || !(event.key in actions) || (pressed && event.key === " ")) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+}
+
+readAbout().then((about) => new App(about).start());

@@ -1,0 +1,145 @@
+// Every head of every layer, small. A head is inflated and drawn when it comes into sight.
+
+import { level, theme } from "./colour.js";
+import { loadMap } from "./data.js";
+import { check, make, sizeCanvas } from "./dom.js";
+import { CanvasPen } from "./pen.js";
+import { significant } from "./text.js";
+
+const SMALL = 100; // pictures that have no room for name and cost side by side
+const FRAME = 22; // of a picture: its border and the gap to the next
+
+export function headsView(app, shown, explanation, room) {
+  const across = Math.max(...shown.stack.layers.map((places) => places.length));
+  const side = Math.max(48, Math.min(132, Math.floor(room / across) - FRAME)); // all heads of a layer side by side
+
+  const costs = costsOf(explanation);
+  const heads = shown.stack.layers.flatMap((places, layer) =>
+    places.map((place, head) => {
+      const info = explanation.maps[place];
+      return { place, layer, head, alone: places.length === 1, cost: costs.get(`${info.head} ${info.name}`) ?? null };
+    }),
+  );
+  const measured = heads.some((one) => one.cost !== null);
+  const sorted = measured && app.state.byCost;
+  if (sorted) heads.sort((a, b) => (b.cost ?? -Infinity) - (a.cost ?? -Infinity));
+  const drawn = new Map();
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) show(entry.target);
+  }, { rootMargin: "120px" });
+
+  async function show(button) {
+    watcher.unobserve(button);
+    const one = drawn.get(button);
+    const map = await loadMap(explanation, one.place, app.steps);
+    drawHead(button.querySelector("canvas"), map, app, side);
+    button.dataset.drawn = "";
+    app.painted();
+  }
+
+  const ofLayer = (layer) => heads.filter((one) => one.layer === layer);
+  const layers = shown.stack.layers.map((_, layer) => [`Layer ${layer + 1}`, ofLayer(layer)]);
+  const groups = sorted ? [["Most costly to cut first", heads]] : layers;
+  const hint = "Each picture has its own scale: its largest weight has the strongest shade. Choose one to open it.";
+  const meaning = "What the loss grows by when the head reads nothing";
+  const element = make(
+    "div",
+    { class: "heads" },
+    make(
+      "div",
+      { class: "under" },
+      make("p", { class: "hint" }, hint),
+      measured ? check("Sort by cost", app.state.byCost, (byCost) => app.set({ byCost }), meaning) : null,
+    ),
+    ...groups.map(([title, some]) => {
+      const thumbs = make("div", { class: "thumbs" }, ...some.map(button));
+      return make("section", { class: "layer" }, make("h3", {}, title), thumbs);
+    }),
+  );
+
+  function button(one) {
+    const short = sorted ? `L${one.layer + 1} · H${one.head + 1}` : `Head ${one.head + 1}`;
+    const name = make("span", { class: "name" }, one.alone ? `Layer ${one.layer + 1}` : short);
+    const price = one.cost === null ? "" : `cost ${significant(one.cost)}`;
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    sizeCanvas(canvas, side, sideOfHead(explanation, one, side));
+    const label = [`Open layer ${one.layer + 1}`, `head ${one.head + 1}`, price].filter(Boolean).join(", ");
+    const open = () => app.set({ view: "alignment", layer: one.layer, head: one.head });
+    const small = side < SMALL;
+    const cost = price ? make("span", { class: "cost" }, small ? significant(one.cost) : price) : null;
+    const look = { type: "button", class: small ? "thumb small" : "thumb", "aria-label": label, click: open };
+    const made = make("button", look, canvas, name, cost);
+    drawn.set(made, one);
+    watcher.observe(made);
+    return made;
+  }
+
+  const picture = () => {
+    const perRow = Math.max(across, sorted ? 4 : 1);
+    let y = 0;
+    const placed = [];
+    for (const [title, some] of groups) {
+      placed.push({ title, y: y + 12 });
+      const high = Math.max(...some.map((one) => sideOfHead(explanation, one, side))) + 30;
+      for (const [i, one] of some.entries()) {
+        placed.push({ one, x: (i % perRow) * (side + 12), y: y + 20 + Math.floor(i / perRow) * high });
+      }
+      y += 30 + Math.ceil(some.length / perRow) * high;
+    }
+    const needed = Promise.all(heads.map((one) => loadMap(explanation, one.place, app.steps)));
+    const draw = (pen, maps) => drawAll(pen, placed, new Map(heads.map((one, i) => [one, maps[i]])));
+    return { width: perRow * (side + 12), height: y, ready: needed, draw };
+  };
+
+  function drawAll(pen, placed, maps) {
+    const { soft } = theme();
+    for (const { title, one, x, y } of placed) {
+      if (title) {
+        pen.text(0, y, title, { size: 12, bold: true });
+        continue;
+      }
+      const { rows, columns, levels, wide, high } = smallOf(maps.get(one), app, side);
+      pen.cells(x, y, wide / columns, rows, columns, levels, high / rows);
+      const name = sorted ? `L${one.layer + 1} · H${one.head + 1}` : `Head ${one.head + 1}`;
+      const text = one.cost === null ? name : `${name} · ${significant(one.cost)}`;
+      pen.text(x, y + high + 14, text, { size: 11, fill: soft });
+    }
+  }
+
+  return { element, pick: () => {}, resize: () => {}, picture, close: () => watcher.disconnect() };
+}
+
+function costsOf(explanation) {
+  return new Map((explanation.belief?.heads ?? []).map((one) => [`${one.head} ${one.name}`, one.cost]));
+}
+
+function sideOfHead(explanation, one, side) {
+  const info = explanation.maps[one.place];
+  const share = explanation.axes[info.rows].size / explanation.axes[info.columns].size;
+  return Math.round(Math.min(side, Math.max(side * share, 14)));
+}
+
+/** A map with no more cells than pixels: of the cells that share one, the largest weight is shown. */
+function smallOf(map, app, side) {
+  const step = Math.max(1, Math.ceil(Math.max(map.rows, map.columns) / (side * 2)));
+  const [rows, columns] = [Math.ceil(map.rows / step), Math.ceil(map.columns / step)];
+  const levels = (row) => {
+    const found = new Uint8Array(columns);
+    for (let i = row * step; i < Math.min((row + 1) * step, map.rows); i += 1) {
+      map.row(i).forEach((weight, column) => {
+        const place = Math.floor(column / step);
+        found[place] = Math.max(found[place], level(weight, map.largest, app.state.faint));
+      });
+    }
+    return found;
+  };
+  const share = map.rows / map.columns;
+  const wide = Math.min(side, side / Math.max(share, 0.01));
+  return { rows, columns, levels, wide, high: Math.min(side, Math.max(side * share, 14)) };
+}
+
+function drawHead(canvas, map, app, side) {
+  const { rows, columns, levels, wide, high } = smallOf(map, app, side);
+  const context = sizeCanvas(canvas, wide, high);
+  new CanvasPen(context).cells(0, 0, wide / columns, rows, columns, levels, high / rows);
+}

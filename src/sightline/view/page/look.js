@@ -1,0 +1,80 @@
+// What is looked at now: one attention, one layer, one head or the mean of them, as chosen in the controls.
+
+import { largestOf, loadMap, meanOf, mergedMap, movedMap, remembered } from "./data.js";
+import { sideOf } from "./axis.js";
+import { decimals, quoted } from "./text.js";
+
+/** The stack that is opened first: from the output to the input, else whatever gathers a whole, else the first. */
+export function mainStack(explanation) {
+  for (const kind of ["cross", "pool"]) {
+    const place = explanation.stacks.findIndex((stack) => stack.kind === kind);
+    if (place >= 0) return place;
+  }
+  return 0;
+}
+
+/** The stack of another explanation that goes by the same name, or plays the same part in it. */
+export function stackOf(explanation, wanted) {
+  const { stacks } = explanation;
+  const alike = stacks.filter((stack) => stack.kind === wanted.kind);
+  const main = wanted.main ? stacks[mainStack(explanation)] : null;
+  return alike.find((stack) => stack.title === wanted.title) ?? alike[0] ?? main ?? null;
+}
+
+export async function look(explanation, state, steps) {
+  const stack = state.stack ? stackOf(explanation, state.stack) : null;
+  if (!stack) return null;
+  const replay = state.view === "replay"; // what happened at a step is never put together or moved
+  const layer = Math.min(state.layer, stack.layers.length - 1);
+  const places = stack.layers[layer];
+  const head = places.length === 1 ? 0 : state.head === "mean" ? "mean" : Math.min(state.head, places.length - 1);
+  const chosen = head === "mean" ? places : [places[head]];
+  const loaded = await Promise.all(chosen.map((place) => loadMap(explanation, place, steps)));
+  const info = explanation.maps[chosen[0]];
+  const rows = sideOf(explanation.axes[info.rows], state.words && !replay);
+  const columns = sideOf(explanation.axes[info.columns], state.words && !replay);
+  const shift = replay || rows.size === 1 ? 0 : (state.shift ?? explanation.shift);
+  let map = loaded.length > 1 ? meanOf(loaded) : loaded[0];
+  const written = stack.kind !== "self" && explanation.steps.length === map.rows ? explanation.steps : null;
+  // Rows are moved as the model wrote them, and only then put together.
+  if (shift) map = emptyRows(movedMap(map, shift), rows.groups !== null || columns.groups !== null);
+  if (rows.groups || columns.groups) map = mergedMap(map, rows.groups, columns.groups);
+  map = remembered(map);
+  const name = nameOf(stack, layer, head, places.length);
+  return { stack, layer, head, places, map, rows, columns, steps: written, shift, largest: largestOf(map), name };
+}
+
+/** Rows that nothing moved to, as zeros where they have to be added to others. */
+function emptyRows(map, needed) {
+  return needed ? { ...map, row: (i) => map.row(i) ?? new Float32Array(map.columns) } : map;
+}
+
+function nameOf(stack, layer, head, heads) {
+  const parts = [stack.title];
+  if (stack.layers.length > 1) parts.push(`layer ${layer + 1}`);
+  if (heads > 1) parts.push(head === "mean" ? `mean of ${heads} heads` : `head ${head + 1}`);
+  return parts.join(", ");
+}
+
+/** The columns with the largest weights, largest first; those with next to nothing are left out. */
+export function strongest(weights, most, least = 0.005) {
+  const found = [];
+  weights.forEach((weight, column) => {
+    if (weight < least || (found.length === most && weight <= found[most - 1].weight)) return;
+    found.push({ column, weight });
+    found.sort((a, b) => b.weight - a.weight);
+    if (found.length > most) found.pop();
+  });
+  return found;
+}
+
+/** A line of sight in words, as it is read aloud. */
+export function sentence(shown, row) {
+  const weights = shown.map.row(row);
+  const word = quoted(shown.rows.labels[row]);
+  if (weights === null) return `${word}: no row was moved here.`;
+  const best = strongest(weights, 4);
+  if (!best.length) return `${word} looked at nothing in particular: no weight reaches 0.005.`;
+  const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);
+  return shown.stack.kind === "pool" ? `Looked most at ${list.join(", ")}.` : `${word} looked at ${list.join(", ")}.`;
+}

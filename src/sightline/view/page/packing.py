@@ -1,0 +1,151 @@
+"""Explanations as compressed blocks of bytes in base64, one for what is small and one for each map.
+
+A weight is kept as a whole number of steps between the smallest and the largest weight that it could be. How many
+steps depends on how many weights there are: enough for four decimals on a page of sentences, for three on a large one.
+Numbers of several bytes are stored plane by plane (all first bytes, then all second bytes), which compresses better.
+"""
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from sightline.explanation import Calculation, Explanation, Stack
+from sightline.records import Axis, Record, TopK
+
+# Most weights, and the steps that they get. Half a step is the largest error: 0.000008, 0.00012, 0.00024.
+STEPS = ((1 << 22, 65535), (1 << 24, 4095))
+FEWEST_STEPS = 2047
+ROOM = 1 << 19  # scores and numbers of vectors on one page: about 3 MB. The heads that are opened first come first.
+
+
+class Blocks:
+    """The blocks of a page by name, and what is left of the room for calculations."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.room = ROOM
+        self.found: dict[str, str] = {}
+
+    def add(self, *parts: np.ndarray) -> str:
+        name = f"block-{len(self.found)}"
+        self.found[name] = compressed(b"".join(planes(part) for part in parts))
+        return name
+
+
+def pack(explanations: Sequence[Explanation], title: str) -> dict[str, str]:
+    """Base64 text by the id of the element that it belongs in."""
+    weights = sum(_kept(record) for one in explanations for record in one.records)
+    blocks = Blocks(next((steps for most, steps in STEPS if weights <= most), FEWEST_STEPS))
+    about = {
+        "title": title,
+        "steps": blocks.steps,
+        "explanations": [_explanation(one, blocks) for one in explanations],
+    }
+    # Escapes keep lone surrogates, which no file of text could hold.
+    return {"about": compressed(json.dumps(about, ensure_ascii=True, allow_nan=False).encode()), **blocks.found}
+
+
+def compressed(content: bytes) -> str:
+    return b64encode(zlib.compress(content, 6)).decode()
+
+
+def planes(values: np.ndarray) -> bytes:
+    """All first bytes, then all second bytes, and so on: little end first."""
+    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).reshape(-1, values.dtype.itemsize).T.tobytes()
+
+
+def _kept(record: Record) -> int:
+    return record.weights.weights.size if isinstance(record.weights, TopK) else record.weights.size
+
+
+def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
+    axes: dict[Axis, int] = {}
+    maps = [_map(record, axes, blocks) for record in one.records]
+    stacks = one.stacks or tuple(_unsorted(one.records))
+    calculations = {(found.name, found.head): found for found in one.calculations}
+    order = {name: place for stack in stacks for place, name in enumerate(stack.names)}
+    # The page opens at the last layer of a stack: its calculations are the ones to keep.
+    for place in sorted(range(len(maps)), key=lambda i: (-order.get(one.records[i].name, -1), one.records[i].head)):
+        record = one.records[place]
+        maps[place]["calculation"] = _calculation(record, calculations.get((record.name, record.head)), blocks)
+    return {
+        **{name: getattr(one, name) for name in ("title", "task", "input", "output", "shift", "notes")},
+        "axes": [_axis(axis) for axis in axes],
+        "maps": maps,
+        "stacks": [
+            {"title": stack.title, "kind": stack.kind, "layers": [_heads(name, one.records) for name in stack.names]}
+            for stack in stacks
+        ],
+        "steps": [asdict(step) for step in one.steps],
+        "alternatives": [asdict(choice) for choice in one.alternatives],
+        "belief": None if one.belief is None else _plain(asdict(one.belief)),
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    return {"kind": type(axis).__name__, "size": len(axis), **asdict(axis)}
+
+
+def _heads(name: str, records: Sequence[Record]) -> list[int]:
+    places = [place for place, record in enumerate(records) if record.name == name]
+    return sorted(places, key=lambda place: records[place].head)
+
+
+def _unsorted(records: Sequence[Record]) -> list[Stack]:
+    """Records that nobody put in stacks: one for each attention, because their shapes may differ."""
+    return [Stack(name, "cross", (name,)) for name in dict.fromkeys(record.name for record in records)]
+
+
+def _map(record: Record, axes: dict[Axis, int], blocks: Blocks) -> dict[str, Any]:
+    kept = record.weights.weights if isinstance(record.weights, TopK) else record.weights
+    values = np.nan_to_num(kept.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = min(0.0, float(values.min(initial=0.0))), float(values.max(initial=0.0))
+    codes = np.rint((values - low) * (blocks.steps / max(high - low, 1.0))).astype(np.uint16)
+    places = [record.weights.places.astype(np.int32)] if isinstance(record.weights, TopK) else []
+    return {
+        "name": record.name,
+        "layer": record.layer,
+        "head": record.head,
+        "rows": axes.setdefault(record.rows, len(axes)),
+        "columns": axes.setdefault(record.columns, len(axes)),
+        "low": low,
+        "span": max(high - low, 1.0),
+        "largest": high,
+        "top": kept.shape[1] if places else None,
+        "block": blocks.add(codes, *places),
+    }
+
+
+def _calculation(record: Record, found: Calculation | None, blocks: Blocks) -> dict[str, Any] | None:
+    """The scores and vectors behind a map, as long as there is room for them."""
+    vectors = [] if found is None else [found.values, found.queries, found.contexts]
+    if record.scores is not None:
+        vectors.append(record.scores)
+    size = sum(vector.size for vector in vectors)
+    if not vectors:
+        return None
+    if size > blocks.room:
+        return {"left_out": True}
+    blocks.room -= size
+    return {
+        "left_out": False,
+        "block": blocks.add(*(vector.astype(np.float32) for vector in vectors)),
+        "scores": record.scores is not None,
+        "vectors": None if found is None else [found.values.shape[1], found.queries.shape[1]],
+        "size": 0 if found is None else found.size,
+    }
+
+
+def _plain(data: Any) -> Any:
+    """JSON knows no NaN or infinity; the page shows None as a dash."""
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    return None if isinstance(data, float) and not np.isfinite(data) else data
