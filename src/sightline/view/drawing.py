@@ -1,0 +1,103 @@
+"""`draw`: an explanation as a picture, in the format that the file's ending asks for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sightline.errors import UserError
+from sightline.explanation import Explanation, Stack
+from sightline.records import Record, Tokens
+from sightline.view.animation import replay_gif
+from sightline.view.heads import all_heads, all_layers
+from sightline.view.highlight import highlight
+from sightline.view.pictures import heat_map
+from sightline.view.words import mean_record, merge_words, shifted
+
+LAYOUTS = ("alignment", "heads", "layers")
+ENDINGS = (".png", ".svg", ".pdf", ".gif")
+ROWS = {"cross": "written", "causal": "written", "self": None, "pool": None}
+
+
+def draw(
+    explanation: Explanation,
+    path: Path,
+    *,
+    merge: bool = True,
+    name: str | None = None,
+    head: int | None = None,
+    shift: int | None = None,
+    layout: str = "alignment",
+) -> Path:
+    """Draw where the model looked: PNG, SVG, PDF, or a GIF that replays it step by step.
+
+    Unless ``name`` says which attention, it is the last layer of the one that looks at something else, or of the first
+    that there is; unless ``head`` says which head (from 0), it is the mean of all. ``merge`` puts subwords together.
+    ``shift`` moves the rows of what is written down; left out, by what was measured for this model. ``layout`` shows
+    all heads of that layer, or all layers, instead.
+    """
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise UserError(f"{path} should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if layout not in LAYOUTS:
+        raise UserError(f"layout is {layout!r}; it can be alignment, heads or layers")
+    if ending == ".gif" and layout != "alignment":
+        raise UserError(f"a GIF replays one map; for all {layout} choose .png, .svg or .pdf")
+    stack = _stack(explanation, name)
+    chosen = stack.names[-1] if name is None else name
+    moved = (explanation.shift if shift is None else shift) if stack.kind in ("cross", "causal") else 0
+
+    def ready(records: Sequence[Record]) -> list[Record]:
+        down = [shifted(record, moved) for record in records]
+        return [merge_words(record) for record in down] if merge else down
+
+    if layout == "layers":
+        every = ready([record for one in stack.names for record in explanation.of(one)])
+        return all_layers(every, path, title=_title(stack.title, moved))
+    heads = explanation.of(chosen)
+    if layout == "heads":
+        return all_heads(ready(heads), path, title=_title(f"{stack.title}, {_layer(stack, chosen)}", moved))
+    record = mean_record(ready(_one_head(heads, head)))
+    title = _title(f"{stack.title}, {_what(stack, chosen, len(heads), head)}", moved)
+    if ending == ".gif":
+        fitting = len(explanation.steps) == len(record.rows) and stack.kind in ("cross", "causal")
+        return replay_gif(record, explanation.steps if fitting else None, path, title=title)
+    if stack.kind == "pool" and isinstance(record.columns, Tokens):
+        return highlight(record, path, title=title)
+    return heat_map(record, path, title=title, rows_label=ROWS[stack.kind], most=None)
+
+
+def _stack(explanation: Explanation, name: str | None) -> Stack:
+    """The stack with that attention; without a name, the first that looks at something else, or the first of all."""
+    if not explanation.stacks:
+        raise UserError("there is no attention to draw")
+    if name is None:
+        return next((one for one in explanation.stacks if one.kind == "cross"), explanation.stacks[0])
+    for stack in explanation.stacks:
+        if name in stack.names:
+            return stack
+    known = ", ".join(one for stack in explanation.stacks for one in stack.names)
+    raise UserError(f"there is no attention named {name!r}; there is {known}")
+
+
+def _one_head(heads: Sequence[Record], head: int | None) -> Sequence[Record]:
+    if head is None:
+        return heads
+    found = [record for record in heads if record.head == head]
+    if not found:
+        raise UserError(f"head is {head}; {heads[0].name} has {len(heads)}, counted from 0")
+    return found
+
+
+def _layer(stack: Stack, name: str) -> str:
+    return f"layer {stack.names.index(name) + 1} of {len(stack.names)}" if len(stack.names) > 1 else "all heads"
+
+
+def _what(stack: Stack, name: str, heads: int, head: int | None) -> str:
+    parts = [f"layer {stack.names.index(name) + 1} of {len(stack.names)}"] if len(stack.names) > 1 else []
+    if heads > 1:
+        parts.append(f"mean of {heads} heads" if head is None else f"head {head + 1} of {heads}")
+    return ", ".join(parts)
+
+
+def _title(text: str, moved: int) -> str:
+    text = text.removesuffix(", ")
+    return f"{text} (moved down by {moved})" if moved else text

@@ -1,0 +1,203 @@
+"""The fonts of a picture: which of those that are installed can draw its texts.
+
+matplotlib takes each character from the first font of a list that has it, and since 3.11 lays text out with HarfBuzz:
+right-to-left text is in visual order and Arabic letters are joined. What is left to do is to find fonts for the
+characters at hand, among all that are installed, and to say so where there is none.
+"""
+
+import unicodedata
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+
+from matplotlib import font_manager, ft2font
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontEntry, FontProperties
+from matplotlib.ft2font import FT2Font
+from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
+
+from sightline.view import emoji
+from sightline.view.texts import right_to_left, unseen
+
+BASE = "DejaVu Sans"  # comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most signs
+_UNFIT = ("Last Resort", "cmb10", "cmex", "cmmi", "cmr10", "cmss", "cmsy", "cmtt", "STIXNon", "STIXSize")
+
+
+def families(texts: Iterable[str]) -> list[str]:
+    """The fonts to draw these texts with, in the order in which they are asked."""
+    return list(_choose(_characters(texts))[0])
+
+
+def widths(texts: Sequence[str], size: float) -> list[float]:
+    """How wide each text is, in inches, at a size in points."""
+    chosen = tuple(families(texts))
+    with quiet():
+        return [_width(text, chosen, size) for text in texts]
+
+
+@lru_cache(maxsize=4096)
+def _width(text: str, chosen: tuple[str, ...], size: float) -> float:
+    properties = FontProperties(family=list(chosen), size=size)
+    return float(text_to_path.get_text_width_height_descent(text, properties, ismath=False)[0]) / 72
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without matplotlib's own warning for each missing character: `fit_fonts` warns once for all."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
+        yield
+
+
+def fit_fonts(figure: Figure, path: Path, *, warn: bool = True) -> None:
+    """Give every text of a figure fonts that have its characters, and warn where there are none.
+
+    In an SVG file text stays text, drawn with the fonts of whoever opens it: nothing can be said about those here.
+    """
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()]
+    everything = [text.get_text() for text in texts]
+    chosen, missing = _choose(_characters(everything))
+    if chosen != (BASE,):
+        for text in texts:
+            text.set_fontfamily(list(chosen))
+    if path.suffix.lower() == ".svg":
+        return
+    missing -= emoji.paint(figure, everything, missing)
+    if warn:
+        warn_missing(missing, everything)
+
+
+def warn_missing(missing: Iterable[str], texts: Iterable[str] = ()) -> None:
+    """One warning that names the scripts without a font, and what to install."""
+    scripts = {_script(character) for character in missing}
+    if scripts:
+        packages = sorted({_package(script) for script in scripts})
+        warnings.warn(
+            f"no installed font has the characters of {_and(sorted(scripts))}, so the picture shows boxes in their "
+            f"place; install {_and(packages)}, or any other font with them",
+            UserWarning,
+            stacklevel=2,
+        )
+    if not hasattr(ft2font, "__libraqm_version__") and any(map(right_to_left, texts)):
+        warnings.warn(
+            "this matplotlib cannot lay out right-to-left text; install matplotlib 3.11 or newer",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _characters(texts: Iterable[str]) -> frozenset[str]:
+    """Those that need a glyph of their own: no blanks, and no joiners and selectors, which change others."""
+    return frozenset(
+        character
+        for text in texts
+        for character in text
+        if not character.isspace() and not unseen(character) and not 0xE0000 <= ord(character) <= 0xE01EF
+    )
+
+
+@lru_cache(maxsize=256)
+def _choose(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The families, the base first, and the characters that none of them has.
+
+    Each further family is the one that has most of what is still missing, so that a word is not made of two fonts.
+    """
+    chosen = [BASE]
+    known = _installed()
+    missing = characters - _covered(known[BASE], characters) if BASE in known else characters
+    for look_again in (False, True):
+        if missing and look_again:  # matplotlib keeps its list of fonts, and does not see that some were installed
+            _find_new_fonts()
+            known = _installed()
+        candidates = {name: _covered(entry, missing) for name, entry in known.items()} if missing else {}
+        preferred = sorted(candidates, key=partial(_rank, language=_language(characters)))
+        while missing:
+            best = max(preferred, key=lambda name: len(candidates[name] & missing), default=BASE)
+            if not candidates.get(best, frozenset()) & missing:
+                break
+            chosen.append(best)
+            missing = missing - candidates[best]
+    return tuple(chosen), frozenset(missing)
+
+
+def _installed() -> dict[str, FontEntry]:
+    """One face of each family: upright and of ordinary weight where there is one."""
+    faces: dict[str, FontEntry] = {}
+    for entry in _all_faces():
+        best = faces.get(entry.name)
+        if not entry.name.startswith(_UNFIT) and (best is None or _oddity(entry) < _oddity(best)):
+            faces[entry.name] = entry
+    return faces
+
+
+def _all_faces() -> list[FontEntry]:
+    return list(font_manager.fontManager.ttflist)
+
+
+def _oddity(entry: FontEntry) -> tuple[bool, bool, int]:
+    weight = font_manager.weight_dict.get(entry.weight, 400) if isinstance(entry.weight, str) else entry.weight
+    return entry.style != "normal", entry.stretch != "normal", abs(int(weight) - 400)
+
+
+@lru_cache(maxsize=1)
+def _find_new_fonts() -> None:
+    known = {entry.fname for entry in _all_faces()}
+    for path in font_manager.findSystemFonts():
+        if path not in known:
+            try:
+                font_manager.fontManager.addfont(path)
+            except (OSError, RuntimeError, NotImplementedError, ValueError):
+                continue  # a font that matplotlib cannot use, such as one of colour bitmaps
+
+
+def _covered(entry: FontEntry, characters: frozenset[str]) -> frozenset[str]:
+    try:
+        face = FT2Font(entry.fname)
+        return frozenset(character for character in characters if face.get_char_index(ord(character)))
+    except (OSError, RuntimeError):  # removed since the list was made
+        return frozenset()
+
+
+def _language(characters: frozenset[str]) -> str:
+    """The letters that the names of fonts have for it: Chinese, Japanese and Korean write shared characters each in
+    their own way."""
+    scripts = {_script(character) for character in characters if ord(character) > 0x2E7F}
+    return " JP" if "Japanese" in scripts else " KR" if "Korean" in scripts else " SC"
+
+
+def _rank(name: str, language: str) -> tuple[bool, bool, bool, str]:
+    """Which of two families that have the same characters is better, the smaller first."""
+    plain = "sans" in name.lower() or "gothic" in name.lower()
+    return language not in name, not plain, "mono" in name.lower(), name
+
+
+def _script(character: str) -> str:
+    name = unicodedata.name(character, "")
+    first = name.split(" ")[0]
+    if emoji.is_emoji(character):
+        return "emoji"
+    if first in ("CJK", "KANGXI", "BOPOMOFO", "IDEOGRAPHIC"):
+        return "Chinese"
+    if first in ("HIRAGANA", "KATAKANA", "HALFWIDTH"):
+        return "Japanese"
+    if first == "HANGUL":
+        return "Korean"
+    if unicodedata.category(character)[0] in "LM" and first:
+        return first.title()
+    return "some signs"
+
+
+def _package(script: str) -> str:
+    if script in ("Chinese", "Japanese", "Korean"):
+        return "Noto Sans CJK (Debian: fonts-noto-cjk)"
+    if script == "emoji":
+        return "Noto Color Emoji (Debian: fonts-noto-color-emoji)"
+    return "the Noto fonts (Debian: fonts-noto-core)"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
