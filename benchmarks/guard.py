@@ -11,6 +11,7 @@ them to `guard.json`; who makes one larger for a reason writes it anew, and the 
 import argparse
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +67,28 @@ def hot_paths() -> dict[str, Callable[[], object]]:
     target = torch.randint(4, WORDS, (ROWS, TARGET))
     source[:, -1], target[:, 0], target[:, -1] = END, START, END
     source[0, -3:] = torch.tensor([END, PADDING, PADDING])
-    rules = Rules(START, END, min_length=8, max_length=8, forbidden=(PADDING,))
     found: dict[str, Callable[[], object]] = {}
     for name, config in MODELS.items():
         model = config.build(WORDS, WORDS)
-        found[f"{name}: training"] = lambda model=model: _train(model.train(), source, target)
-        found[f"{name}: greedy"] = lambda model=model: greedy(*model.eval().searching(source), ROWS, rules)
-        found[f"{name}: beam 4"] = lambda model=model: beam_search(*model.eval().searching(source), ROWS, rules, beam=4)
+        found[f"{name}: training"] = partial(_train, model, source, target)
+        found[f"{name}: greedy"] = partial(_search, model, source, 1)
+        found[f"{name}: beam 4"] = partial(_search, model, source, 4)
     return found
+
+
+def _search(model: TextToText, source: torch.Tensor, beam: int) -> None:
+    rules = Rules(START, END, min_length=8, max_length=8, forbidden=(PADDING,))
+    step, state = model.eval().searching(source)
+    if beam == 1:
+        greedy(step, state, ROWS, rules)
+    else:
+        beam_search(step, state, ROWS, rules, beam=beam)
 
 
 def _train(model: TextToText, source: torch.Tensor, target: torch.Tensor) -> None:
     for parameter in model.parameters():
         parameter.grad = None
-    model.loss(source, target, smoothing=0.1).total.backward()  # type: ignore[no-untyped-call]
+    model.train().loss(source, target, smoothing=0.1).total.backward()
 
 
 def main() -> None:

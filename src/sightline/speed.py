@@ -1,6 +1,7 @@
 """How fast something is on this machine, and where its time goes."""
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::addmm_", "aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::mkldnn")
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::addmm_", "aten::bmm", "aten::baddbmm", "aten::baddbmm_")
 GROUPS = {
     "matrix products": PRODUCTS,
     "recurrent layers": ("aten::gru", "aten::lstm", "aten::mkldnn_rnn"),
@@ -51,6 +52,7 @@ def seconds_of(call: Callable[[], object], seconds: float = 2.0, least: int = 3)
 
 def profile_of(call: Callable[[], object], calls: int = 3) -> Profile:
     """Where the time of a call goes. It is called once more before, so that nothing is made for the first time."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own diary is not for users
     plain = statistics.median(seconds_of(call, seconds=0.0, least=calls))
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as found:
         start = time.perf_counter()
@@ -64,7 +66,7 @@ def profile_of(call: Callable[[], object], calls: int = 3) -> Profile:
         if event.key in PRODUCTS:
             products[event.key, str(event.input_shapes)] = (event.count, event.input_shapes)
     shares[OUTSIDE] = max(0.0, 1 - sum(shares.values()))
-    alone = sum(count / calls * _product_seconds(shapes) for count, shapes in products.values())
+    alone = sum(count / calls * _product_seconds(name, shapes) for (name, _), (count, shapes) in products.items())
     return Profile(plain, shares, alone)
 
 
@@ -72,10 +74,11 @@ def _group(name: str) -> str:
     return next((group for group, names in GROUPS.items() if name.startswith(names)), REST)
 
 
-def _product_seconds(shapes: Sequence[Any]) -> float:
+def _product_seconds(name: str, shapes: Sequence[Any]) -> float:
     """The time of one product of these shapes with nothing around it."""
-    sizes = [shape for shape in shapes if len(shape) in (2, 3) and 0 not in shape]
-    if len(sizes) < 2:
+    first = 0 if name in ("aten::mm", "aten::bmm") else 1  # what is added to comes before the factors
+    pair = shapes[first : first + 2]
+    if any(0 in shape for shape in pair):
         return 0.0
-    left, right = (torch.randn(*shape) for shape in sizes[-2:])  # what is added to comes before
+    left, right = (torch.randn(*shape) for shape in pair)
     return min(seconds_of(lambda: left @ right, seconds=0.0, least=5))

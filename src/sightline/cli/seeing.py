@@ -16,6 +16,8 @@ def view(
     attention: str | None = None,
     head: int | None = None,
     pieces: tyro.conf.FlagCreatePairsOff[bool] = False,
+    width: float | None = None,
+    title: str | None = None,
     shift: Literal[-1, 0, 1] | None = None,
     quick: tyro.conf.FlagCreatePairsOff[bool] = False,
     beam: int = 5,
@@ -38,6 +40,8 @@ def view(
         attention: Which attention a picture shows, by name, such as decoder.2.cross; the last one unless given.
         head: Which head of it, counted from 0; the mean of all unless given.
         pieces: Leave the pieces of words apart in a picture instead of putting them together.
+        width: How wide a picture is, in inches; a column of a paper has about 3.4.
+        title: What stands above a picture; "" leaves it out.
         shift: Move the rows of the map by one; left out, what was measured when the run was trained.
         quick: Only the map, without the numbers beside it.
         beam: How many hypotheses to keep while decoding; 1 is greedy.
@@ -49,4 +53,4 @@ def view(
     from sightline.tasks.explaining import Wanted
 
     wanted = Wanted(output, beam, top=top, shift=shift, measure=not quick)
-    view_command(runs, Lines(input, text), out, wanted, Drawing(layout, attention, head, pieces), threads)
+    view_command(runs, Lines(input, text), out, wanted, Drawing(layout, attention, head, pieces, width, title), threads)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sightline.commands.common import set_up
 from sightline.errors import UserError
-from sightline.tasks.benching import Measured, measure, rate_by_threads, works
+from sightline.tasks.benching import Measured, measure, profiled, rate_by_threads, works
 
 MEGABYTE = 1 << 20
 
@@ -26,6 +26,7 @@ def bench_command(run: Path, seconds: float, as_json: bool, threads: int | None)
     hidden = not sys.stderr.isatty()
     found = [measure(one, seconds) for one in track(todo, "measuring", console=console, transient=True, disable=hidden)]
     by_threads = rate_by_threads(todo[0], seconds / 2)
+    found = [profiled(one, measured) for one, measured in zip(todo, found, strict=True)]
     if as_json:
         data = {
             "run": str(run),
@@ -37,7 +38,7 @@ def bench_command(run: Path, seconds: float, as_json: bool, threads: int | None)
         print(json.dumps(data, indent=2))
         return
     console = Console()
-    console.print(_rates(found), _shares(found))
+    console.print(_rates(found), "", _shares(found), "")
     for threads, rate in by_threads.items():
         console.print(
             f"training with {threads} thread{'s' if threads > 1 else ''}: {rate:,.0f} tokens/s", highlight=False
@@ -49,7 +50,7 @@ def bench_command(run: Path, seconds: float, as_json: bool, threads: int | None)
 
 def _rates(found: list[Measured]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("work")
+    table.add_column("work", no_wrap=True)
     for name in ("a second", "slowest – fastest", "peak memory"):
         table.add_column(name, justify="right")
     for one in found:
@@ -62,7 +63,7 @@ def _shares(found: list[Measured]) -> Table:
     """Where the time goes, by kind of work."""
     profiled = [(one, one.profile) for one in found if one.profile is not None]
     table = Table(box=None, pad_edge=False)
-    table.add_column("where the time goes")
+    table.add_column("where the time goes", no_wrap=True)
     for one, _ in profiled:
         table.add_column(one.name, justify="right")
     for group in profiled[0][1].shares:

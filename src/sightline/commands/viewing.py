@@ -30,9 +30,16 @@ class Drawing:
     attention: str | None = None
     head: int | None = None
     pieces: bool = False
+    width: float | None = None
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.width is not None and not 1 <= self.width <= 50:
+            raise UserError(f"--width is {self.width:g} inches; it must be at least 1 and at most 50")
 
     def options(self) -> dict[str, Any]:
-        return {"layout": self.layout, "name": self.attention, "head": self.head, "merge": not self.pieces}
+        how = {"layout": self.layout, "name": self.attention, "head": self.head, "merge": not self.pieces}
+        return {**how, "width": self.width, "title": self.title}
 
 
 def view_command(
@@ -42,9 +49,7 @@ def view_command(
     if out.suffix not in ENDINGS:
         raise UserError(f"--out is {out}; it must end in one of {', '.join(ENDINGS)}")
     if out.suffix not in PICTURES and drawing != Drawing():
-        raise UserError(
-            "--layout, --attention, --head and --pieces are for pictures; a page has all of it to choose from"
-        )
+        raise UserError("--layout, --attention, --head, --pieces, --width and --title are for pictures, not for a page")
     if out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
     if not runs:

@@ -4,9 +4,9 @@ import copy
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning_fabric import Fabric
@@ -19,7 +19,7 @@ from sightline.tasks.translate import TranslateConfig, TranslateLesson
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.loop import gradients, make_optimiser
 
-BATCHES = 16  # of training, which repeat
+BATCHES = 4  # of training, which repeat
 SENTENCES = 64
 
 
@@ -33,7 +33,7 @@ class Measured:
     slowest: float
     fastest: float
     memory: int | None
-    profile: Profile | None = None
+    profile: Profile | None = None  # measured when all the rest is: a profile takes memory of its own
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
@@ -42,7 +42,14 @@ class Measured:
         return data
 
 
-Work = tuple[str, str, Callable[[], object], float, bool]  # name, unit, what to do, how much it is, profiled
+class Work(NamedTuple):
+    """Something to measure: what to do, how much of which unit that is, and whether to ask where its time goes."""
+
+    name: str
+    unit: str
+    call: Callable[[], object]
+    amount: int
+    profiled: bool
 
 
 def works(run: Path, beams: Sequence[int] = (1, 5)) -> list[Work]:
@@ -52,30 +59,32 @@ def works(run: Path, beams: Sequence[int] = (1, 5)) -> list[Work]:
     prepared = prepared_before(run, config.tokeniser.dropout)
     lesson = TranslateLesson(prepared, config)
     step, tokens = _training(translator.model, lesson, config)
-    found: list[Work] = [("training", "tokens", step, tokens, True)]
+    found = [Work("training", "tokens", step, tokens, True)]
     texts = [text for text, _ in prepared.valid[:SENTENCES]]
     few = texts[:8]
     for beam in beams:
         how = "greedy" if beam == 1 else f"beam {beam}"
-        found.append(
-            (f"{how}, {len(texts)} together", "sentences", _together(translator, texts, beam), len(texts), True)
-        )
-        found.append((f"{how}, one by one", "sentences", _one_by_one(translator, few, beam), len(few), False))
+        together = _together(translator, texts, beam)
+        found.append(Work(f"{how}, {len(texts)} together", "sentences", together, len(texts), True))
+        found.append(Work(f"{how}, one by one", "sentences", _one_by_one(translator, few, beam), len(few), False))
     return found
 
 
 def measure(work: Work, seconds: float) -> Measured:
     """Several repeats within about so many seconds; the first does not count."""
-    name, unit, call, amount, profiled = work
     forget_peak()
-    times = seconds_of(call, seconds)
+    times = seconds_of(work.call, seconds)
     memory = peak_memory()
-    rates = sorted(amount / one for one in times)
-    profile = profile_of(call) if profiled else None
-    return Measured(name, unit, statistics.median(rates), rates[0], rates[-1], memory, profile)
+    rates = sorted(work.amount / one for one in times)
+    return Measured(work.name, work.unit, statistics.median(rates), rates[0], rates[-1], memory)
 
 
-def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig) -> tuple[Callable[[], None], float]:
+def profiled(work: Work, measured: Measured) -> Measured:
+    """The same with where the time goes, if that was asked for."""
+    return replace(measured, profile=profile_of(work.call, calls=1)) if work.profiled else measured
+
+
+def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig) -> tuple[Callable[[], None], int]:
     """Steps of a copy of the model: the run itself stays as it is. The amount is the mean of a step."""
     fabric = Fabric(accelerator="cpu", devices=1)
     plain = copy.deepcopy(model).train()
@@ -89,7 +98,7 @@ def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig
             gradients(trained, optimiser, lesson, [batch], config.training, fabric)
             optimiser.step()
 
-    return steps, float(sum(lesson.tokens(batch) for batch in batches))
+    return steps, sum(lesson.tokens(batch) for batch in batches)
 
 
 def _together(translator: Translator, texts: Sequence[str], beam: int) -> Callable[[], object]:
@@ -112,7 +121,7 @@ def rate_by_threads(work: Work, seconds: float) -> dict[int, float]:
     try:
         for threads in threads_tried(before):
             torch.set_num_threads(threads)
-            found[threads] = work[3] / statistics.median(seconds_of(work[2], seconds, least=2))
+            found[threads] = work.amount / statistics.median(seconds_of(work.call, seconds, least=2))
     finally:
         torch.set_num_threads(before)
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sightline.errors import UserError
 from sightline.explanation import Explanation, Stack
@@ -26,13 +27,16 @@ def draw(
     head: int | None = None,
     shift: int | None = None,
     layout: str = "alignment",
+    width: float | None = None,
+    title: str | None = None,
 ) -> Path:
     """Draw where the model looked: PNG, SVG, PDF, or a GIF that replays it step by step.
 
     Unless ``name`` says which attention, it is the last layer of the one that looks at something else, or of the first
     that there is; unless ``head`` says which head (from 0), it is the mean of all. ``merge`` puts subwords together.
     ``shift`` moves the rows of what is written down; left out, by what was measured for this model. ``layout`` shows
-    all heads of that layer, or all layers, instead.
+    all heads of that layer, or all layers, instead. ``width`` is in inches (a column of a paper has about 3.4);
+    ``title`` replaces the one that says what is shown, and an empty one leaves it out.
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -45,24 +49,28 @@ def draw(
     chosen = stack.names[-1] if name is None else name
     moved = (explanation.shift if shift is None else shift) if stack.kind in ("cross", "causal") else 0
 
+    def how(shown: str) -> dict[str, Any]:
+        said = _title(shown, moved) if title is None else title or None
+        return {"title": said} if width is None else {"title": said, "width": width}
+
     def ready(records: Sequence[Record]) -> list[Record]:
         down = [shifted(record, moved) for record in records]
         return [merge_words(record) for record in down] if merge else down
 
     if layout == "layers":
         every = ready([record for one in stack.names for record in explanation.of(one)])
-        return all_layers(every, path, title=_title(stack.title, moved))
+        return all_layers(every, path, **how(stack.title))
     heads = explanation.of(chosen)
     if layout == "heads":
-        return all_heads(ready(heads), path, title=_title(f"{stack.title}, {_layer(stack, chosen)}", moved))
+        return all_heads(ready(heads), path, **how(f"{stack.title}, {_layer(stack, chosen)}"))
     record = mean_record(ready(_one_head(heads, head)))
-    title = _title(f"{stack.title}, {_what(stack, chosen, len(heads), head)}", moved)
+    shown = how(f"{stack.title}, {_what(stack, chosen, len(heads), head)}")
     if ending == ".gif":
         fitting = len(explanation.steps) == len(record.rows) and stack.kind in ("cross", "causal")
-        return replay_gif(record, explanation.steps if fitting else None, path, title=title)
+        return replay_gif(record, explanation.steps if fitting else None, path, **shown)
     if stack.kind == "pool" and isinstance(record.columns, Tokens):
-        return highlight(record, path, title=title)
-    return heat_map(record, path, title=title, rows_label=ROWS[stack.kind], most=None)
+        return highlight(record, path, **shown)
+    return heat_map(record, path, rows_label=ROWS[stack.kind], most=None, **shown)
 
 
 def _stack(explanation: Explanation, name: str | None) -> Stack:
