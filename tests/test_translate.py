@@ -178,7 +178,7 @@ def test_training_from_a_pipe(tmp_path, kind, packed):
         content = "source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in pairs)
     else:
         content = "".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs)
-    raw = gzip.compress(content.encode()) if packed else content.encode()
+    raw = gzip.compress(content.encode(), mtime=0) if packed else content.encode()
     command = [sys.executable, "-m", "sightline", "train", "translate", "--data", "-", "--out", "run"]
     command += ["--model", "rnnsearch", "--steps", "1", "--threads", "1", "--set", *QUICK]
     done = subprocess.run(command, cwd=tmp_path, input=raw, capture_output=True)
