@@ -61,5 +61,6 @@ def train(
 
 def load(run: str | Path) -> Translator:
     """A trained model from its run folder. The folder may come from a stranger: nothing in it can run code."""
+    keep_memory()
     translator, _ = load_translator(Path(run))
     return translator

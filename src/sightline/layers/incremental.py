@@ -6,6 +6,7 @@ want them), because caches are written in place, and because the source is kept 
 which look at it together.
 """
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from sightline.attention import Composed, MultiHead
 from sightline.attention.dot import ScaledDot
 from sightline.attention.normalisers import Softmax
 from sightline.layers.embedding import TokenEmbedding, sinusoids
-from sightline.layers.transformer import DecoderLayer, DecoderLayerState, Residual
+from sightline.layers.transformer import DecoderLayer, DecoderLayerState
 from sightline.state import Shared
 
 ROOM = 16  # tokens that caches grow by
@@ -84,7 +85,10 @@ def _is_plain(attention: nn.Module) -> bool:
 
 
 class OneTokenDecoder:
-    """A step for `sightline.search`: the last token of each hypothesis in, log-probabilities of the next one out."""
+    """A step for `sightline.search`: the last token of each hypothesis in, log-probabilities of the next one out.
+
+    It holds joined copies of weights: `serves` says whether they are still those of the layers.
+    """
 
     def __init__(
         self,
@@ -99,8 +103,20 @@ class OneTokenDecoder:
         self.activation, self.pre = decoders[0].feed_forward.activation, decoders[0].around_attention.pre
         assert isinstance(decoders[0].attention, MultiHead)
         self.heads = decoders[0].attention.key_heads
-        self.norm, self.embedding, self.output, self.sinusoid = norm, embedding, output, sinusoid
+        self.norm = _norm_of(norm) if isinstance(norm, nn.LayerNorm) else None
+        self.embedding, self.scale = embedding.weight, math.sqrt(embedding.embedding_dim)
+        self.output, self.sinusoid = _parts(output), sinusoid
         self.places = torch.empty(0)
+        self._copied = [parameter for layer in decoders for parameter in layer.parameters()]
+        self._versions = [(parameter._version, parameter.data_ptr()) for parameter in self._copied]
+
+    def serves(self, layers: Iterable[nn.Module]) -> bool:
+        """Whether these are the layers, unchanged since, that it was made of."""
+        now = [parameter for layer in layers for parameter in layer.parameters()]
+        return len(now) == len(self._copied) and all(
+            one is other and (one._version, one.data_ptr()) == version
+            for one, other, version in zip(now, self._copied, self._versions, strict=True)
+        )
 
     def begin(self, states: Iterable[DecoderLayerState]) -> StepState:
         """From what the layers' own `begin` made of the source."""
@@ -125,13 +141,14 @@ class OneTokenDecoder:
                 values=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.values),
             )
         source, hidden = state.source.part
-        x = self.embedding(tokens)
+        x = F.embedding(tokens, self.embedding) * self.scale
         if self.sinusoid:
             x = x + self._place(position, x)
         for layer, keys, values, memory in zip(self.layers, state.keys, state.values, source, strict=True):
             x = self._layer(layer, x, keys, values, memory, hidden, position)
-        logits = self.output(self.norm(x))
-        return torch.log_softmax(logits, dim=-1), state._replace(position=position + 1)
+        if self.norm is not None:
+            x = self.norm(x)
+        return torch.log_softmax(F.linear(x, *self.output), dim=-1), state._replace(position=position + 1)
 
     def _layer(
         self,
@@ -150,9 +167,10 @@ class OneTokenDecoder:
         query, key, value = F.linear(y, *layer.own).view(rows, 3, heads, -1).unbind(1)
         keys[:, :, position], values[:, :, position] = key, value
         # One query a head: (rows · heads) small products.
-        length = position + 1
-        scores = query.unsqueeze(-2) @ keys[:, :, :length].transpose(-2, -1)
-        read = (torch.softmax(scores, dim=-1) @ values[:, :, :length]).reshape(rows, -1)
+        room, size, length = keys.shape[-2], keys.shape[-1], position + 1
+        own_keys = keys.view(-1, room, size)[:, :length]
+        scores = torch.bmm(query.reshape(-1, 1, size), own_keys.transpose(1, 2))
+        read = torch.bmm(torch.softmax(scores, dim=-1), values.view(-1, room, size)[:, :length]).view(rows, -1)
         x = x + F.linear(read, *layer.own_output)
         x = x if pre else first(x)
         y = second(x) if pre else x
@@ -184,7 +202,7 @@ def _packed(layer: DecoderLayer) -> _Layer:
     biases = [own.project_query.bias * scales[0], own.project_keys.bias, own.project_values.bias]
     norms = (layer.around_attention, layer.around_cross, layer.around_feed_forward)
     return _Layer(
-        norms=(_norm(norms[0]), _norm(norms[1]), _norm(norms[2])),
+        norms=(_norm_of(norms[0].normalise), _norm_of(norms[1].normalise), _norm_of(norms[2].normalise)),
         own=(torch.cat(weights), torch.cat(biases)),
         own_output=_parts(own.output),
         query=(cross.project_query.weight * scales[1], cross.project_query.bias * scales[1]),
@@ -194,8 +212,7 @@ def _packed(layer: DecoderLayer) -> _Layer:
     )
 
 
-def _norm(around: Residual) -> _Norm:
-    norm = around.normalise
+def _norm_of(norm: nn.LayerNorm) -> _Norm:
     return _Norm(norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.config import Config
@@ -26,6 +26,13 @@ class Loss(NamedTuple):
 
     total: Float[Tensor, ""]
     tokens: int
+
+
+def padding_mask(source: Int[Tensor, "b s"]) -> Bool[Tensor, "b s"] | None:
+    """What of a batch is words; None where all of it is, as in a batch of one: that costs nothing to attend to."""
+    mask = source != PADDING
+    # A graphics card would have to be waited for.
+    return None if source.device.type == "cpu" and bool(mask.all()) else mask
 
 
 class TextToText(nn.Module):

@@ -16,7 +16,7 @@ from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import sinusoids
 from sightline.layers.incremental import OneTokenDecoder, can_step
 from sightline.layers.transformer import Activation, DecoderLayer, DecoderLayerState, EncoderLayer, LayerShape
-from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying
+from sightline.models.text_to_text import TextToText, TextToTextConfig, Tying, padding_mask
 from sightline.search import Step
 
 
@@ -48,12 +48,13 @@ class Transformer(TextToText):
         self.encoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.dropout = Dropout(config.dropout)
+        self._stepper: OneTokenDecoder | None = None  # copies of weights for search, made when it is needed
         for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
     def begin(self, source: Int[Tensor, "b s"]) -> TransformerState:
-        mask = source != PADDING
+        mask = padding_mask(source)
         x = self._place(self.source_embedding(source), 0)
         for layer in self.encoder:
             x = layer(x, mask)
@@ -74,8 +75,11 @@ class Transformer(TextToText):
         state = self.begin(source)
         if self.training or active_taps() or not can_step(self.decoder):
             return self.step, state
-        sinusoid = self.config.positions == "sinusoid"
-        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        step = self._stepper
+        if step is None or not step.serves(self.decoder):
+            sinusoid = self.config.positions == "sinusoid"
+            step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+            self._stepper = step
         return step, step.begin(state.layers)
 
     def looks_at_source(self, name: str) -> bool:

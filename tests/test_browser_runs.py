@@ -1,0 +1,47 @@
+"""Pages of real runs in a real browser: what is shown is what the model did."""
+
+import numpy as np
+import pytest
+
+import chromium
+import sightline
+from chromium import cell_of, tab, tip
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks.translate import TranslateConfig
+from test_frozen import FROZEN
+from test_translate import make_pairs, write_tsv
+
+browser, visit = chromium.browser, chromium.visit  # fixtures are found by their names in this file
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write_tsv(folder / "pairs.tsv", make_pairs(150))
+    config = TranslateConfig(model=TransformerConfig(16, 2, 32, 2, 3, dropout=0.0))
+    transformer = sightline.train(folder / "pairs.tsv", folder / "transformer", config=config, steps=3)
+    return {"rnnsearch": sightline.load(FROZEN[-1]), "transformer": transformer}
+
+
+@pytest.mark.parametrize("kind", ["rnnsearch", "transformer"])
+def test_a_run_is_shown_as_it_was(runs, visit, kind):
+    explanation = runs[kind].explain("abcd", beam=2)
+    page = visit(explanation)
+    truth = np.mean([record.matrix() for record in explanation.of(explanation.stacks[0].names[-1])], axis=0)
+    for row, column in [(0, 0), (truth.shape[0] - 1, truth.shape[1] - 1)]:
+        page.mouse.move(*cell_of(page, row, column))
+        assert abs(tip(page)[1] - truth[row, column]) < 1e-3
+    panel = page.locator(".belief").first.inner_text()
+    for finding in explanation.belief.findings:
+        assert finding.sentence in panel
+    tab(page, "replay")
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("Show the calculation").click()
+    page.wait_for_selector("text=The same as the model's own")  # the page's own sums, from scores to context
+    step = explanation.steps[1]
+    assert f"Its probability was {step.probability:.2f}" in page.locator(".sentence").inner_text()
+
+
+def test_two_runs_stand_side_by_side(runs, visit):
+    page = visit(*(run.explain("abcd", measure=False) for run in runs.values()))
+    assert page.locator(".map").count() == 2
