@@ -26,7 +26,21 @@ from sightline.records import Record, Tokens
 from sightline.view.page import write_page
 
 SIZE, LAYERS, HEADS, REPEATS = 512, 6, 8, 5
-WORDS = tuple("time river stone walk green house paper light under water story number early winter open".split(" "))
+WORDS = (
+    "time",
+    "river",
+    "stone",
+    "walk",
+    "green",
+    "house",
+    "paper",
+    "light",
+    "under",
+    "water",
+    "story",
+    "number",
+    "open",
+)
 
 
 def attention() -> tuple[list[str], np.ndarray]:

@@ -10,7 +10,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from sightline import cli
+from sightline.cli import choices
 from sightline.config import override
 from sightline.errors import UserError
 from sightline.tasks.translate import TranslateConfig
@@ -363,8 +363,8 @@ def test_systems_must_have_the_same_texts(corpus):
 def test_every_table_has_the_same_metrics():
     names = list(get_args(scores.Metric))
     assert names == ["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
-    assert list(scores.METRICS) == list(scores.STATISTICS) == list(get_args(cli.Metric)) == names
-    assert ("auto", *get_args(scores.BleuTokeniser)) == get_args(cli.BleuTokeniser)
+    assert list(scores.METRICS) == list(scores.STATISTICS) == list(get_args(choices.Metric)) == names
+    assert ("auto", *get_args(scores.BleuTokeniser)) == get_args(choices.BleuTokeniser)
     for name in names:
         assert override(TranslateConfig(), [f"metric={name}"]).metric == name
 

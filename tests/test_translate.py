@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+import torch
 
 import sightline
 from invoke import run as invoke
@@ -17,6 +18,7 @@ from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.tasks.translate import TranslateConfig
+from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from signals import start_interruptible
 
@@ -123,6 +125,19 @@ def test_a_damaged_run_is_refused_by_name(trained, tmp_path, file):
     assert "Traceback" not in done.stderr
     path.unlink()
     assert file in invoke("predict", "run", "--text", "abc", cwd=tmp_path).stderr
+
+
+def test_a_checkpoint_can_be_used_as_it_was(trained):
+    paths = sorted((trained / "run" / "checkpoints").glob("step-*"))
+    translator = sightline.load(paths[0])
+    assert translator.name == str(paths[0])
+    kept = load_tensors(paths[0] / "model.safetensors")
+    for name, parameter in translator.model.state_dict().items():
+        assert torch.equal(parameter, kept[name])
+    assert invoke("predict", paths[0], "--text", "abc", cwd=trained).returncode == 0
+    refused = invoke("predict", trained / "run" / "checkpoints" / "step-1000000", "--text", "abc", cwd=trained)
+    assert refused.returncode == 2
+    assert "there is no run folder" in refused.stderr
 
 
 def test_python_does_the_same(tmp_path):

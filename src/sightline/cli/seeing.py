@@ -31,7 +31,7 @@ def view(
     network; it shows every layer and head, the decoding step by step, and several texts or runs side by side.
 
     Args:
-        runs: A run folder; more than one to compare them in a page.
+        runs: A run folder, or a checkpoint of one (RUN/checkpoints/step-N); more than one to compare them in a page.
         out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data).
         text: A text; several for a page.
         input: A file of texts, one a line, instead; - for a pipe.

@@ -35,7 +35,7 @@ def set_up(threads: int | None) -> None:
 def load_run(run: Path) -> Translator:
     """A trained model, with a word on standard error when its training has not ended."""
     translator, about = load_translator(run)
-    if not (run / CHECKSUMS).exists():
+    if not (run / CHECKSUMS).exists() and run.parent.name != "checkpoints":
         trained = any((run / "checkpoints").glob("step-*")) or about.get("weights") != "untrained"
         weights = "these are its best weights so far" if trained else "its weights are still those it began with"
         print(f"sightline: the training of {run} has not ended; {weights}", file=sys.stderr)

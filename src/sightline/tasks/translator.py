@@ -75,7 +75,10 @@ def save_translator(folder: RunFolder, translator: Translator, config: Config, w
 
 
 def load_translator(path: Path) -> tuple[Translator, dict[str, Any]]:
-    """A trained model from its run folder, checked file by file."""
+    """A trained model from its run folder, checked file by file; or as it was at one of the run's checkpoints."""
+    weights, name = path / MODEL, str(path)
+    if path.parent.name == "checkpoints" and weights.exists():
+        path = path.parent.parent
     folder = RunFolder.open(path)
     data = folder.read_config()
     if data.get("task") != "translate":
@@ -83,11 +86,11 @@ def load_translator(path: Path) -> tuple[Translator, dict[str, Any]]:
     try:
         model_config = TextToTextConfig.from_json(data["config"]["model"])
         model = model_config.build(data["source_words"], data["target_words"])
-        model.load_state_dict(load_tensors(path / MODEL))
+        model.load_state_dict(load_tensors(weights))
         shift = data.get("shift", 0)  # runs of earlier versions have none
         if shift not in (-1, 0, 1):
             raise ValueError(f"shift is {shift!r}; it is -1, 0 or 1")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
     source, target = Tokeniser.load(path / SOURCE), Tokeniser.load(path / TARGET)
-    return Translator(model.eval(), source, target, str(path), shift), data
+    return Translator(model.eval(), source, target, name, shift), data
