@@ -54,7 +54,7 @@ def visit(browser, tmp_path):
         path = write_page(explanations, tmp_path / "page.html")
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
         contexts.append(context)
-        context.set_default_timeout(120_000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
 
         def judge(route):

@@ -35,11 +35,14 @@ def test_a_run_is_shown_as_it_was(runs, visit, kind):
     for finding in explanation.belief.findings:
         assert finding.sentence in panel
     tab(page, "replay")
+    page.click("text=Show the calculation")
+    page.locator("h1").click()
+    page.keyboard.press("Home")  # it begins at the word that was pointed at
     page.keyboard.press("ArrowRight")
-    page.get_by_text("Show the calculation").click()
-    page.wait_for_selector("text=The same as the model's own")  # the page's own sums, from scores to context
-    step = explanation.steps[1]
-    assert f"Its probability was {step.probability:.2f}" in page.locator(".sentence").inner_text()
+    page.wait_for_selector('.calculate [data-step="2"]')
+    assert "The same as the model's own" in page.locator(".calculation").inner_text(), "the page's sums, by its own"
+    shown = page.locator(".likeliest .number").all_inner_texts()
+    assert shown == [f"{one.probability:.3f}" for one in explanation.steps[1].likeliest]
 
 
 def test_two_runs_stand_side_by_side(runs, visit):
