@@ -26,6 +26,8 @@ from sightline.records import Record, Tokens
 from sightline.view.page import write_page
 
 SIZE, LAYERS, HEADS, REPEATS = 512, 6, 8, 5
+PATIENCE = 60  # seconds
+NEVER = f"not within {PATIENCE} s"
 WORDS = (
     "time",
     "river",
@@ -84,6 +86,7 @@ BERTVIZ_READY = f"() => document.querySelectorAll('svg text').length >= {2 * SIZ
 def milliseconds(path: Path, ready: str, scripts: Path | None) -> list[float]:
     """From asking for the page until it can be used, in a fresh browser window each time."""
     from playwright.sync_api import Route, sync_playwright
+    from playwright.sync_api import TimeoutError as Late
 
     def answer(route: Route) -> None:
         url = route.request.url
@@ -102,11 +105,14 @@ def milliseconds(path: Path, ready: str, scripts: Path | None) -> list[float]:
         for _ in range(REPEATS):
             window = browser.new_context(viewport={"width": 1280, "height": 900})
             page = window.new_page()
-            page.set_default_timeout(300_000)
+            page.set_default_timeout(1000 * PATIENCE)
             page.route("**/*", answer)
             begun = time.perf_counter()
-            page.goto(path.as_uri())
-            page.wait_for_function(ready)
+            try:
+                page.goto(path.as_uri())
+                page.wait_for_function(ready)
+            except Late:
+                return []  # the window may not even close
             found.append(1000 * (time.perf_counter() - begun))
             window.close()
         browser.close()
@@ -130,7 +136,8 @@ def main() -> None:
             make(path, words, weights, *more)
             times = milliseconds(path, ready, options.scripts)
             size = f"{path.stat().st_size / 1e6:.1f} MB"
-            rows.append(f"| {tool} | {size} | {statistics.median(times) / 1000:.2f} s | {max(times) / 1000:.2f} s |")
+            shown = [f"{statistics.median(times) / 1000:.2f} s", f"{max(times) / 1000:.2f} s"] if times else [NEVER] * 2
+            rows.append(f"| {tool} | {size} | {' | '.join(shown)} |")
             print(rows[-1], flush=True)
     if options.write:
         body = f"## The page at {SIZE} tokens, {LAYERS} layers, {HEADS} heads\n\nMeasured on {machine()}, Chromium. "
