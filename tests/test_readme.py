@@ -16,7 +16,11 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
-QUICK = {"demo": ["--steps", "2", "--pairs", "1000"], "train": ["--steps", "2"]}
+QUICK = {
+    "demo": ["--steps", "2", "--pairs", "1000"],
+    "train": ["--steps", "2"],
+    "bench": ["--seconds", "0.05"],
+}
 
 
 def test_the_readme_runs_from_top_to_bottom(tmp_path):

@@ -12,7 +12,7 @@ def demo(
     out: Path = Path("runs/demo"),
     pairs: int = 60_000,
     steps: int = 350,
-    minutes: float = 2.0,
+    minutes: float = 6.0,
     seed: int = 0,
     threads: int | None = None,
 ) -> None:
