@@ -1,5 +1,7 @@
 """Explaining an output: the maps are those of the pass that is shown, and the numbers beside them add up."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -106,7 +108,7 @@ def test_long_inputs_keep_the_largest_weights(monkeypatch):
     monkeypatch.setattr(explaining, "WHOLE", 10)
     monkeypatch.setattr(explaining, "LARGEST", 2)
     short = translator.explain("the dog sleeps", "a cat", measure=False)
-    assert short.notes == ("of each row only the 2 largest weights were kept",)
+    assert short.notes[0].startswith("of each row only the 2 largest weights were kept")
     assert "self" in {stack.kind for stack in short.stacks}
     by_place = {(record.name, record.head): record for record in whole.records}
     for kept in short.records:
@@ -177,3 +179,21 @@ def test_a_shift_is_measured_and_kept_with_the_run(tmp_path):
     loaded, _ = load_translator(tmp_path / "run")
     assert loaded.explain("a cat", "a cat", measure=False).shift == -1
     assert loaded.explain("a cat", "a cat", measure=False, shift=0).shift == 0
+
+
+def test_what_is_too_long_is_shown_without_being_measured(monkeypatch):
+    monkeypatch.setattr(explaining, "MEASURED", 2)
+    found = make(MODELS["rnnsearch"]).explain("the dog sleeps", "a cat")
+    assert found.belief is None
+    assert "too many to measure" in found.notes[-1]
+
+
+def test_threads_do_not_mix_up_what_they_see():
+    translator = make(MODELS["transformer"])
+    texts = ["the dog sleeps", "a cat", "cats dream and dogs sleep", "old"] * 3
+    alone = [translator.explain(text, "a cat", measure=False) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda text: translator.explain(text, "a cat", measure=False), texts))
+    for one, other in zip(alone, together, strict=True):
+        for a, b in zip(one.calculations, other.calculations, strict=True):
+            np.testing.assert_array_equal(a.contexts, b.contexts)

@@ -82,3 +82,18 @@ def test_search_finds_the_same_on_both_paths(options, monkeypatch):
     for few, others in zip(fast, translator.predict_best(texts, best, max_length=9, **options), strict=True):
         assert [one.tokens for one in few] == [one.tokens for one in others]
         assert [one.log_prob for one in few] == pytest.approx([one.log_prob for one in others], abs=1e-4)
+
+
+def test_search_sees_weights_that_an_optimiser_changed():
+    """A fused optimiser changes parameters without a trace that a cache could look at."""
+    model = build(SHAPES["pre"], torch.float32)
+    source = torch.tensor([[5, 6, 3]])
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    for _ in range(3):
+        with torch.no_grad():
+            step, state = model.eval().searching(source)
+            found, _ = step(torch.tensor([2]), state)
+            expected, _ = model.step(torch.tensor([2]), model.begin(source))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+        model.train().loss(source, torch.tensor([[2, 7, 8, 3]])).total.backward()
+        optimiser.step()

@@ -14,7 +14,7 @@ from sightline.commands.common import load_run, set_up
 from sightline.commands.prediction import Lines
 from sightline.errors import UserError
 from sightline.explanation import Explanation
-from sightline.files import write_text
+from sightline.files import check_writable, write_text
 from sightline.tasks.explaining import Wanted, explain
 
 PICTURES = (".png", ".svg", ".pdf", ".gif")
@@ -50,6 +50,8 @@ def view_command(
         raise UserError(f"--out is {out}; it must end in one of {', '.join(ENDINGS)}")
     if out.suffix not in PICTURES and drawing != Drawing():
         raise UserError("--layout, --attention, --head, --pieces, --width and --title are for pictures, not for a page")
+    if out.suffix == ".gif" and drawing.layout != "alignment":
+        raise UserError(f"a .gif replays one map; for all {drawing.layout} choose .png, .svg or .pdf")
     if out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
     if not runs:
@@ -62,6 +64,7 @@ def view_command(
         raise UserError(f"{count:,} explanations are too many for one file, which takes {MOST}; choose fewer texts")
     if wanted.output is not None and len(texts) > 1:
         raise UserError("--output goes with one text")
+    check_writable(out.parent)
     set_up(threads)
     found = list(_explained(runs, texts, wanted))
     if out.suffix == ".html":
@@ -100,7 +103,12 @@ def _explained(runs: Sequence[Path], texts: Sequence[str], wanted: Wanted) -> It
 
 def _say(found: Sequence[Explanation], out: Path) -> None:
     for one in found:
-        print(f"{one.input}  →  {one.output}")
+        print(f"{_printable(one.input)}  →  {_printable(one.output)}")
     for finding in () if len(found) != 1 or found[0].belief is None else found[0].belief.findings:
         print(f"  {finding.title}: {finding.sentence}")
     print(out)
+
+
+def _printable(text: str) -> str:
+    """A stranger's text must not steer the terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

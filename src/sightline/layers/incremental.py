@@ -87,7 +87,7 @@ def _is_plain(attention: nn.Module) -> bool:
 class OneTokenDecoder:
     """A step for `sightline.search`: the last token of each hypothesis in, log-probabilities of the next one out.
 
-    It holds joined copies of weights: `serves` says whether they are still those of the layers.
+    It holds joined copies of weights, as they were when it was made: it is for one search.
     """
 
     def __init__(
@@ -107,16 +107,6 @@ class OneTokenDecoder:
         self.embedding, self.scale = embedding.weight, math.sqrt(embedding.embedding_dim)
         self.output, self.sinusoid = _parts(output), sinusoid
         self.places = torch.empty(0)
-        self._copied = [parameter for layer in decoders for parameter in layer.parameters()]
-        self._versions = [(parameter._version, parameter.data_ptr()) for parameter in self._copied]
-
-    def serves(self, layers: Iterable[nn.Module]) -> bool:
-        """Whether these are the layers, unchanged since, that it was made of."""
-        now = [parameter for layer in layers for parameter in layer.parameters()]
-        return len(now) == len(self._copied) and all(
-            one is other and (one._version, one.data_ptr()) == version
-            for one, other, version in zip(now, self._copied, self._versions, strict=True)
-        )
 
     def begin(self, states: Iterable[DecoderLayerState]) -> StepState:
         """From what the layers' own `begin` made of the source."""

@@ -48,7 +48,6 @@ class Transformer(TextToText):
         self.encoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self._stepper: OneTokenDecoder | None = None  # copies of weights for search, made when it is needed
         for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -75,11 +74,9 @@ class Transformer(TextToText):
         state = self.begin(source)
         if self.training or active_taps() or not can_step(self.decoder):
             return self.step, state
-        step = self._stepper
-        if step is None or not step.serves(self.decoder):
-            sinusoid = self.config.positions == "sinusoid"
-            step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
-            self._stepper = step
+        # Made anew each time: nothing tells for sure whether weights have changed (a fused optimiser leaves no trace).
+        sinusoid = self.config.positions == "sinusoid"
+        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
         return step, step.begin(state.layers)
 
     def looks_at_source(self, name: str) -> bool:

@@ -34,6 +34,7 @@ TITLES: dict[Kind, str] = {
 }
 WHOLE = 1 << 24  # weights, over all heads; above that only the largest of each row are kept
 LARGEST = 64
+MEASURED = 400  # tokens; hiding each of them in turn grows with the cube
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,10 @@ def explain(translator: Translator, text: str, wanted: Wanted | None = None) -> 
     found = _looks(translator, text, outputs, tokens, source_tokens, wanted)
     if not wanted.measure:
         return found
+    longest = max(len(source_tokens), len(tokens))
+    if longest > MEASURED:
+        note = f"{longest:,} tokens are too many to measure what to make of the map, which is done up to {MEASURED:,}"
+        return replace(found, notes=(*found.notes, note))
     subject = TextSubject(translator.model, [*source_tokens, END], [*tokens, END])
     return replace(found, belief=believe(subject, main_map(found), shift=found.shift))
 
@@ -142,7 +147,7 @@ def _looks(
         calculations=tuple(calculations),
         alternatives=tuple(Choice(one.text, _probability(one)) for one in outputs[1:]),
         shift=translator.shift if wanted.shift is None else wanted.shift,
-        notes=() if top is None else (f"of each row only the {top} largest weights were kept",),
+        notes=() if top is None else (_kept(top),),
     )
 
 
@@ -212,6 +217,10 @@ def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[
         names = target.spell(choices[row].tolist())
         likeliest = tuple(map(Choice, names, values[row].tolist()))
         yield Step(spelled[row], float(logs[row, token].exp()), likeliest)
+
+
+def _kept(top: int) -> str:
+    return f"of each row only the {top} largest weights were kept; numbers about the map are about these"
 
 
 def _probability(prediction: Prediction) -> float:

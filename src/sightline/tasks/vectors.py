@@ -1,5 +1,6 @@
 """The vectors that attention works with: what asks, what is read, and what comes of it."""
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,15 @@ from sightline.explanation import Calculation
 
 
 class Watched:
-    """What every mechanism of a model was given and gave back, call by call."""
+    """What every mechanism of a model was given and gave back, call by call, in the thread that watches."""
 
     def __init__(self) -> None:
+        self._thread = threading.get_ident()
         self._calls: dict[int, list[tuple[Tensor, Memory, Tensor]]] = defaultdict(list)
 
     def see(self, module: nn.Module, given: tuple[Any, ...], read: Read) -> None:
+        if threading.get_ident() != self._thread:  # hooks are the model's, which other threads may use
+            return
         query, memory = given[:2]
         self._calls[id(module)].append((query.detach(), memory, read.context.detach()))
 
