@@ -12,7 +12,7 @@ install_import_hook("sightline", "beartype.beartype")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from chromium import pytest_terminal_summary  # noqa: E402, F401 - pytest finds it here
+from chromium import browser, pytest_terminal_summary, visit  # noqa: E402, F401 - pytest finds them here
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,9 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-import chromium
 from chromium import LEFT_OUT, REQUIRED, cell_of, choose, download, png_size, tab, tip
 from page_samples import HOSTILE, caption, hostile, long, pooled, scripts, translation
 from sightline.view.page import fragment
-
-browser, visit = chromium.browser, chromium.visit  # fixtures are found by their names in this file
 
 
 @pytest.mark.parametrize("head", ["Mean of heads", "3"])

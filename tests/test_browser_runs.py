@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 
-import chromium
 import sightline
 from chromium import cell_of, tab, tip
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.translate import TranslateConfig
 from test_frozen import FROZEN
 from test_translate import make_pairs, write_tsv
-
-browser, visit = chromium.browser, chromium.visit  # fixtures are found by their names in this file
 
 
 @pytest.fixture(scope="module")

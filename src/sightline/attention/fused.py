@@ -1,7 +1,7 @@
 """The fast path: softmax attention on PyTorch's fused kernel, which never makes the weights.
 
-With few keys, on a processor, two matrix products and a softmax are two to three times as fast as the kernel, and the
-weights they make are small.
+With few keys, on a processor, two matrix products and a softmax are faster than the kernel, and the weights they make
+are small.
 """
 
 import math
@@ -16,7 +16,7 @@ from sightline.attention.checks import check_allowed
 from sightline.attention.contract import Memory
 from sightline.attention.scores import DotProductScore
 
-SHORT = 96  # keys; measured with benchmarks/attention.py --part short
+SHORT = 96  # keys; benchmarks/attention.py --part short compares both paths
 
 
 def fused_context(
