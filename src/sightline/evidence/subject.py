@@ -9,6 +9,7 @@ mean in training, so a part of any cost is surprise; that is why every cost is h
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
@@ -62,7 +63,7 @@ class Subject(Protocol):
         """For each of the rows: the gradient of its log-probability · the embedding, column by column."""
 
 
-class _TokenSubject:
+class _TokenSubject(ABC):
     """Tokens in: hide them, and follow the gradient to them. A subclass says how variants are read."""
 
     row_name, column_name = "row", "token"
@@ -85,12 +86,12 @@ class _TokenSubject:
         return len(self.tokens)
 
     @property
-    def rows(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def rows(self) -> int: ...
 
+    @abstractmethod
     def read(self, tokens: Int[Tensor, "n s"], keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         """Log-probabilities `n t`, and the embedded tokens `n s e` that they were made from."""
-        raise NotImplementedError
 
     @torch.no_grad()
     def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
