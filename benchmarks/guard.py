@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sightline.models.luong import LuongConfig
-from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.models.rnnsearch import RNNSearchConfig, additive
 from sightline.models.text_to_text import TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.search import Rules, beam_search, greedy
@@ -30,7 +30,7 @@ KEPT = Path(__file__).parent / "guard.json"
 WORDS, ROWS, SOURCE, TARGET = 400, 6, 9, 11
 MODELS: dict[str, TextToTextConfig] = {
     "transformer": TransformerConfig(32, 4, 64, 2, 2),
-    "rnnsearch": RNNSearchConfig(32, 32),
+    "rnnsearch": RNNSearchConfig(32, 32, attention=additive(32)),
     "luong": LuongConfig(32, 32, 32),
 }
 

@@ -11,7 +11,7 @@ from sightline.layers import loss as loss_module
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import TokenEmbedding, sinusoids
 from sightline.layers.loss import smoothed_cross_entropy
-from sightline.layers.rnn import BidirectionalEncoder, Cell
+from sightline.layers.rnn import BidirectionalEncoder, Cell, _both_ways, _packed
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
@@ -110,6 +110,24 @@ def test_the_encoder_does_not_read_padding(kind, layers):
         torch.testing.assert_close(whole.backward[i], alone.annotations[0, 0, 4:])
         torch.testing.assert_close(whole.forward[i], alone.annotations[0, -1, :4])
     assert encoder(x, torch.zeros(3, 6, dtype=torch.bool)).annotations.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("lengths", [[6, 3, 1, 0], [6, 6, 6, 6]])
+def test_the_encoder_s_own_loop_equals_torch_s_kernel(kind, lengths):
+    """With its gradients, for sentences of all lengths."""
+    torch.manual_seed(0)
+    layer = BidirectionalEncoder(kind, 5, 4).double().layers[0]
+    words, mask = torch.randn(4, 6, 5, dtype=torch.float64), torch.arange(6) < torch.tensor(lengths)[:, None]
+    results = []
+    for run in (_both_ways, _packed):
+        x = words.clone().requires_grad_()
+        annotations, final = run(layer, x, mask)
+        parts = [x, *layer.parameters()]
+        wished = annotations.cos().sum() + (final * torch.arange(4)).sum()
+        results.append([annotations, final, *torch.autograd.grad(wished, parts)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def test_embeddings_start_with_unit_length_and_padding_is_zero():

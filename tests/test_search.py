@@ -8,6 +8,7 @@ import random
 import pytest
 import torch
 
+from sightline import search
 from sightline.search import Rules, Sampler, beam_search, ensemble, greedy
 
 WORDS, START, END = 5, 5, 6  # words are 0 … 4
@@ -227,6 +228,27 @@ def test_finished_sentences_leave_the_batch():
     beam_search(model.step, model.begin(64, 5), 64, rules, beam=3)
     assert model.rows_seen[:2] == [64, 192], "one row a sentence at first, then one a hypothesis"
     assert model.rows_seen[-1] < 192
+
+
+@pytest.mark.parametrize("words", [40, 64, 128, 200, 517])
+@pytest.mark.parametrize(("hypotheses", "count"), [(1, 1), (1, 10), (5, 10), (3, 150), (2, 2000)])
+def test_the_likeliest_of_groups_are_the_likeliest_of_all(words, hypotheses, count, monkeypatch):
+    """Looking into the best groups only finds what looking everywhere finds, also where much is forbidden."""
+    generator = torch.Generator().manual_seed(words + count)
+    log_probs = torch.randn(7, hypotheses, words, generator=generator, dtype=torch.float64)
+    log_probs[2, :, 5:] = search.NEVER
+    log_probs[3, :, :-2] = search.NEVER
+    before = 3 * torch.randn(7, hypotheses, generator=generator, dtype=torch.float64)
+    before[4, 0] = search.NEVER
+    monkeypatch.setattr(search, "GROUPED", 1 << 40)
+    expected, parents, tokens = search.likeliest(log_probs, before, count)
+    monkeypatch.setattr(search, "GROUPED", 0)
+    found, other_parents, other_tokens = search.likeliest(log_probs, before, count)
+    assert torch.equal(found, expected)
+    assert found.shape == (7, min(count, hypotheses * words))
+    possible = expected > search.NEVER
+    assert torch.equal(other_parents[possible], parents[possible])
+    assert torch.equal(other_tokens[possible], tokens[possible])
 
 
 def test_no_rows_at_all():

@@ -1,6 +1,8 @@
 """Options that have to do with the machine, checked once for every command."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,6 +19,17 @@ def set_threads(threads: int | None) -> None:
     if not 1 <= threads <= MOST_THREADS:
         raise UserError(f"--threads is {threads}; it must be at least 1 and at most {MOST_THREADS}")
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For work in pieces so small that waking a second thread takes longer than it helps."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_seed(seed: int) -> int:

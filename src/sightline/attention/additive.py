@@ -5,6 +5,7 @@ the score of Bahdanau et al. 2015. What people get wrong: m_i is a vector and ne
 attention, v · tanh(W [q; k]), is the same function with W cut in two; and the keys are projected once, not each step.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,21 +60,18 @@ def additive_scores(
 ) -> Float[Tensor, "*b t s"]:
     """``v · tanh(query + key)`` for every pair, from projected queries and keys.
 
-    The hidden layer of all pairs, `*b t s h`, is only made whole when it is small. Above that the scores and their
-    gradients come chunk by chunk, and the backward pass computes each chunk again instead of keeping it.
+    The hidden layer of all pairs, `*b t s h`, is only made whole and kept when it is small. Above that the scores and
+    their gradients come chunk by chunk, and the backward pass computes each chunk again.
     """
     *batch, t, h = query.shape
     s = keys.shape[-2]
-    if query.numel() * s <= CHUNK:
-        hidden = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))
-        return (hidden @ vector[..., None, :, None]).squeeze(-1)
-    rows = torch.Size(batch)
+    n = math.prod(batch)
     flat = _ChunkedScores.apply(
-        query.reshape(-1, t, h),
-        keys.expand(*rows, s, h).reshape(-1, s, h),
-        vector.expand(*rows, h).reshape(-1, h),
+        query.reshape(n, t, h),
+        keys.expand(*batch, s, h).reshape(n, s, h),
+        vector.expand(*batch, h).reshape(n, h),
     )
-    return flat.reshape(*rows, t, s)
+    return flat.reshape(*batch, t, s)
 
 
 def _chunks(n: int, t: int, s: int, h: int) -> list[tuple[slice, slice]]:
@@ -90,8 +88,12 @@ class _ChunkedScores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-        ctx.save_for_backward(query, keys, vector)
         (n, t, h), s = query.shape, keys.shape[-2]
+        if query.numel() * s <= CHUNK:
+            hidden = _hidden(query, keys)
+            ctx.save_for_backward(query, keys, vector, hidden)
+            return (hidden @ vector[:, None, :, None]).squeeze(-1)
+        ctx.save_for_backward(query, keys, vector, None)
         scores = query.new_empty(n, t, s)
         for rows, queries in _chunks(n, t, s, h):
             hidden = _hidden(query[rows, queries], keys[rows])
@@ -102,18 +104,18 @@ class _ChunkedScores(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (upstream,) = gradients
-        query, keys, vector = ctx.saved_tensors
+        query, keys, vector, kept = ctx.saved_tensors
         (n, t, h), s = query.shape, keys.shape[-2]
         d_query, d_keys, d_vector = torch.empty_like(query), torch.zeros_like(keys), torch.zeros_like(vector)
         for rows, queries in _chunks(n, t, s, h):
-            hidden = _hidden(query[rows, queries], keys[rows])
+            hidden = _hidden(query[rows, queries], keys[rows]) if kept is None else kept
             above = upstream[rows, queries]
             count = hidden.shape[0]
             d_vector[rows] += (above.reshape(count, 1, -1) @ hidden.reshape(count, -1, h)).squeeze(1)
             # tanh' = 1 − tanh²; the v of each hidden unit is multiplied in once, after the sums.
-            hidden.mul_(hidden).mul_(above.unsqueeze(-1))
-            d_query[rows, queries] = above.sum(dim=-1, keepdim=True) - hidden.sum(dim=2)
-            d_keys[rows] += above.sum(dim=1).unsqueeze(-1) - hidden.sum(dim=1)
+            taken = (hidden * hidden).mul_(above.unsqueeze(-1))
+            d_query[rows, queries] = above.sum(dim=-1, keepdim=True) - taken.sum(dim=2)
+            d_keys[rows] += above.sum(dim=1).unsqueeze(-1) - taken.sum(dim=1)
         factor = vector.unsqueeze(1)
         return d_query.mul_(factor), d_keys.mul_(factor), d_vector
 

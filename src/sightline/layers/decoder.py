@@ -115,7 +115,7 @@ class RecurrentAttentionDecoder(nn.Module):
         if state.fed is not None:
             inner.append(state.fed)
         if self.inner_input is not None:
-            projected = projected + self.inner_input(torch.cat(inner, dim=-1))
+            projected = projected + self.inner_input(torch.cat(inner, dim=-1) if len(inner) > 1 else inner[0])
         cells = self._move(projected, state.cells)
         fed = None
         if state.fed is not None:

@@ -15,27 +15,31 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.attention import Composed, MultiHead
-from sightline.attention.dot import ScaledDot
-from sightline.attention.normalisers import Softmax
+from sightline.attention import MultiHead
 from sightline.layers.embedding import TokenEmbedding, sinusoids
-from sightline.layers.transformer import DecoderLayer, DecoderLayerState
+from sightline.layers.packed import Packed
+from sightline.layers.plain import (
+    Block,
+    affine,
+    attend,
+    cross_block,
+    forward_block,
+    norm_of,
+    own_block,
+    scale_of,
+    transform,
+)
+from sightline.layers.transformer import DecoderLayer
 from sightline.state import Shared
 
 ROOM = 16  # tokens that caches grow by
 
 
-class SourceState(NamedTuple):
-    """The source as one layer's attention looks at it: keys and values of a sentence."""
-
-    keys: Float[Tensor, "s h d n"]
-    values: Float[Tensor, "s h n d"]
-
-
 class StepState(NamedTuple):
     """Own keys and values of each layer, with room behind; and what the hypotheses of a sentence share.
 
-    ``source`` holds the layers' `SourceState` and what is added to scores where a sentence is padded.
+    ``source`` holds the keys and the values of all layers, `s h n d` each, and what is added to scores where a sentence
+    is padded.
     """
 
     keys: tuple[Float[Tensor, "b h room d"], ...]
@@ -44,44 +48,12 @@ class StepState(NamedTuple):
     position: int
 
 
-class _Norm(NamedTuple):
-    """A layer normalisation without the module around it."""
-
-    shape: tuple[int, ...]
-    weight: Tensor
-    bias: Tensor
-    epsilon: float
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, *self)
-
-
 class _Layer(NamedTuple):
     """The parameters of a layer, as they are used."""
 
-    norms: tuple["_Norm", "_Norm", "_Norm"]
-    own: tuple[Tensor, Tensor]  # queries, keys and values in one product
-    own_output: tuple[Tensor, Tensor]
-    query: tuple[Tensor, Tensor]
-    source_output: tuple[Tensor, Tensor]
-    widen: tuple[Tensor, Tensor]
-    narrow: tuple[Tensor, Tensor]
-
-
-def can_step(layers: Iterable[nn.Module]) -> bool:
-    """Whether all attention is multi-head scaled dot-product softmax without positions of its own, in plain layers."""
-    return all(
-        isinstance(layer, DecoderLayer) and _is_plain(layer.attention) and _is_plain(layer.cross) for layer in layers
-    )
-
-
-def _is_plain(attention: nn.Module) -> bool:
-    if type(attention) is not MultiHead or type(attention.inner) is not Composed or attention.shared != 1:
-        return False
-    score = attention.inner.score
-    plain = type(score) is ScaledDot and score.relative is None and type(attention.inner.normaliser) is Softmax
-    same_sizes = attention.project_keys.weight.shape == attention.project_values.weight.shape
-    return plain and same_sizes and attention.project_query.bias is not None
+    own: Block
+    cross: Block
+    after: Block
 
 
 class OneTokenDecoder:
@@ -99,29 +71,27 @@ class OneTokenDecoder:
         sinusoid: bool,
     ) -> None:
         decoders = [layer for layer in layers if isinstance(layer, DecoderLayer)]
-        self.layers = [_packed(layer) for layer in decoders]
-        self.activation, self.pre = decoders[0].feed_forward.activation, decoders[0].around_attention.pre
-        assert isinstance(decoders[0].attention, MultiHead)
-        self.heads = decoders[0].attention.key_heads
-        self.norm = _norm_of(norm) if isinstance(norm, nn.LayerNorm) else None
-        self.embedding, self.scale = embedding.weight, math.sqrt(embedding.embedding_dim)
-        self.output, self.sinusoid = _parts(output), sinusoid
-        self.places = torch.empty(0)
+        first = decoders[0]
+        assert isinstance(first.attention, MultiHead)
+        self.decoders, self.layers = decoders, [_plain(layer) for layer in decoders]
+        self.activation, self.pre = first.feed_forward.activation, first.around_attention.pre
+        self.heads, self.scale = first.attention.key_heads, scale_of(first.attention)
+        self.norm, self.output = norm_of(norm), affine(output)
+        self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
+        self.sinusoid, self.positions = sinusoid, torch.empty(0)
 
-    def begin(self, states: Iterable[DecoderLayerState]) -> StepState:
-        """From what the layers' own `begin` made of the source."""
-        memories = [state.source for state in states]
-        keys, values = memories[0].keys, memories[0].values
-        source = tuple(
-            SourceState(memory.keys.transpose(-2, -1).contiguous(), memory.values.contiguous()) for memory in memories
-        )
-        hidden, mask = None, memories[0].mask
-        if mask is not None and not mask.all():
-            hidden = torch.zeros_like(mask, dtype=keys.dtype).masked_fill_(~mask, torch.finfo(keys.dtype).min)
-            hidden = hidden.unsqueeze(-2)
-        empty = [x.new_empty(*x.shape[:2], 0, x.shape[-1]) for x in (keys, values)]
-        own = [tuple(part for _ in memories) for part in empty]
-        return StepState(own[0], own[1], Shared((source, hidden)), 0)
+    def begin(self, encoded: Packed) -> StepState:
+        """From the annotations of a batch. The keys and values of all layers come from one product."""
+        projections = [part for layer in self.decoders for part in _source_projections(layer)]
+        joined = encoded.spread(affine(*projections)(encoded.words))
+        # sentence, word, layer, keys or values, head, feature
+        parts = joined.unflatten(-1, (len(self.decoders), 2, self.heads, -1))
+        keys, values = parts.permute(3, 2, 0, 4, 1, 5).contiguous()
+        hidden = encoded.hidden(encoded.words)
+        hidden = None if hidden is None else hidden[:, None, None]
+        empty = joined.new_empty(len(joined), self.heads, 0, parts.shape[-1])
+        own = tuple(empty for _ in self.decoders)
+        return StepState(own, own, Shared((keys.unbind(), values.unbind(), hidden)), 0)
 
     def __call__(self, tokens: Int[Tensor, " b"], state: StepState) -> tuple[Float[Tensor, "b v"], StepState]:
         position = state.position
@@ -130,87 +100,56 @@ class OneTokenDecoder:
                 keys=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.keys),
                 values=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.values),
             )
-        source, hidden = state.source.part
-        x = F.embedding(tokens, self.embedding) * self.scale
+        source_keys, source_values, hidden = state.source.part
+        x = F.embedding(tokens, self.embedding).mul_(self.factor)
         if self.sinusoid:
-            x = x + self._place(position, x)
-        for layer, keys, values, memory in zip(self.layers, state.keys, state.values, source, strict=True):
-            x = self._layer(layer, x, keys, values, memory, hidden, position)
+            x = x.add_(self._position(position, x))
+        caches = zip(self.layers, state.keys, state.values, source_keys, source_values, strict=True)
+        for layer, own_keys, own_values, keys, values in caches:
+            x = self._look_back(layer.own, x, own_keys, own_values, position)
+            x = self._look_at_source(layer.cross, x, keys, values, hidden)
+            x = transform(layer.after, x, self.activation, self.pre)
         if self.norm is not None:
             x = self.norm(x)
-        return torch.log_softmax(F.linear(x, *self.output), dim=-1), state._replace(position=position + 1)
+        return torch.log_softmax(self.output(x), dim=-1), state._replace(position=position + 1)
 
-    def _layer(
-        self,
-        layer: _Layer,
-        x: Float[Tensor, "b d"],
-        keys: Tensor,
-        values: Tensor,
-        memory: SourceState,
-        hidden: Tensor | None,
-        position: int,
-    ) -> Float[Tensor, "b d"]:
-        """A token more in the caches, then the three parts of a layer."""
-        rows, heads, pre = len(x), self.heads, self.pre
-        first, second, third = layer.norms
-        y = first(x) if pre else x
-        query, key, value = F.linear(y, *layer.own).view(rows, 3, heads, -1).unbind(1)
-        keys[:, :, position], values[:, :, position] = key, value
-        # One query a head: (rows · heads) small products.
-        room, size, length = keys.shape[-2], keys.shape[-1], position + 1
-        own_keys = keys.view(-1, room, size)[:, :length]
-        scores = torch.bmm(query.reshape(-1, 1, size), own_keys.transpose(1, 2))
-        read = torch.bmm(torch.softmax(scores, dim=-1), values.view(-1, room, size)[:, :length]).view(rows, -1)
-        x = x + F.linear(read, *layer.own_output)
-        x = x if pre else first(x)
-        y = second(x) if pre else x
-        # The hypotheses of a sentence ask together.
-        sentences = memory.keys.shape[0]
-        query = F.linear(y, *layer.query).view(sentences, rows // sentences, heads, -1).transpose(1, 2)
-        scores = query @ memory.keys
-        if hidden is not None:
-            scores += hidden
-        read = (torch.softmax(scores, dim=-1) @ memory.values).transpose(1, 2).reshape(rows, -1)
-        x = x + F.linear(read, *layer.source_output)
-        x = x if pre else second(x)
-        y = third(x) if pre else x
-        x = x + F.linear(self.activation(F.linear(y, *layer.widen)), *layer.narrow)
-        return x if pre else third(x)
+    def _look_back(self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, position: int) -> Tensor:
+        """A token more in the caches, then self-attention with one query."""
+        rows, heads, _, size = keys.shape
+        joined = block.enter(block.norm(x) if self.pre else x).view(rows, 3, heads, 1, size)
+        query, key, value = joined.unbind(1)
+        keys, values = keys.narrow(2, 0, position + 1), values.narrow(2, 0, position + 1)
+        keys.narrow(2, position, 1).copy_(key)
+        values.narrow(2, position, 1).copy_(value)
+        read = F.scaled_dot_product_attention(query, keys, values, scale=self.scale)
+        x = x + block.leave(read.view(rows, -1))
+        return x if self.pre else block.norm(x)
 
-    def _place(self, position: int, like: Tensor) -> Tensor:
-        if position >= len(self.places):
-            self.places = sinusoids(0, 2 * position + 64, like.shape[-1], like)
-        return self.places[position]
+    def _look_at_source(
+        self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
+    ) -> Tensor:
+        """The hypotheses of a sentence ask together."""
+        rows, (sentences, heads, _, size) = len(x), keys.shape
+        asked = block.enter(block.norm(x) if self.pre else x)
+        query = asked.view(sentences, rows // sentences, heads, size).transpose(1, 2)
+        read = attend(query, keys, values, hidden, self.scale)
+        x = x + block.leave(read.transpose(1, 2).reshape(rows, -1))
+        return x if self.pre else block.norm(x)
+
+    def _position(self, position: int, like: Tensor) -> Tensor:
+        if position >= len(self.positions):
+            self.positions = sinusoids(0, 2 * position + 64, like.shape[-1], like)
+        return self.positions[position]
 
 
-def _packed(layer: DecoderLayer) -> _Layer:
-    own, cross = layer.attention, layer.cross
-    assert isinstance(own, MultiHead)
-    assert isinstance(cross, MultiHead)
-    scales = [_scale(attention) for attention in (own, cross)]
-    weights = [own.project_query.weight * scales[0], own.project_keys.weight, own.project_values.weight]
-    biases = [own.project_query.bias * scales[0], own.project_keys.bias, own.project_values.bias]
-    norms = (layer.around_attention, layer.around_cross, layer.around_feed_forward)
+def _source_projections(layer: DecoderLayer) -> tuple[nn.Module, nn.Module]:
+    assert isinstance(layer.cross, MultiHead)
+    return layer.cross.project_keys, layer.cross.project_values
+
+
+def _plain(layer: DecoderLayer) -> _Layer:
     return _Layer(
-        norms=(_norm_of(norms[0].normalise), _norm_of(norms[1].normalise), _norm_of(norms[2].normalise)),
-        own=(torch.cat(weights), torch.cat(biases)),
-        own_output=_parts(own.output),
-        query=(cross.project_query.weight * scales[1], cross.project_query.bias * scales[1]),
-        source_output=_parts(cross.output),
-        widen=_parts(layer.feed_forward.widen),
-        narrow=_parts(layer.feed_forward.narrow),
+        own_block(layer.around_attention, layer.attention),
+        cross_block(layer.around_cross, layer.cross),
+        forward_block(layer.around_feed_forward, layer.feed_forward),
     )
-
-
-def _norm_of(norm: nn.LayerNorm) -> _Norm:
-    return _Norm(norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-
-
-def _scale(attention: MultiHead) -> float:
-    assert isinstance(attention.inner, Composed)
-    assert isinstance(attention.inner.score, ScaledDot)
-    return attention.inner.score.scale
-
-
-def _parts(linear: nn.Linear) -> tuple[Tensor, Tensor]:
-    return linear.weight, linear.bias

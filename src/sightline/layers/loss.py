@@ -32,33 +32,33 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> Tensor:
         needs = ctx.needs_input_grad
-        total = features.new_zeros((), dtype=torch.float64)
-        d_features = torch.empty_like(features) if needs[0] else None
-        d_weight = torch.zeros_like(weight) if needs[1] else None
-        d_bias = torch.zeros_like(bias) if bias is not None and needs[2] else None
         words = weight.shape[0]
+        spread = smoothing / words
+        total = features.new_zeros((), dtype=torch.float64)
+        # What smoothing spreads over all words is the same for each of them: their sums serve, and no pass over the
+        # logits. Its share of the gradients is where they begin.
+        weights = weight.sum(dim=0)
+        d_features = torch.empty_like(features) if needs[0] else None
+        d_weight = (-spread * features.sum(dim=0)).repeat(words, 1) if needs[1] else None
+        d_bias = torch.full_like(bias, -spread * len(features)) if bias is not None and needs[2] else None
         rows = max(1, CHUNK_ELEMENTS // max(1, words))
         for start in range(0, len(features), rows):
             x, y = features[start : start + rows], targets[start : start + rows].unsqueeze(-1)
             logits = x @ weight.t() if bias is None else torch.addmm(bias, x, weight.t())
-            loss = -(1 - smoothing) * logits.gather(-1, y)
+            loss = logits.amax(dim=-1, keepdim=True) - (1 - smoothing) * logits.gather(-1, y)
             if smoothing:
-                loss -= smoothing * logits.mean(dim=-1, keepdim=True)
-            # The exponentials serve the loss and the gradient: over a vocabulary, one pass more is felt.
-            largest = logits.amax(dim=-1, keepdim=True)
-            exponentials = logits.sub_(largest).exp_()
-            sums = exponentials.sum(dim=-1, keepdim=True)
-            loss += largest + sums.log()
+                loss -= spread * ((x @ weights).unsqueeze(-1) + (0.0 if bias is None else bias.sum()))
+            # One pass more over a vocabulary is felt: the softmax serves the loss and the gradient. Its largest element
+            # is one over the sum of exponentials.
+            gradient = torch.softmax(logits, dim=-1)
+            loss -= gradient.amax(dim=-1, keepdim=True).log()
             total += loss.sum(dtype=torch.float64)
             if not any(needs[:3]):
                 continue
-            # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words
-            gradient = exponentials.div_(sums)
-            if smoothing:
-                gradient.sub_(smoothing / words)
+            # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already
             gradient.scatter_add_(-1, y, gradient.new_full(y.shape, smoothing - 1))
             if d_features is not None:
-                torch.mm(gradient, weight, out=d_features[start : start + rows])
+                torch.addmm(-spread * weights, gradient, weight, out=d_features[start : start + rows])
             if d_weight is not None:
                 d_weight.addmm_(gradient.t(), x)
             if d_bias is not None:

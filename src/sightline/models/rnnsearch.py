@@ -16,8 +16,9 @@ from sightline.models.recurrent import RecurrentModel
 from sightline.models.text_to_text import TextToTextConfig, Tying
 
 
-def _additive() -> ComposedConfig:
-    return ComposedConfig(AdditiveConfig())
+def additive(size: int = 256) -> ComposedConfig:
+    """The paper's alignment model: its hidden layer is as large as the decoder's state, not as the annotations."""
+    return ComposedConfig(AdditiveConfig(hidden_size=size))
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class RNNSearchConfig(TextToTextConfig):
     size: int = 256
     layers: int = 1
     cell: CellKind = "gru"
-    attention: AttentionConfig = field(default_factory=_additive)
+    attention: AttentionConfig = field(default_factory=additive)
     dropout: float = 0.3
     tied: Tying = "none"
     kind: ClassVar[str] = "rnnsearch"

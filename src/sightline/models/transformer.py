@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from sightline.attention.tap import active_taps
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import sinusoids
-from sightline.layers.incremental import OneTokenDecoder, can_step
+from sightline.layers.incremental import OneTokenDecoder
+from sightline.layers.packed import encode_packed
+from sightline.layers.plain import can_step
 from sightline.layers.transformer import Activation, DecoderLayer, DecoderLayerState, EncoderLayer, LayerShape
-from sightline.models.text_to_text import TextToText, TextToTextConfig, Tying, padding_mask
+from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying, padding_mask
 from sightline.search import Step
 
 
@@ -71,13 +73,13 @@ class Transformer(TextToText):
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
 
     def searching(self, source: Int[Tensor, "b s"]) -> tuple[Step, Any]:
-        state = self.begin(source)
-        if self.training or active_taps() or not can_step(self.decoder):
-            return self.step, state
-        # Made anew each time: nothing tells for sure whether weights have changed (a fused optimiser leaves no trace).
+        if self.training or active_taps() or not can_step([*self.encoder, *self.decoder]):
+            return self.step, self.begin(source)
         sinusoid = self.config.positions == "sinusoid"
+        encoded = encode_packed(source, PADDING, self.source_embedding, self.encoder, self.encoder_norm, sinusoid)
+        # Made anew each time: nothing tells for sure whether weights have changed (a fused optimiser leaves no trace).
         step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
-        return step, step.begin(state.layers)
+        return step, step.begin(encoded)
 
     def looks_at_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from sightline.data.sentences import joining_space, split_sentences
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
+from sightline.machine import one_thread
 from sightline.models.text_to_text import TextToText
 from sightline.search import ensemble
 from sightline.tasks.searching import SearchConfig, pad
@@ -18,6 +19,7 @@ from sightline.tasks.unknown import Word, attended_words, words_of, written_out
 from sightline.vocabulary import END, UNKNOWN
 
 BATCH_TOKENS = 4096
+SMALL = 1 << 22  # multiplications in the output layer, for all hypotheses of a step
 
 
 class Prediction(NamedTuple):
@@ -119,10 +121,16 @@ class Predictor(ABC):
         generator = config.generator(next(self.members[0].model.parameters()).device)
         with _evaluating([member.model for member in self.members]):
             for chosen in _batches([task.length for task in tasks], config.width, batch_tokens):
-                outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown)
+                with one_thread() if self._is_small(len(chosen) * config.width) else nullcontext():
+                    outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown)
                 for i, some in zip(chosen, outputs, strict=True):
                     found[i] = some
         return found
+
+    def _is_small(self, hypotheses: int) -> bool:
+        """Whether a step is so little work that one thread does it best: its largest product is the output layer."""
+        weight = self.members[0].model.output.weight
+        return weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
 
     def _search_batch(
         self, tasks: list["_Task"], config: SearchConfig, generator: torch.Generator, keep_unknown: bool

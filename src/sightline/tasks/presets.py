@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from sightline.config import ConfigError
 from sightline.errors import UserError
 from sightline.models.luong import LuongConfig
-from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.models.rnnsearch import RNNSearchConfig, additive
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.transformer import TransformerConfig
@@ -32,8 +32,8 @@ MODELS: dict[str, dict[str, TextToTextConfig]] = {
     },
     "rnnsearch": {
         "tiny": RNNSearchConfig(),
-        "small": RNNSearchConfig(embedding_size=384, size=512),
-        "base": RNNSearchConfig(embedding_size=620, size=1000, dropout=0.2),
+        "small": RNNSearchConfig(embedding_size=384, size=512, attention=additive(512)),
+        "base": RNNSearchConfig(embedding_size=620, size=1000, attention=additive(1000), dropout=0.2),
     },
     "luong": {
         "tiny": LuongConfig(),

@@ -86,7 +86,7 @@ class SearchConfig:
             owners = [row for row in range(len(limits)) for _ in range(self.best)]
             drawn = greedy(
                 step,
-                select(state, torch.tensor(owners, device=device)),
+                state if self.best == 1 else select(state, torch.tensor(owners, device=device)),
                 len(owners),
                 rules,
                 prefixes=[prefixes[row] for row in owners],
