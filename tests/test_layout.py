@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sightline"
 FILES = sorted(SOURCE.rglob("*.py"))
-ORDER = ["data", "attention", "layers", "models", "evidence", "tasks", "commands", "cli"]
+ORDER = ["data", "attention", "layers", "models", "evidence", "interop", "tasks", "serve", "commands", "cli"]
 MODEL_FREE = {"search", "view", "config", "records", "explanation", "errors", "state", "files", "data", "vocabulary"}
 
 
@@ -48,11 +48,21 @@ def test_files_stay_small(path):
 
 
 def test_the_walk_sees_imports():
-    assert imports_of(SOURCE / "trace.py") == {"attention", "records"}
+    assert imports_of(SOURCE / "trace.py") == {"attention", "records", "interop"}
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["demo", "--help"], ["check", "--help"], ["mechanisms"]]
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["demo", "--help"],
+        ["check", "--help"],
+        ["align", "--help"],
+        ["serve", "--help"],
+        ["view", "--help"],
+        ["mechanisms"],
+    ],
 )
 def test_help_does_not_import_torch(arguments):
     code = (

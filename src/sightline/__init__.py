@@ -4,7 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline.api import load, train
+    from sightline.api import load, load_huggingface, train
+    from sightline.attention.tap import show_attention
     from sightline.records import Cells, Frames, Grid, Record, Slots, Tokens
     from sightline.trace import capture, cut, uniform
 
@@ -12,8 +13,9 @@ __version__ = "0.1.0"
 
 # Importing sightline imports neither torch nor NumPy: the command line must answer at once.
 _LAZY = {
-    **dict.fromkeys(("load", "train"), "sightline.api"),
+    **dict.fromkeys(("load", "load_huggingface", "train"), "sightline.api"),
     **dict.fromkeys(("capture", "cut", "uniform"), "sightline.trace"),
+    "show_attention": "sightline.attention.tap",
     **dict.fromkeys(("Cells", "Frames", "Grid", "Record", "Slots", "Tokens"), "sightline.records"),
 }
 
@@ -28,6 +30,8 @@ __all__ = [
     "capture",
     "cut",
     "load",
+    "load_huggingface",
+    "show_attention",
     "train",
     "uniform",
 ]

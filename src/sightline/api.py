@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
@@ -12,6 +12,9 @@ from sightline.tasks.presets import Preset, config_to_go_on, preset
 from sightline.tasks.translate import TranslateConfig, train_translate
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.allocator import keep_memory
+
+if TYPE_CHECKING:
+    from sightline.interop.huggingface import HuggingFaceModel
 
 
 def train(
@@ -61,6 +64,16 @@ def train(
 
 def load(run: str | Path) -> Translator:
     """A trained model from its run folder. The folder may come from a stranger: nothing in it can run code."""
+    if str(run).startswith("hf:"):
+        raise UserError(f"{run} is a model of Hugging Face's; sightline.load_huggingface looks into those")
     keep_memory()
     translator, _ = load_translator(Path(run))
     return translator
+
+
+def load_huggingface(folder: str | Path) -> "HuggingFaceModel":
+    """A model of Hugging Face's from a folder on the disk, to look into: `explain` shows where it looks."""
+    from sightline.interop.huggingface import load as load_folder
+
+    keep_memory()
+    return load_folder(folder)

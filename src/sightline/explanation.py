@@ -75,7 +75,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class HeadCost:
-    """What the loss of a token grows by when this head reads nothing."""
+    """What is lost when this head reads nothing: of a model that writes, how much the loss of a token grows."""
 
     name: str
     head: int

@@ -1,4 +1,4 @@
-"""`capture(model)`: the attention of any model made of these mechanisms, as plain records.
+"""`capture(model)`: the attention of a model as plain records, whoever wrote the model.
 
 ::
 
@@ -11,11 +11,15 @@
 Outside the block nothing changes and nothing is slower; inside, the weights are exact. With ``top=k`` only the k
 largest weights of each row are kept and the mechanisms work in blocks of rows, so memory stays linear in the length.
 With ``change`` the weights are changed before they are used: the same door serves viewing and intervention.
+
+A model need not be made of our mechanisms: `sightline.interop.door` says whose attention is seen, and a module of your
+own joins in with one call of `sightline.show_attention`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import numpy as np
 import torch
@@ -36,6 +40,33 @@ class Site:
 
     name: str
     layer: int
+
+
+@dataclass
+class _Asked:
+    """Which layers and heads to keep: all where None. A layer or head that there is not is a mistake, not a wish."""
+
+    layers: tuple[int | str, ...] | None
+    heads: tuple[int, ...] | None
+    found: set[int | str] = field(default_factory=set)
+
+    def of(self, site: Site, count: int | None) -> Sequence[int] | None:
+        """The heads to keep of a mechanism, which has so many (None: that was checked before); None for all."""
+        if self.layers is not None:
+            fitting = [one for one in self.layers if one == site.layer or _fits(one, site.name)]
+            self.found.update(fitting)
+            if not fitting:
+                return ()
+        missing = [head for head in self.heads or () if count is not None and not 0 <= head < count]
+        if missing:
+            raise ValueError(f"{site.name!r} has {count} heads; there is no head {missing[0]}")
+        return self.heads
+
+    def check(self, names: Collection[str]) -> None:
+        for one in self.layers or ():
+            if one not in self.found:
+                what = f"attention number {one}" if isinstance(one, int) else f"attention named {one!r}"
+                raise ValueError(f"layers: no {what} ran; there is {', '.join(names)}")
 
 
 @dataclass
@@ -72,6 +103,7 @@ class AttentionMap:
 
     name: str
     layer: int
+    heads: tuple[int, ...] = ()  # the numbers of those that were kept
     _passage: int = 0
     _pieces: list[_Piece] = field(default_factory=list)
 
@@ -130,15 +162,17 @@ class AttentionMap:
         scores = self.scores
         cut = None if scores is None else _numpy(scores[example])[:, : len(rows), : len(columns)]
         return [
-            Record(self.name, self.layer, head, rows, columns, weights, None if cut is None else cut[head])
-            for head, weights in enumerate(kept)
+            Record(self.name, self.layer, head, rows, columns, weights, None if cut is None else cut[place])
+            for place, (head, weights) in enumerate(zip(self.heads, kept, strict=True))
         ]
 
 
 class Trace(Tap):
     """What `capture` fills."""
 
-    def __init__(self, model: nn.Module, top: int | None, keep_scores: bool, change: Change | None) -> None:
+    def __init__(
+        self, model: nn.Module, top: int | None, keep_scores: bool, change: Change | None, asked: _Asked
+    ) -> None:
         if top is not None and top < 1:
             raise ValueError(f"top is {top}; it must be at least 1")
         self.maps: list[AttentionMap] = []
@@ -147,26 +181,46 @@ class Trace(Tap):
         self.mechanisms: dict[str, nn.Module] = {}  # by name, as they showed themselves
         self._names = {id(module): _site_name(name) for name, module in model.named_modules()}
         self._layers: dict[str, int] = {}
+        self._asked = asked
         self._model = model  # keeps the ids valid
+
+    def sees(self, mechanism: nn.Module) -> bool:
+        return id(mechanism) in self._names
+
+    def heads(self, mechanism: nn.Module, count: int) -> Sequence[int]:
+        asked = self._asked.of(self._site(self._names[id(mechanism)]), count)
+        # A change is for the whole model, whatever of it is kept.
+        return range(count) if asked is None or self._change is not None else asked
+
+    def _site(self, name: str) -> Site:
+        return Site(name, self._layers.setdefault(name, len(self._layers)))
 
     def __call__(self, look: Look) -> Float[Tensor, "*b t s"]:
         name = self._names.get(id(look.mechanism))
         if name is None:  # a mechanism of some other model
             return look.weights
-        layer = self._layers.setdefault(name, len(self._layers))
-        self.mechanisms.setdefault(name, look.mechanism)
+        site = self._site(name)
         weights = look.weights
         if self._change is not None:
-            weights = self._change(Site(name, layer), look)
+            weights = self._change(site, look)
             if weights.shape != look.weights.shape:
                 raise ValueError(
                     f"change gave weights of shape {tuple(weights.shape)} for {name!r}; expected "
                     f"{tuple(look.weights.shape)}"
                 )
-        self._keep(name, layer, look, weights.detach())
+        self._keep(site, look, weights.detach())
         return weights
 
-    def _keep(self, name: str, layer: int, look: Look, weights: Tensor) -> None:
+    def _keep(self, site: Site, look: Look, weights: Tensor) -> None:
+        shape = weights.shape
+        count = shape[len(shape) - 2 - look.heads : -2].numel()
+        numbers = tuple(range(count)) if look.numbers is None else look.numbers
+        # A mechanism that shows its heads by number was asked for some, with the count that it has.
+        asked = self._asked.of(site, count if look.numbers is None else None)
+        heads = tuple(number for number in numbers if asked is None or number in asked)
+        if not heads:
+            return
+        self.mechanisms.setdefault(site.name, look.mechanism)
         places = None
         columns = weights.shape[-1]
         if self._top is not None:
@@ -176,34 +230,40 @@ class Trace(Tap):
         if self._keep_scores:
             hidden = look.scores.detach()
             scores = hidden if look.allowed is None else hidden.masked_fill(~look.allowed, -torch.inf)
-        shaped = [None if part is None else _four_axes(part, look.heads) for part in (weights, places, scores)]
+        own = slice(None) if heads == numbers else [numbers.index(head) for head in heads]
+        shaped = [None if part is None else _four_axes(part, look.heads)[:, own] for part in (weights, places, scores)]
         assert shaped[0] is not None
         piece = _Piece(look.position, columns, shaped[0], shaped[1], shaped[2])
-        found = self._map_of(name, layer, piece, look)
+        found = self._map_of(site, piece, look, heads)
         if look.shown:
             found._pieces[-1].fill(look.shown, piece)
         else:
             found._pieces.append(piece.grown(look.to_come) if look.to_come else piece)
 
-    def _map_of(self, name: str, layer: int, piece: _Piece, look: Look) -> AttentionMap:
+    def _map_of(self, site: Site, piece: _Piece, look: Look, heads: tuple[int, ...]) -> AttentionMap:
         """The map that a look goes on with, or a new one: calls that pass on one carry make one map.
 
         A module that shows itself without a passage is taken by position: a look goes on where the newest map ended.
         """
         for found in reversed(self.maps):
-            if found.name != name or found._passage != look.passage:
+            if found.name != site.name or found._passage != look.passage:
                 continue
             last = found._pieces[-1]
             goes_on = look.shown or piece.position == last.position + last.weights.shape[2]
             if goes_on and piece.position > 0 and piece.weights.shape[:2] == last.weights.shape[:2]:
                 return found
             break
-        self.maps.append(AttentionMap(name, layer, look.passage))
+        self.maps.append(AttentionMap(site.name, site.layer, heads, look.passage))
         return self.maps[-1]
 
     @property
+    def ran(self) -> list[str]:
+        """All mechanisms that ran, whether they were asked for or not."""
+        return list(self._layers)
+
+    @property
     def names(self) -> list[str]:
-        """The mechanisms that ran, in the order in which they first did."""
+        """The mechanisms that were kept, in the order in which they first ran."""
         return list(dict.fromkeys(found.name for found in self.maps))
 
     def __getitem__(self, name: str) -> AttentionMap:
@@ -232,18 +292,41 @@ def _axis_of(axes: Axes, name: str) -> Axis | None:
 
 @contextmanager
 def capture(
-    model: nn.Module, *, top: int | None = None, scores: bool = False, change: Change | None = None
+    model: nn.Module,
+    *,
+    top: int | None = None,
+    scores: bool = False,
+    change: Change | None = None,
+    layers: Collection[int | str] | None = None,
+    heads: Collection[int] | None = None,
 ) -> Iterator[Trace]:
     """Record the attention of ``model`` inside the block, in this thread only.
 
     ``top`` keeps the k largest weights of each row, ``scores`` keeps the scores as well, ``change`` gives other weights
-    to read with: `uniform`, `cut(name, head)`, or any function of the site and the look.
+    to read with: `uniform`, `cut(name, head)`, or any function of the site and the look. ``layers`` and ``heads`` keep
+    only some: layers by number, in the order in which they run, or by name, where * stands for anything; of a model
+    that is not ours no other weights are even made, unless there is a ``change``, which sees all of them.
+
+    In training, the weights are those before dropout.
     """
-    trace = Trace(model, top, scores, change)
-    with open_tap(trace):
+    asked = _Asked(None if layers is None else tuple(layers), None if heads is None else tuple(heads))
+    trace = Trace(model, top, scores, change, asked)
+    with open_tap(trace), _door(model):
         yield trace
-    if isinstance(change, _Cut) and trace.maps and not change.found:
-        raise ValueError(f"cut: no attention named {change.name!r} ran; there is {', '.join(trace.names)}")
+    asked.check(trace.ran)
+    if isinstance(change, _Cut) and trace.ran and not change.found:
+        raise ValueError(f"cut: no attention named {change.name!r} ran; there is {', '.join(trace.ran)}")
+
+
+def _door(model: nn.Module) -> AbstractContextManager[None]:
+    """Only where it may be needed: it costs a little for every call of PyTorch."""
+    from sightline.interop.door import door, may_be_foreign
+
+    return door() if may_be_foreign(model) else nullcontext()
+
+
+def _fits(wanted: int | str, name: str) -> bool:
+    return isinstance(wanted, str) and fnmatchcase(name, wanted)
 
 
 def uniform(site: Site, look: Look) -> Tensor:
@@ -279,7 +362,7 @@ class _Cut:
 
 def _site_name(module_name: str) -> str:
     """A mechanism inside a wrapper (multi-head, pooling) goes by that one's name; a whole model, by 'attention'."""
-    parts = module_name.split(".")
+    parts = [part for part in module_name.split(".") if part != "_orig_mod"]  # which is what compiling puts around it
     while parts and parts[-1] in ("inner", ""):
         parts.pop()
     return ".".join(parts) or "attention"

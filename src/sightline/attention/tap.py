@@ -6,7 +6,7 @@ and hands every tap what it is about to read with. The taps live in a `ContextVa
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -20,7 +20,8 @@ class Look(NamedTuple):
 
     ``heads`` counts the head axes. A mechanism that shows a call in several looks says how many rows it showed before
     (``shown``) and how many are still to come (``to_come``), so that a tap can set aside room for all of them at once.
-    ``passage`` is the carry's: calls that pass on one carry have the same number.
+    ``passage`` is the carry's: calls that pass on one carry have the same number. ``numbers`` says which heads these
+    are, where not all of them are shown.
     """
 
     mechanism: nn.Module
@@ -32,6 +33,7 @@ class Look(NamedTuple):
     shown: int = 0
     to_come: int = 0
     passage: int = 0
+    numbers: tuple[int, ...] | None = None
 
 
 class Tap:
@@ -40,6 +42,14 @@ class Tap:
     # The largest tensor of weights this tap wants to see at once, in elements. A mechanism that can work in blocks
     # of queries keeps below it, so that memory stays linear in the length of the input.
     largest: int | None = None
+
+    def sees(self, mechanism: nn.Module) -> bool:
+        """Whether it is about the model that this mechanism is a part of."""
+        return True
+
+    def heads(self, mechanism: nn.Module, count: int) -> Sequence[int]:
+        """Which of its ``count`` heads this tap wants to see: all, some, or none. More may be shown to it."""
+        return range(count)
 
     def __call__(self, look: Look) -> Float[Tensor, "*b t s"]:
         return look.weights
@@ -68,6 +78,33 @@ def show(look: Look) -> Float[Tensor, "*b t s"]:
     for tap in _taps.get():
         look = look._replace(weights=tap(look))
     return look.weights
+
+
+def show_attention(
+    module: nn.Module,
+    weights: Float[Tensor, "*b t s"],
+    scores: Float[Tensor, "*b t s"] | None = None,
+    *,
+    allowed: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*b t s"]:
+    """Make an attention module of your own visible to `capture`. Call it with the weights, and read with the result::
+
+        weights = show_attention(self, torch.softmax(scores, dim=-1), scores)
+        return weights @ values
+
+    The axes are batch, head, row, column; without heads batch, row, column; or just row, column. ``scores`` are those
+    before the softmax, ``allowed`` says which column each row may see (`uniform` spreads over those). Where nothing is
+    captured the same weights come back at once; inside `capture(model, change=...)` they may be others.
+    """
+    if not _taps.get():
+        return weights
+    scores = weights.log() if scores is None else scores
+    return show(Look(module, 0, scores, weights, allowed, heads=1 if weights.dim() > 3 else 0, passage=new_passage()))
+
+
+def wanted_heads(mechanism: nn.Module, count: int) -> list[int]:
+    """The heads of a mechanism that some open tap wants to see, in order."""
+    return sorted({head for tap in _taps.get() if tap.sees(mechanism) for head in tap.heads(mechanism, count)})
 
 
 _passages = itertools.count(1)

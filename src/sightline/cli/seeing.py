@@ -7,7 +7,7 @@ import tyro
 
 
 def view(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN|hf:DIR [...]")],
     out: Path,
     text: tuple[str, ...] = (),
     input: str | None = None,  # noqa: A002 - the name of the option
@@ -31,7 +31,8 @@ def view(
     network; it shows every layer and head, the decoding step by step, and several texts or runs side by side.
 
     Args:
-        runs: A run folder, or a checkpoint of one (RUN/checkpoints/step-N); more than one to compare them in a page.
+        runs: A run folder, or a checkpoint of one (RUN/checkpoints/step-N), or hf:DIR, the folder of a Hugging Face
+            model (config.json, model.safetensors, tokenizer.json); more than one to compare them in a page.
         out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data).
         text: A text; several for a page.
         input: A file of texts, one a line, instead; - for a pipe.
@@ -44,7 +45,7 @@ def view(
         title: What stands above a picture; "" leaves it out.
         shift: Move the rows of the map by one; left out, what was measured when the run was trained.
         quick: Only the map, without the numbers beside it.
-        beam: How many hypotheses to keep while decoding; 1 is greedy.
+        beam: How many hypotheses a run keeps while decoding; 1 is greedy, as hf:DIR always is.
         top: Keep only this many weights of each row; by itself this happens for very long texts only.
         threads: Processor threads; left out, PyTorch decides.
     """

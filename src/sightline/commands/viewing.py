@@ -1,9 +1,10 @@
-"""`sightline view`: where a run looked, as a picture, a film, a page or plain data."""
+"""`sightline view`: where a run or a Hugging Face model looked, as a picture, a film, a page or plain data."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sightline.tasks.explaining import Wanted, explain
 
 PICTURES = (".png", ".svg", ".pdf", ".gif")
 ENDINGS = (*PICTURES, ".html", ".json")
+FOREIGN = "hf:"
 MOST = 50  # explanations in one page: each is some tens of kilobytes
 
 
@@ -93,17 +95,33 @@ def _texts(lines: Lines) -> list[str]:
 
 def _explained(runs: Sequence[Path], texts: Sequence[str], wanted: Wanted) -> Iterator[Explanation]:
     """Text by text, each by all runs: what is to be compared stands side by side."""
-    translators = [load_run(run) for run in runs]
-    pairs = [(translator, text) for text in texts for translator in translators]
+    eyes = [_eye(run, wanted) for run in runs]
+    pairs = [(eye, text) for text in texts for eye in eyes]
     console = Console(stderr=True)
     hidden = len(pairs) == 1 or not sys.stderr.isatty()
-    for translator, text in track(pairs, "looking", console=console, transient=True, disable=hidden):
-        yield explain(translator, text, wanted)
+    for eye, text in track(pairs, "looking", console=console, transient=True, disable=hidden):
+        yield eye(text)
+
+
+def _eye(run: Path, wanted: Wanted) -> Callable[[str], Explanation]:
+    """What explains a text: a run of ours, or with hf: before it, the folder of a Hugging Face model."""
+    if not str(run).startswith(FOREIGN):
+        return partial(explain, load_run(run), wanted=wanted)
+    from sightline.interop.huggingface import load
+
+    model = load(str(run))
+
+    def look(text: str) -> Explanation:
+        found = model.explain(text, wanted.output, top=wanted.top, measure=wanted.measure)
+        return found if wanted.shift is None else replace(found, shift=wanted.shift)
+
+    return look
 
 
 def _say(found: Sequence[Explanation], out: Path) -> None:
     for one in found:
-        print(f"{_printable(one.input)}  →  {_printable(one.output)}")
+        # A model that only reads writes nothing.
+        print(f"{_printable(one.input)}  →  {_printable(one.output)}" if one.output else _printable(one.input))
     for finding in () if len(found) != 1 or found[0].belief is None else found[0].belief.findings:
         print(f"  {finding.title}: {finding.sentence}")
     print(out)

@@ -63,7 +63,7 @@ class Subject(Protocol):
         """For each of the rows: the gradient of its log-probability · the embedding, column by column."""
 
 
-class _TokenSubject(ABC):
+class TokenSubject(ABC):
     """Tokens in: hide them, and follow the gradient to them. A subclass says how variants are read."""
 
     row_name, column_name = "row", "token"
@@ -141,7 +141,7 @@ class _TokenSubject(ABC):
             handle.remove()
 
 
-class TextSubject(_TokenSubject):
+class TextSubject(TokenSubject):
     """A model from text to text, a source, and what was written (by the model, or by anyone).
 
     Both as token ids as the model sees them: the source with its `END`, what was written without `START`.
@@ -184,7 +184,7 @@ class TextSubject(_TokenSubject):
         return torch.cat(found).unflatten(0, features.shape[:2])
 
 
-class PoolSubject(_TokenSubject):
+class PoolSubject(TokenSubject):
     """A classifier that pools a sequence by attention, one input, and the label that was given: one row.
 
     ``classify`` makes scores of labels `n l` of tokens `n s`, reading them through ``embedding``; ``attention`` is the

@@ -119,7 +119,7 @@ class Predictor(ABC):
         tasks = [_Task(*parts) for parts in zip(texts, prefixes, encoded, strict=True)]
         found = [[Prediction("", 0.0, 0.0)] for _ in tasks]
         generator = config.generator(next(self.members[0].model.parameters()).device)
-        with _evaluating([member.model for member in self.members]):
+        with evaluating([member.model for member in self.members]):
             for chosen in _batches([task.length for task in tasks], config.width, batch_tokens):
                 with one_thread() if self._is_small(len(chosen) * config.width) else nullcontext():
                     outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown)
@@ -207,7 +207,7 @@ def _batches(lengths: Sequence[int], width: int, batch_tokens: int) -> Iterator[
 
 
 @contextmanager
-def _evaluating(models: Sequence[TextToText]) -> Iterator[None]:
+def evaluating(models: Sequence[TextToText]) -> Iterator[None]:
     """Without dropout, and as before afterwards."""
     in_training = [model for model in models if model.training]  # the others need no walk over all of their parts
     for model in in_training:

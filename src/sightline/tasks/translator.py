@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +16,9 @@ from sightline.tasks.predictor import Member, Prediction, Predictor  # noqa: F40
 from sightline.tasks.searching import pad
 from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
 from sightline.vocabulary import END, START
+
+if TYPE_CHECKING:
+    from sightline.tasks.choosing import Aligned
 
 SOURCE, TARGET = "source.json", "target.json"
 
@@ -49,6 +52,12 @@ class Translator(Predictor):
         from sightline.tasks.explaining import Wanted, explain
 
         return explain(self, text, Wanted(output, **options))
+
+    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Aligned":
+        """Which words of pairs belong together, by attention; options as `sightline.tasks.choosing.align` takes them."""
+        from sightline.tasks.choosing import align
+
+        return align(self, sources, targets, **options)
 
     @torch.no_grad()
     def perplexity(self, pairs: Sequence[tuple[str, str]], rows: int = 64) -> float:

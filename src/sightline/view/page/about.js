@@ -7,7 +7,8 @@ const LONGEST = 600;
 const ROOM = 150; // characters that fit without scrolling
 
 export function aboutOf(explanation, several) {
-  const facts = [fact("Input", explanation.input), fact("Output", explanation.output)];
+  const facts = [fact("Input", explanation.input)];
+  if (explanation.output) facts.push(fact("Output", explanation.output)); // an encoder writes nothing
   const others = explanation.alternatives.map((one) =>
     make(
       "li",

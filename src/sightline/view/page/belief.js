@@ -77,7 +77,7 @@ function headsByCost(app, explanation, heads) {
     "div",
     { class: "by-cost" },
     make("h3", {}, "Heads by cost"),
-    make("p", { class: "hint" }, "What the loss of a token grows by when the head reads nothing."),
+    make("p", { class: "hint" }, "What is lost when the head reads nothing."),
     make("ol", { class: "choices" }, ...items),
     more > 0 ? make("p", { class: "hint" }, `${more} more cost less.`) : null,
   );

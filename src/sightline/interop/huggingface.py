@@ -1,0 +1,198 @@
+"""Models in a Hugging Face folder: ``load(DIR).explain(text)`` shows where they looked.
+
+The folder may come from a stranger: weights are read from safetensors and never from a pickle, no code of the folder
+is run, nothing is fetched from a network. Needs `transformers` (the extra ``hf``).
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
+
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.interop.tokens import CUT, Pieces, read_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+PREFIX = "hf:"
+CONFIG, WEIGHTS, PARTS, TOKENISER = (
+    "config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+)
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+LARGEST_CONFIG = 1 << 22  # bytes
+Kind = Literal["vector", "masked", "label", "next", "written"]
+CLASSES: dict[Kind, str] = {
+    "vector": "AutoModel",
+    "masked": "AutoModelForMaskedLM",
+    "label": "AutoModelForSequenceClassification",
+    "next": "AutoModelForCausalLM",
+    "written": "AutoModelForSeq2SeqLM",
+}
+
+
+class HuggingFaceModel:
+    """A model, its tokeniser and what it is for. ``kind`` is what it gives: a ``vector`` of a text, a word for a mask
+    (``masked``), a ``label``, the ``next`` token, or a text ``written`` from another."""
+
+    def __init__(self, model: nn.Module, pieces: Pieces, kind: Kind, name: str, first: bool = False) -> None:
+        self.model, self.pieces, self.kind, self.name = model.eval(), pieces, kind, name
+        self.first = first  # whether the vector of a text is that of its first token, instead of the mean
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def explain(
+        self, text: str, output: str | None = None, *, top: int | None = None, measure: bool = True
+    ) -> Explanation:
+        """Where the model looked: reading ``text``, and writing its own output or the one given.
+
+        ``top`` keeps that many weights of each row; left out, all are kept unless the text is long. ``measure`` says
+        what to make of the map, which takes many more passes than the map itself.
+        """
+        from sightline.interop.explaining import explain
+
+        return explain(self, text, output, top, measure)
+
+
+def load(folder: str | Path) -> HuggingFaceModel:
+    """A model from a folder with config.json, model.safetensors and tokenizer.json."""
+    path = Path(str(folder).removeprefix(PREFIX))
+    config = _checked(path)
+    try:
+        import transformers
+    except ImportError:
+        raise UserError("models of Hugging Face need transformers: pip install 'sightline[hf]'") from None
+    pieces = Pieces(path / TOKENISER)
+    with _quiet(), _errors(path):
+        known = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        kind = _kind(config, known)
+        model, kind = _load(path, known, kind)
+    if not isinstance(model.get_input_embeddings(), nn.Embedding) or known.model_type in _no_text():
+        raise UserError(f"{path} is a {known.model_type} model, which does not read text; only such models are shown")
+    return HuggingFaceModel(model, pieces, kind, path.name or path.resolve().name, _first_token(path))
+
+
+def _checked(path: Path) -> dict[str, Any]:
+    """The configuration, if everything that is needed is there and can be read without running it."""
+    if not path.is_dir():
+        raise UserError(f"there is no folder {path}; {PREFIX}DIR names a Hugging Face model on this disk")
+    if not (path / CONFIG).is_file():
+        raise UserError(f"{path} has no {CONFIG}; it is not the folder of a Hugging Face model")
+    config = read_json(path / CONFIG, LARGEST_CONFIG)
+    if not (path / WEIGHTS).is_file() and not (path / PARTS).is_file():
+        pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
+        if pickles:
+            raise UserError(
+                f"{path} has its weights only in {pickles[0]}, a pickle, which can run any code when it is read; save "
+                f"them as {WEIGHTS} (model.save_pretrained does) where you trust it"
+            )
+        raise UserError(f"{path} has no {WEIGHTS}; it is not the folder of a Hugging Face model")
+    if not (path / TOKENISER).is_file():
+        raise UserError(
+            f"{path} has no {TOKENISER}, so its texts cannot be cut into tokens; save the fast tokeniser there "
+            f"(AutoTokenizer.from_pretrained(...).save_pretrained({str(path)!r}))"
+        )
+    return config
+
+
+def _kind(config: dict[str, Any], known: "PreTrainedConfig") -> Kind:
+    """What the weights in the folder were saved for."""
+    from transformers.models.auto import modeling_auto as names
+
+    saved = " ".join(str(name) for name in config.get("architectures") or ())
+    if known.is_encoder_decoder:
+        return "written"
+    if "ForSequenceClassification" in saved:
+        return "label"
+    kind = known.model_type
+    masked, causal = names.MODEL_FOR_MASKED_LM_MAPPING_NAMES, names.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    if kind in causal and (kind not in masked or "CausalLM" in saved or "LMHead" in saved):
+        return "next"
+    if kind in masked and ("ForMaskedLM" in saved or "ForPreTraining" in saved):
+        return "masked"
+    return "vector"
+
+
+def _load(path: Path, known: "PreTrainedConfig", kind: Kind) -> tuple[Any, Kind]:
+    """The model with its head; without, if there are no weights for that. Never with weights that were made up."""
+    import transformers
+
+    kinds: tuple[Kind, ...] = (kind,) if kind in ("written", "vector") else (kind, "vector")
+    for one in kinds:
+        options = {"config": known, "local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+        owner = getattr(transformers, CLASSES[one])
+        try:
+            model, about = owner.from_pretrained(
+                path, **options, attn_implementation="sdpa", dtype=torch.float32, output_loading_info=True
+            )
+        except ValueError as error:
+            if "scaled_dot_product_attention" not in str(error):
+                raise
+            model, about = owner.from_pretrained(
+                path, **options, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+            )
+        missing = sorted(name for name in about["missing_keys"] if "pooler" not in name)
+        wrong = sorted(str(name) for name in about.get("mismatched_keys", ()))
+        if not missing and not wrong:
+            return model, one
+    lacking = missing + wrong
+    others = f" and {len(lacking) - 1:,} other parts" if len(lacking) > 1 else ""
+    raise UserError(f"{path} has no weights that fit {lacking[0]}{others}; the folder is not whole")
+
+
+def _no_text() -> set[str]:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as IMAGES
+
+    return set(IMAGES)
+
+
+def _first_token(path: Path) -> bool:
+    """How sentence-transformers was told to make one vector of a text; the mean where nothing is said."""
+    pooling = path / "1_Pooling" / CONFIG
+    return pooling.is_file() and read_json(pooling, LARGEST_CONFIG).get("pooling_mode_cls_token") is True
+
+
+@contextlib.contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """Whatever a library says about a folder that it cannot read, in one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError, IndexError) as error:
+        said = " ".join(str(error).split())[: 3 * CUT] or type(error).__name__
+        raise UserError(f"{path} cannot be loaded as a Hugging Face model: {said}") from None
+    except Exception as error:  # safetensors has an error of its own
+        raise UserError(f"{path} cannot be loaded: {' '.join(str(error).split())[: 3 * CUT]}") from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's progress bars and advice, and as before afterwards."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
