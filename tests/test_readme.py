@@ -3,9 +3,13 @@
 import itertools
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+
+from foreign_models import save_folder
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"]
@@ -31,11 +35,15 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path):
     (tmp_path / "test.tsv").write_text("source\ttarget\nhab\tbah\ncab h\th bac\n")
     (tmp_path / "more.tsv").write_text("source\ttarget\n" + "".join(f"{a}{b}\t{b}{a}\n" for a in "abcde" for b in "fg"))
     (tmp_path / "sentences.txt").write_text("abc\n\ncab\n")
+    save_folder(tmp_path / "models" / "bert", "vector")
     lines = [line.split("#")[0].strip() for block in blocks("README.md", "bash") for line in block.splitlines()]
     for command in [line for line in lines if line.startswith("sightline")]:
         # The demo at full length has a test of its own; here it is the command that counts.
         words = shlex.split(command)[1:]
         line = [sys.executable, "-m", "sightline", *words, *QUICK.get(words[0], [])]
+        if words[0] == "serve":
+            assert_it_serves(line, tmp_path)
+            continue
         done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         if "sentences.txt" in command:
@@ -43,6 +51,22 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path):
     for code in blocks("README.md", "python"):
         done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+def assert_it_serves(line, folder):
+    """It says where, and leaves when told to."""
+    server = subprocess.Popen(
+        [*line, "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said = next(one for one in server.stdout if "http://" in one)
+        address = re.search(r"http://\S+?:\d+", said).group()
+        with urllib.request.urlopen(f"{address}/health", timeout=20) as answer:
+            assert answer.status == 200
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=40)
+    assert server.returncode == 0
 
 
 def test_contributing_runs(tmp_path):

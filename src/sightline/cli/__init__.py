@@ -7,8 +7,10 @@ from collections.abc import Callable
 import tyro
 
 from sightline import __version__
+from sightline.cli.aligning import align
 from sightline.cli.mechanisms import check, mechanisms
 from sightline.cli.seeing import view
+from sightline.cli.serving import serve
 from sightline.cli.training import demo, resume, train
 from sightline.cli.using import bench, compare, evaluate, predict
 from sightline.errors import MachineError, SightlineError, UserError
@@ -26,6 +28,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "predict": predict,
     "view": view,
+    "align": align,
+    "serve": serve,
     "bench": bench,
     "mechanisms": mechanisms,
     "check": check,

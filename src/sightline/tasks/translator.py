@@ -54,7 +54,7 @@ class Translator(Predictor):
         return explain(self, text, Wanted(output, **options))
 
     def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Aligned":
-        """Which words of pairs belong together, by attention; options as `sightline.tasks.choosing.align` takes them."""
+        """Which words of pairs belong together, by attention; options as for `sightline.tasks.choosing.align`."""
         from sightline.tasks.choosing import align
 
         return align(self, sources, targets, **options)

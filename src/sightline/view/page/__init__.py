@@ -23,7 +23,7 @@ MODULES = (
     "text", "dom", "colour", "pen", "data", "axis", "look", "sight", "table", "legend", "geometry", "heatmap", "lines",
     "heads", "calculation", "replay", "belief", "about", "exporting", "controls", "app",
 )  # fmt: skip
-IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\.{1,2}/(\w+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async function|function|class|const) (\w+)", re.MULTILINE)
 HOLE = re.compile(r"\{\{(\w+)\}\}")
 UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -38,7 +38,7 @@ def page(explanations: Sequence[Explanation], *, title: str | None = None) -> st
     style, script = _asset("style.css"), joined()
     parts = {
         "title": escape(UNWRITABLE.sub("\ufffd", title)),
-        "policy": _policy(style, script),
+        "policy": policy(style, script),
         "style": style,
         "script": script,
         "data": "\n".join(
@@ -63,15 +63,15 @@ def fragment(explanation: Explanation) -> str:
     )
 
 
-def joined() -> str:
+def joined(modules: Sequence[str] | None = None) -> str:
     """The modules as one script: a page opened from a disk cannot import files beside it.
 
     Each becomes a function that gives what the module exports, so that none sees the others' names.
     """
     exports: dict[str, list[str]] = {}
     parts = []
-    for module in MODULES:
-        code = _asset(f"{module}.js")
+    for path in MODULES if modules is None else modules:
+        code, module = _asset(f"{path}.js"), path.rpartition("/")[2]
         for names, source in IMPORT.findall(code):
             unknown = set(names.replace(",", " ").split()) - set(exports.get(source, ()))
             if unknown:
@@ -86,7 +86,7 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str) -> str:
     """Nothing may be loaded; only this style and this script may be used."""
     return (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "

@@ -10,32 +10,55 @@ import { exportPng, exportSvg } from "./exporting.js";
 import { headsView } from "./heads.js";
 import { alignmentView } from "./heatmap.js";
 import { linesView } from "./lines.js";
-import { look, mainStack } from "./look.js";
+import { look, mainStack, stackOf } from "./look.js";
 import { replayView } from "./replay.js";
 import { decimals, short } from "./text.js";
 
 const MAKERS = { alignment: alignmentView, heads: headsView, lines: linesView, replay: replayView };
 
-class App {
+export class App {
   constructor(about) {
-    this.explanations = about.explanations;
-    this.title = about.title;
-    this.steps = about.steps;
-    this.digits = about.steps > 10000 ? 4 : 3;
     this.top = 1; // the weight that gets the darkest shade, the same in all panes
     this.turn = 0;
     this.clock = null;
     this.transport = null;
+    this.panes = [];
+    this.state = {
+      view: "alignment", stack: null, layer: 0, head: "mean", words: false, shift: null, row: 0, zoom: null,
+      faint: false, byCost: false, threshold: 0.25, calculation: false, pace: 800,
+    };
+    this.take(about);
+  }
+
+  /** What there is to show; what is chosen stays so where it can. */
+  take(about) {
+    this.explanations = about.explanations;
+    this.title = about.title;
+    this.steps = about.steps;
+    this.digits = about.steps > 10000 ? 4 : 3;
     for (const one of this.explanations) if (one.stacks.length) one.stacks[mainStack(one)].main = true;
     const [first] = this.explanations.filter((one) => one.stacks.length);
-    const stack = first ? first.stacks[mainStack(first)] : null;
-    this.state = {
-      view: "alignment", stack, layer: stack ? stack.layers.length - 1 : 0, head: "mean", words: false, shift: null,
-      row: 0, zoom: null, faint: false, byCost: false, threshold: 0.25, calculation: false, pace: 800,
-    };
+    if (!first || (this.state.stack && stackOf(first, this.state.stack))) return;
+    this.state.stack = first.stacks[mainStack(first)];
+    this.state.layer = this.state.stack.layers.length - 1;
+  }
+
+  /** Show something else. ``same``: the same texts, of which more is known now. */
+  replace(about, same) {
+    this.pause();
+    for (const pane of this.panes) pane.view?.close?.();
+    document.getElementById("panes").replaceChildren();
+    if (!same) Object.assign(this.state, { row: 0, zoom: null });
+    this.take(about);
+    return this.fill();
   }
 
   start() {
+    this.listen();
+    return this.fill();
+  }
+
+  fill() {
     const panes = document.getElementById("panes");
     const several = this.explanations.length > 1;
     panes.classList.toggle("several", several);
@@ -53,7 +76,6 @@ class App {
     const step = decimals(1 / this.steps, 6);
     const rounding = `Weights on this page are rounded to ${step}; less than half of that is shown as 0.`;
     setText(document.getElementById("rounding"), rounding);
-    this.listen();
     return this.render();
   }
 
@@ -128,7 +150,7 @@ class App {
       pane.view = null;
       setText(pane.name, "");
       const nothing = pane.explanation.stacks.length ? "This one has no such attention." : "No attention was recorded.";
-      pane.body.replaceChildren(make("p", { class: "hint" }, nothing));
+      pane.body.replaceChildren(make("p", { class: "hint" }, pane.explanation.waiting ?? nothing));
       this.painted();
       return;
     }
@@ -193,7 +215,7 @@ class App {
 
   key(event) {
     if (this.state.view !== "replay" || event.ctrlKey || event.metaKey || event.altKey) return;
-    const busy = event.target.closest("select, input, summary, [role=tab]");
+    const busy = event.target.closest("select, input, textarea, summary, [role=tab]");
     const pressed = event.target.closest("button");
     const actions = {
       " ": () => this.play(), ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1),
@@ -205,4 +227,5 @@ class App {
   }
 }
 
-readAbout().then((about) => new App(about).start());
+// Where a server gives the explanations, the page begins without any.
+if (document.getElementById("about")) readAbout().then((about) => new App(about).start());

@@ -2,10 +2,11 @@
 // input with few kept weights never becomes a large matrix.
 
 const blocks = new Map();
+const sent = new Map(); // blocks that a server sent, instead of those inside the page
 
 /** The bytes of a block. Asked for twice, inflated once. */
 function inflated(id) {
-  if (!blocks.has(id)) blocks.set(id, inflate(document.getElementById(id).textContent));
+  if (!blocks.has(id)) blocks.set(id, inflate(sent.get(id) ?? document.getElementById(id).textContent));
   return blocks.get(id);
 }
 
@@ -34,10 +35,33 @@ function fromPlanes(bytes, start, count, kind) {
 }
 
 export async function readAbout() {
-  return JSON.parse(new TextDecoder().decode(await inflated("about")));
+  return parsed(await inflated("about"));
+}
+
+function parsed(bytes) {
+  return JSON.parse(new TextDecoder().decode(bytes));
 }
 
 const maps = new Map();
+let deliveries = 0;
+
+/** Explanations that a server sent, each packed by itself, as those of one page. Earlier ones are forgotten. */
+export async function readSent(packs) {
+  const abouts = await Promise.all(packs.map(async (pack) => parsed(await inflate(pack.about))));
+  deliveries += 1;
+  for (const known of [sent, blocks, maps]) known.clear();
+  const steps = abouts[0]?.steps ?? 1;
+  abouts.forEach((about, i) => {
+    const name = (block) => `${deliveries}-${i}-${block}`;
+    for (const [id, content] of Object.entries(packs[i])) if (id !== "about") sent.set(name(id), content);
+    for (const map of about.explanations.flatMap((one) => one.maps)) {
+      map.block = name(map.block);
+      map.span *= steps / about.steps; // the same weight in the steps of the first
+      if (map.calculation?.block) map.calculation.block = name(map.calculation.block);
+    }
+  });
+  return { steps, explanations: abouts.flatMap((about) => about.explanations) };
+}
 
 /** The weights of one head: {rows, columns, largest, row(i)}. */
 export function loadMap(explanation, place, steps) {

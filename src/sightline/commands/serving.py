@@ -1,0 +1,69 @@
+"""`sightline serve`: runs as a server, until it is told to stop."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sightline.commands.common import load_run, set_up
+from sightline.errors import UserError
+from sightline.serve import Limits, check_installed, serve
+from sightline.tasks.translator import Translator
+
+TOKEN = "SIGHTLINE_TOKEN"
+
+
+def serve_command(
+    runs: Sequence[Path],
+    host: str,
+    port: int,
+    token: str | None,
+    allow_hosts: tuple[str, ...],
+    without_token: bool,
+    limits: Limits,
+    threads: int | None,
+) -> None:
+    """Load the runs, say where they are served, and serve them."""
+    if not runs:
+        raise UserError("name the run folder to serve")
+    check_installed()
+    token = token if token is not None else os.environ.get(TOKEN) or None
+    set_up(threads)
+    served = named(runs)
+
+    def ready(address: str) -> None:
+        print(f"Serving {', '.join(served)} at {address}")
+        print(f"The API: {address}/docs. {'A token is wanted.' if token else 'No token is wanted.'} Ctrl-C stops.")
+        sys.stdout.flush()
+
+    serve(
+        served,
+        host=host,
+        port=port,
+        token=token,
+        allow_hosts=allow_hosts,
+        limits=limits,
+        without_token=without_token,
+        ready=ready,
+    )
+    print("sightline: stopped; every request was answered", file=sys.stderr)
+
+
+def named(runs: Sequence[Path]) -> dict[str, Translator]:
+    """The runs by names that say nothing of where on the disk they are: their folders', with numbers at need.
+
+    The models go by these names too, so that no answer and no error shows a path.
+    """
+    found: dict[str, Translator] = {}
+    for path in runs:
+        whole = path.resolve()
+        name = f"{whole.parent.parent.name} {whole.name}" if whole.parent.name == "checkpoints" else whole.name
+        name = name.encode("ascii", "replace").decode() if not name.isprintable() else name or "run"
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name} ({number})"
+        translator = load_run(path)
+        translator.name = unique
+        found[unique] = translator
+    return found

@@ -1,0 +1,224 @@
+"""The application: addresses, the worker behind them, the guard before them."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from sightline import __version__
+from sightline.errors import SightlineError, UserError
+from sightline.explanation import Explanation
+from sightline.serve import problems, schema
+from sightline.serve.guard import Guard
+from sightline.serve.limits import Limits
+from sightline.serve.problems import RefusedError
+from sightline.serve.worker import Explaining, How, Predicting, Worker
+from sightline.tasks.explaining import Wanted
+from sightline.tasks.predictor import Prediction
+from sightline.tasks.translator import Translator
+from sightline.view.page.live import Document, documentation_page, front_page
+from sightline.view.page.packing import pack
+
+T = TypeVar("T")
+REFUSALS = {
+    400: "not JSON, not UTF-8, too deep, or no Host",
+    401: "no token, or another one",
+    403: "another site's page, or another Host",
+    408: "the body came too slowly",
+    413: "too large",
+    415: "not sent as application/json",
+    422: "not as the schema says",
+    503: "too many requests wait; Retry-After says when to ask again",
+    504: "no answer in time",
+}
+ABOUT = (
+    "Predictions and explanations of the runs that are served. Requests that come at the same time are predicted "
+    "together; the answers are those of sightline predict."
+)
+
+
+class Service:
+    """The runs with their worker, from the side of the requests."""
+
+    def __init__(self, runs: Mapping[str, Translator], limits: Limits) -> None:
+        if not runs:
+            raise UserError("there is nothing to serve: name at least one run")
+        self.runs, self.limits = dict(runs), limits
+        self.worker = Worker(runs, limits)
+        self.described = [
+            schema.Run(name=name, model=type(run.model).__name__, parameters=_parameters(run))
+            for name, run in self.runs.items()
+        ]
+        self.writing = asyncio.Semaphore(1)  # explanations are large: one is made into JSON at a time
+
+    async def predict(self, request: schema.Predict) -> Response:
+        try:
+            how = How(request.run, request.search(), request.split, request.keep_unknown)
+        except UserError as error:
+            raise RefusedError(422, str(error)) from None
+        job = Predicting(how, request.texts, request.prefix)
+        found = await self._answer(job, job.answer)
+        return _json({"run": request.run, "predictions": [[_output(one) for one in some] for some in found]})
+
+    async def explain(self, request: schema.Explain) -> Response:
+        wanted = Wanted(request.output, request.beam, request.alternatives, request.top, request.shift, request.measure)
+        job = Explaining(request.run, request.text, wanted)
+        found = await self._answer(job, job.answer)
+        async with self.writing:
+            return await asyncio.to_thread(_written, found, request.form)
+
+    async def _answer(self, job: Predicting | Explaining, answer: "Future[T]") -> T:
+        """Wait for the worker; whoever stops waiting, for whatever reason, takes the job back."""
+        self.worker.submit(job)
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await asyncio.wrap_future(answer)
+        except TimeoutError:
+            sentence = f"there was no answer within {self.limits.seconds:g} seconds; ask for less, or later"
+            raise RefusedError(504, sentence) from None
+        except SightlineError as error:
+            raise RefusedError(422, str(error)) from None
+        finally:
+            answer.cancel()
+
+    def health(self) -> schema.Health:
+        return schema.Health(
+            ready=self.worker.alive,
+            runs=self.described,
+            waiting=self.worker.waiting,
+            most_waiting=self.limits.waiting,
+            most_characters=self.limits.characters,
+            most_beam=self.limits.beam,
+        )
+
+
+def application(
+    runs: Mapping[str, Translator],
+    *,
+    limits: Limits | None = None,
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+) -> Guard:
+    """The server as an ASGI application, for uvicorn or any other. Models run in a thread of its own while it lives.
+
+    ``token`` must then be sent with every request. ``hosts`` are the names, besides those of the machine itself, that
+    the server may be asked by.
+    """
+    limits = limits or Limits()
+    service = Service(runs, limits)
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        service.worker.start()
+        yield
+        await asyncio.to_thread(service.worker.stop, 5.0)  # everything was answered, or has taken too long
+
+    app = FastAPI(
+        title="Sightline",
+        version=__version__,
+        description=ABOUT,
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.add_exception_handler(RefusedError, problems.from_problem)
+    app.add_exception_handler(HTTPException, problems.from_http)
+    app.add_exception_handler(RequestValidationError, problems.from_validation)
+    app.add_exception_handler(Exception, problems.from_anything)
+    _add_addresses(app, service, token is not None)
+    return Guard(app, limits, token, hosts)
+
+
+def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
+    names = list(service.runs)
+    predict_request = schema.predict_request(names, service.limits)
+    explain_request = schema.explain_request(names, service.limits)
+
+    async def predict(request: predict_request) -> Response:  # type: ignore[valid-type]
+        return await service.predict(request)
+
+    async def explain(request: explain_request) -> Response:  # type: ignore[valid-type]
+        return await service.explain(request)
+
+    async def health() -> schema.Health:
+        return service.health()
+
+    posts: dict[int | str, dict[str, Any]] = {
+        status: {"model": schema.Error, "description": text} for status, text in REFUSALS.items()
+    }
+    gets: dict[int | str, Any] = {status: posts[status] for status in (400, 401, 403)}
+    explained = {"description": "The explanation", "content": {"application/json": {"schema": schema.EXPLANATION}}}
+    app.post(
+        "/predict",
+        summary="The best outputs of texts",
+        response_description="The outputs",
+        response_model=schema.Predictions,
+        responses={**posts},
+    )(predict)
+    app.post("/explain", summary="Where a model looked", responses={**posts, 200: explained})(explain)
+    app.get(
+        "/health", summary="Whether it answers, and what it serves", response_description="How it is", responses=gets
+    )(health)
+    front, documentation = front_page(), documentation_page()
+
+    async def front_end() -> Response:
+        return _page(front)
+
+    async def docs() -> Response:
+        return _page(documentation)
+
+    app.get("/", include_in_schema=False)(front_end)
+    app.get("/docs", include_in_schema=False)(docs)
+    if guarded:
+        described = app.openapi()  # made once; FastAPI gives this same one at /openapi.json
+        described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        described["security"] = [{"token": []}]
+
+
+def _parameters(run: Translator) -> int:
+    return sum(one.numel() for one in run.model.parameters())
+
+
+def _page(document: Document) -> Response:
+    return HTMLResponse(document.html, headers={"content-security-policy": document.policy})
+
+
+def _output(one: Prediction) -> dict[str, Any]:
+    return {"text": one.text, "log_prob": _finite(one.log_prob), "score": _finite(one.score)}
+
+
+def _written(found: Explanation, form: str) -> Response:
+    if form == "page":
+        return _json(pack([found], found.title))
+    return _json(found.to_json())
+
+
+def _json(data: Any) -> Response:
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        body = text.encode("utf-8")
+    except ValueError:  # a model with broken weights: NaN, or half a character
+        body = json.dumps(_plain(data), allow_nan=False).encode("ascii")
+    return Response(body, media_type="application/json")
+
+
+def _plain(data: Any) -> Any:
+    """JSON knows no NaN or infinity."""
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    return _finite(data) if isinstance(data, float) else data
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,212 @@
+"""What stands before every request: who may ask, how much, and for how long. Plain ASGI, around the application."""
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from sightline.serve.limits import Limits
+from sightline.serve.problems import BROKEN, RefusedError, busy
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger("sightline.serve")
+OPEN = ("/", "/docs")  # pages without anything in them: a browser that opens an address can send no token
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+POLICY = "default-src 'none'; frame-ancestors 'none'"
+# A string that is never closed reaches to the end, so every byte is looked at once.
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+BRACKETS = bytes.maketrans(b"{}", b"[]")
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class Guard:
+    """Refuses what must not reach the application; gives it bodies that are whole; adds the headers of safety."""
+
+    def __init__(self, app: App, limits: Limits, token: str | None = None, hosts: Iterable[str] = ()) -> None:
+        self.app, self.limits = app, limits
+        self.token = None if token is None else token.encode()
+        self.hosts = {_name(host) for host in hosts}
+        self.stopping = False
+        self.active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"the server speaks HTTP, not {scope['type']}")
+        begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                self._add_headers(message)
+            await send(message)
+
+        try:
+            await self._handle(scope, receive, answer)
+        except RefusedError as problem:
+            await problem.response()(scope, receive, answer)
+        except Exception:
+            log.exception("a request failed")
+            if not begun:
+                await RefusedError(500, BROKEN).response()(scope, receive, answer)
+
+    def _add_headers(self, message: Message) -> None:
+        headers = MutableHeaders(scope=message)
+        for name, value in HEADERS.items():
+            headers[name] = value
+        headers.setdefault("content-security-policy", POLICY)
+        if self.stopping:
+            headers["connection"] = "close"
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        self._check_host(headers)
+        self._check_token(scope["path"], headers)
+        if scope["method"] not in ("POST", "PUT", "PATCH", "DELETE"):
+            await self.app(scope, receive, send)
+            return
+        self._check_origin(headers)
+        _check_type(headers)
+        if self.active >= self.limits.waiting + 64:  # the queue is full, and more are on their way to it
+            raise busy("too many requests at once; try again in a moment")
+        self.active += 1
+        try:
+            body = await self._body(headers, receive)
+            _check_json(body, self.limits.depth)
+            await self._run(scope, body, receive, send)
+        finally:
+            self.active -= 1
+
+    def _check_host(self, headers: Headers) -> None:
+        """A name that resolves to this machine is not enough: anyone's page may have one (DNS rebinding)."""
+        host = _name(headers.get("host", ""))
+        if not host:
+            raise RefusedError(400, "the request names no host")
+        if not (is_loopback(host) or host in self.hosts):
+            raise RefusedError(403, "this server does not go by that name; --allow-host NAME would let it")
+
+    def _check_token(self, path: str, headers: Headers) -> None:
+        if self.token is None or path in OPEN:
+            return
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self.token)
+        if kind.lower() != "bearer" or not right:
+            missing = "wants a token" if not given else "knows another token"
+            sentence = f"this server {missing}: send it as Authorization: Bearer TOKEN"
+            raise RefusedError(401, sentence, {"www-authenticate": "Bearer"})
+
+    def _check_origin(self, headers: Headers) -> None:
+        """A page elsewhere must not drive this server with the browser of someone who may."""
+        origin = headers.get("origin")
+        foreign = origin is not None and origin.partition("://")[2].lower() != headers["host"].lower()
+        if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise RefusedError(403, "requests from pages of other sites are refused")
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        most = self.limits.body
+        too_large = RefusedError(413, f"the body is larger than the {most:,} bytes that are taken")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > most:
+            raise too_large
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.limits.reading):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError(400, "the body ended too early")
+                    size += len(message.get("body", b""))
+                    if size > most:
+                        raise too_large
+                    parts.append(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            sentence = f"the body did not come within {self.limits.reading:g} seconds"
+            raise RefusedError(408, sentence, {"connection": "close"}) from None
+
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Run the application with this body; give up when the client leaves."""
+        given = False
+
+        async def replay() -> Message:
+            nonlocal given
+            if not given:
+                given = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            return await asyncio.Future()  # who wants to know whether the client left is told by being cancelled
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        working = asyncio.ensure_future(self.app(scope, replay, send))
+        leaving = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                await working
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+def _check_type(headers: Headers) -> None:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":  # a form of another site's page cannot send this without being asked first
+        raise RefusedError(415, "the body must be JSON, sent as Content-Type: application/json")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise RefusedError(415, "the body must not be compressed")
+
+
+def _check_json(body: bytes, depth: int) -> None:
+    """That it is UTF-8 and not too deep, before any parser sees it."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RefusedError(400, f"byte {error.start} of the body is not UTF-8") from None
+    brackets = STRING.sub(b"", body).translate(BRACKETS, NO_BRACKETS)
+    for _ in range(depth):
+        brackets = brackets.replace(b"[]", b"")  # exactly the innermost level
+    if brackets:
+        raise RefusedError(400, f"the body is not JSON, or is nested more than {depth} deep")
+
+
+def _name(host: str) -> str:
+    """The name or address without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    if host.count(":") > 1:  # an address of the new kind, as options name it
+        return host.lower()
+    return host.partition(":")[0].lower().rstrip(".")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and cannot be made another: by name or by address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

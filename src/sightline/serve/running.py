@@ -1,0 +1,196 @@
+"""The server as a process: an address, patience with clients that has an end, and a clean stop."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sightline.errors import MachineError, UserError
+from sightline.serve.guard import Guard
+from sightline.serve.limits import Limits
+
+IDLE = 15  # seconds that a connection is kept open for the next request
+LINGER = 5  # seconds that a refused client may go on sending before it is cut off: one that sends cannot read why
+GRACE = 0.3  # seconds in which requests that were on their way when the server was told to stop still come in
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError, OverflowError):
+        raise UserError(f"there is no address for --host {host} and --port {port}") from None
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        raise UserError(f"cannot listen on {host}, port {port}: {error.strerror}; choose another --port") from None
+    return listening
+
+
+def run(app: Guard, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; then answer what was accepted, and return."""
+    server = Server(app, ready)
+    server.run([listening])
+    if server.failed:
+        raise MachineError("the server could not start; what stands above says why")
+    if server.unanswered:
+        raise MachineError(f"stopped with {server.unanswered} requests unanswered: they took too long")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which ends with exit code 0 when it is told to, and lets requests on their way come in."""
+
+    def __init__(self, app: Guard, ready: Callable[[], None]) -> None:
+        protocol = type("Patient", (_Patient,), {"limits": app.limits})
+        config = uvicorn.Config(
+            app,
+            http=protocol,
+            ws="none",
+            lifespan="on",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=IDLE,
+            timeout_graceful_shutdown=max(1, round(app.limits.stopping)),
+        )
+        super().__init__(config)
+        self.guard, self.ready, self.unanswered, self.failed = app, ready, 0, False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            self.failed = self.should_exit = True
+            return
+        self.ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        self.guard.stopping = True  # from now on an answer is the last of its connection
+        if self.server_state.connections and not self.force_exit:
+            await asyncio.sleep(GRACE)
+        await super().shutdown(sockets)
+        self.unanswered = len(self.server_state.tasks)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but a stop that was asked for is a success: the signal is not raised again at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Once: stop in good order. Twice: stop."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+class _Patient(H11Protocol):
+    """One connection. uvicorn waits for ever for a first request, and for a client to read its answer."""
+
+    limits: Limits
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.timers: dict[str, asyncio.TimerHandle] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._refuse(503, "too many connections; try again in a moment")
+            return
+        self._set("head", self.limits.reading)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state is h11.IDLE and "head" not in self.timers:
+            self._set("head", self.limits.reading)  # the next request on this connection has begun
+        super().data_received(data)
+        if self.conn.our_state is not h11.IDLE:
+            self._unset("head")
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._set("linger", LINGER)
+        self._unset("head")
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._unset("linger")
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._set("reading", 3 * self.limits.reading)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unset("reading")
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # closing would wait for a client that does not read
+        else:
+            super().timeout_keep_alive_handler()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for name in list(self.timers):
+            self._unset(name)
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "this is not HTTP as the server speaks it, or its head is too large")
+
+    def _set(self, name: str, seconds: float) -> None:
+        self._unset(name)
+        self.timers[name] = self.loop.call_later(seconds, self._too_slow, name)
+
+    def _unset(self, name: str) -> None:
+        timer = self.timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _too_slow(self, name: str) -> None:
+        self.timers.pop(name, None)
+        if name == "head" and not self.transport.is_closing():
+            self._refuse(408, f"no request came within {self.limits.reading:g} seconds")
+        else:
+            self.transport.abort()
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Answer without the application, and close."""
+        body = json.dumps({"error": sentence}).encode()
+        reason = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}[status]
+        retry = "retry-after: 1\r\n" if status == 503 else ""
+        head = (
+            f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"{retry}connection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()

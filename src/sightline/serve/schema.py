@@ -1,0 +1,161 @@
+"""What requests and answers look like, with the limits in the schema. Strict: nothing is converted, nothing unknown."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+
+from sightline.serve.limits import Limits
+from sightline.tasks.searching import SearchConfig
+
+SEED = 2**53 - 1  # what every program that reads JSON can hold exactly
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Error(BaseModel):
+    """Why there is no answer, in one sentence."""
+
+    error: str
+
+
+class Output(BaseModel):
+    """An output, its log-probability, and the score that it was ranked by."""
+
+    text: str
+    log_prob: float | None
+    score: float | None
+
+
+class Predictions(BaseModel):
+    """For each text, in the order of the texts, its outputs, likeliest first."""
+
+    run: str
+    predictions: list[list[Output]]
+
+
+class Run(BaseModel):
+    """A model that is served."""
+
+    name: str
+    model: str = Field(description="Its kind, such as transformer.")
+    parameters: int
+
+
+class Health(BaseModel):
+    """Whether the server answers, what it serves, and how much waits."""
+
+    ready: bool
+    runs: list[Run]
+    waiting: int = Field(description="Requests without an answer yet.")
+    most_waiting: int = Field(description="Beyond this many, requests are refused with 503.")
+    most_characters: int = Field(description="Of one text.")
+    most_beam: int = Field(description="How wide a beam may be.")
+
+
+class Predict(Strict):
+    """Texts, and how to search for their outputs."""
+
+    # The rest depends on the limits and the runs: `predict_request` adds it.
+    run: str
+    texts: list[str]
+    beam: int = 5
+    best: int = 1
+    prefix: str = ""
+    split: bool = Field(False, description="Cut each text into sentences and predict these; for long texts.")
+    keep_unknown: bool = Field(False, description="Leave <unk> where the vocabulary lacks a word.")
+    length_penalty: float = Field(1.0, ge=-10, le=10, description="Scores are divided by length to this power.")
+    min_length: int = 0
+    max_length: int | None = None
+    no_repeat: int = Field(0, ge=0, le=64, description="No run of this many tokens twice; 0 allows all.")
+    sample: bool = Field(False, description="Draw at random, each text by itself, instead of searching.")
+    temperature: float = Field(1.0, gt=0, le=100, description="With sample: below 1 likelier, above 1 stranger.")
+    top: int | None = Field(None, ge=1, le=1_000_000, description="With sample: draw from this many tokens.")
+    mass: float = Field(1.0, gt=0, le=1, description="With sample: draw from tokens with this much probability.")
+    seed: int = Field(0, ge=0, le=SEED, description="With sample: the same seed and text give the same outputs.")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "Predict":
+        if self.split and (self.best > 1 or self.prefix):
+            raise ValueError("split goes with neither best above 1 nor prefix: every sentence has its own")
+        return self
+
+    def search(self) -> SearchConfig:
+        return SearchConfig(**{name: getattr(self, name) for name in SearchConfig.__dataclass_fields__})
+
+
+class Explain(Strict):
+    """A text whose output is to be explained."""
+
+    run: str
+    text: str
+    output: str | None = None
+    beam: int = 5
+    alternatives: int = Field(3, ge=0, le=16, description="How many other outputs of the beam to name.")
+    top: int | None = Field(None, ge=1, le=1_000_000, description="Keep only this many weights of each row.")
+    shift: Literal[-1, 0, 1] | None = Field(None, description="Move the map by a row; left out, the run's own.")
+    measure: bool = Field(False, description="Also measure whether to believe the map: many more passes.")
+    form: Literal["json", "page"] = Field(
+        "json", description="json is the explanation as plain data; page the same, packed as the page reads it."
+    )
+
+
+def predict_request(runs: list[str], limits: Limits) -> type[Predict]:
+    """The request of /predict with its limits."""
+    text = _text(limits)
+    fields: dict[str, Any] = {
+        "run": _run(runs),
+        "texts": (Annotated[list[text], Field(min_length=1, max_length=limits.texts)], ...),  # type: ignore[valid-type]
+        "beam": (int, Field(min(5, limits.beam), ge=1, le=limits.beam, description="Hypotheses to keep; 1 is greedy.")),
+        "best": (int, Field(1, ge=1, le=limits.beam, description="Outputs for each text; no more than beam.")),
+        "prefix": (text, Field("", description="What every output begins with; ends where a word ends.")),
+        "min_length": (int, Field(0, ge=0, le=limits.tokens, description="The fewest tokens of an output.")),
+        "max_length": (
+            Annotated[int, Field(ge=1, le=limits.tokens)] | None,
+            Field(None, description="The most tokens of an output; left out, three times the source and twenty."),
+        ),
+    }
+    return create_model("PredictRequest", __base__=Predict, __doc__=Predict.__doc__, **fields)
+
+
+def explain_request(runs: list[str], limits: Limits) -> type[Explain]:
+    """The request of /explain with its limits."""
+    fields: dict[str, Any] = {
+        "run": _run(runs),
+        "text": (_text(limits), Field(description="The input.")),
+        "output": (
+            _text(limits) | None,
+            Field(None, description="Explain this output instead of the model's own."),
+        ),
+        "beam": (int, Field(min(5, limits.beam), ge=1, le=limits.beam, description="Hypotheses to keep.")),
+    }
+    return create_model("ExplainRequest", __base__=Explain, __doc__=Explain.__doc__, **fields)
+
+
+def _run(runs: list[str]) -> tuple[Any, Any]:
+    return Literal[tuple(runs)], Field(runs[0], description="Which model; the first unless given.")
+
+
+def _text(limits: Limits) -> Any:
+    return Annotated[str, Field(max_length=limits.characters)]
+
+
+EXPLANATION: dict[str, Any] = {
+    "title": "Explanation",
+    "description": "What went in and came out, and where the model looked; with form page, blocks of base64 by name.",
+    "type": "object",
+    "oneOf": [
+        {
+            "required": ["title", "task", "input", "output", "records", "stacks", "steps", "alternatives", "belief"],
+            "properties": {
+                **{name: {"type": "string"} for name in ("title", "task", "input", "output")},
+                **{name: {"type": "array"} for name in ("records", "stacks", "steps", "alternatives", "calculations")},
+                "notes": {"type": "array", "items": {"type": "string"}},
+                "shift": {"type": "integer"},
+                "belief": {"type": ["object", "null"]},
+            },
+        },
+        {"required": ["about"], "additionalProperties": {"type": "string"}},
+    ],
+}

@@ -1,0 +1,36 @@
+"""The pages of the server: the front end, which asks it for explanations and draws them, and its documentation.
+
+The same modules and the same style as the page that stands alone, and a few of their own. They hold no data and may
+speak with the server that they come from, and with nothing else.
+"""
+
+from typing import NamedTuple
+
+from sightline.view.page import HOLE, MODULES, _asset, joined, policy
+
+FRONT = (*MODULES, "live/talk", "live/token", "live/asking", "live/front")
+DOCUMENTATION = ("text", "dom", "live/talk", "live/token", "live/schema", "live/documentation")
+
+
+class Document(NamedTuple):
+    """A page, and the content security policy to send with it."""
+
+    html: str
+    policy: str
+
+
+def front_page() -> Document:
+    """Type a text, see the prediction, its alternatives, the map and the panel."""
+    return _document("front", FRONT)
+
+
+def documentation_page() -> Document:
+    """What can be asked of the server, drawn from its own schema, with a way to try it."""
+    return _document("documentation", DOCUMENTATION)
+
+
+def _document(name: str, modules: tuple[str, ...]) -> Document:
+    style, script = _asset("style.css") + _asset("live/live.css"), joined(modules)
+    parts = {"style": style, "script": script}
+    html = HOLE.sub(lambda hole: parts[hole[1]], _asset(f"live/{name}.html"))
+    return Document(html, f"{policy(style, script)}; connect-src 'self'; frame-ancestors 'none'")

@@ -1,0 +1,62 @@
+// The form: a text, one run or two, how to search, and whether to measure what to make of the map.
+
+import { check, choice, make, newId, setText } from "../dom.js";
+import { Refusal } from "./talk.js";
+
+const grouped = (number) => number.toLocaleString("en");
+
+/** ``onask`` is called with what is asked for, ``refuse`` with a reason not to ask. */
+export function askingForm(health, onask, refuse) {
+  const names = health.runs.map((run) => [run.name, run.name]);
+  const beams = [1, 2, 5, 10].filter((beam) => beam <= health.most_beam).map((beam) => [String(beam), String(beam)]);
+  const chosen = { run: health.runs[0].name, other: "", beam: String(Math.min(5, health.most_beam)), measure: false };
+  if (!beams.some(([beam]) => beam === chosen.beam)) beams.push([chosen.beam, chosen.beam]);
+  const id = newId("text");
+  const count = make("span", { class: "hint count" });
+  const text = make("textarea", { id, rows: 2, dir: "auto", spellcheck: "false", placeholder: "Type or paste a text" });
+  const button = make("button", { class: "main" }, "Look");
+  const most = grouped(health.most_characters);
+  const showCount = () => {
+    const { length } = [...text.value]; // characters, as the server counts them
+    setText(count, `${grouped(length)} of ${most} characters`);
+    count.classList.toggle("over", length > health.most_characters);
+  };
+  const go = () => {
+    const { length } = [...text.value];
+    if (!text.value.trim()) return text.focus();
+    if (length > health.most_characters) {
+      const long = `That text is too long: it has ${grouped(length)} characters, and this server takes ${most}. Shorten it.`;
+      return refuse(new Refusal(413, long));
+    }
+    const runs = [chosen.run, chosen.other].filter((name, i, all) => name && all.indexOf(name) === i);
+    return onask({ text: text.value, runs, beam: Number(chosen.beam), measure: chosen.measure });
+  };
+  text.addEventListener("input", showCount);
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    go();
+  });
+  showCount();
+  const form = document.getElementById("ask");
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    go();
+  };
+  const several = health.runs.length > 1;
+  form.replaceChildren(
+    make("label", { for: id }, "Text"),
+    text,
+    make(
+      "div",
+      { class: "choose" },
+      choice("Run", names, chosen.run, (run) => Object.assign(chosen, { run })),
+      several ? choice("Compare with", [["", "no other"], ...names], "", (other) => Object.assign(chosen, { other })) : null,
+      choice("Beam", beams, chosen.beam, (beam) => Object.assign(chosen, { beam })),
+      check("Believe it? Measure that too", false, (measure) => Object.assign(chosen, { measure }), "Takes some seconds"),
+      button,
+      make("span", { class: "hint" }, count, " · Ctrl + Enter looks"),
+    ),
+  );
+  text.focus();
+}

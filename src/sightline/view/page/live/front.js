@@ -1,0 +1,104 @@
+// The front end: the prediction first, then where the model looked, then, if asked, what to make of it.
+
+import { App } from "../app.js";
+import { readSent } from "../data.js";
+import { setText } from "../dom.js";
+import { askingForm } from "./asking.js";
+import { Refusal, ask } from "./talk.js";
+import { askForToken, showProblem } from "./token.js";
+
+const ALTERNATIVES = 3;
+const TITLE = "Type a text and see where the model looks";
+const app = new App({ title: TITLE, steps: 1, explanations: [] });
+let asked = 0;
+let controller = null;
+
+function say(sentence) {
+  setText(document.getElementById("status"), sentence);
+}
+
+/** Whatever went wrong, in words; what was asked for can be tried again. */
+function refuse(error, again) {
+  if (error.name === "AbortError") return;
+  const refusal = error instanceof Refusal ? error : new Refusal(500, "This page could not show the answer.", String(error));
+  say("");
+  showProblem(refusal);
+  if (refusal.status === 401) askForToken(again);
+}
+
+/** An explanation without a map: what is known before there is one, or where there is none. */
+function plain(request, run, outputs, more) {
+  const [best, ...others] = outputs;
+  const alternatives = others.map((one) => ({ text: one.text, probability: Math.min(1, Math.exp(one.log_prob ?? -1e9)) }));
+  const empty = { axes: [], maps: [], stacks: [], steps: [], belief: null, shift: 0, notes: [] };
+  return { ...empty, title: run, task: "", input: request.text, output: best.text, alternatives, ...more };
+}
+
+function show(about, same) {
+  for (const id of ["shown", "svg", "png"]) document.getElementById(id).hidden = false;
+  return app.replace(about, same);
+}
+
+/** What every run answered; one that cannot explain stands there with its output and its reason. */
+async function explained(request, outputs, measure, signal) {
+  const wanted = { text: request.text, beam: request.beam, alternatives: ALTERNATIVES, form: "page", measure };
+  const answers = await Promise.allSettled(request.runs.map((run) => ask("/explain", { ...wanted, run }, signal)));
+  const failed = answers.filter((one) => one.status === "rejected").map((one) => one.reason);
+  const fatal = failed.find((error) => error.status !== 422 && error.status !== 413) ?? null;
+  if (fatal) throw fatal;
+  const about = await readSent(answers.filter((one) => one.status === "fulfilled").map((one) => one.value));
+  const found = [...about.explanations];
+  const explanations = answers.map((answer, i) => {
+    if (answer.status === "fulfilled") return found.shift();
+    return plain(request, request.runs[i], outputs[i], { notes: [answer.reason.why || answer.reason.message] });
+  });
+  return { title: request.runs.join(" · "), steps: about.steps, explanations };
+}
+
+async function look(request) {
+  asked += 1;
+  const mine = asked;
+  controller?.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  const current = () => mine === asked;
+  showProblem(null);
+  say("Predicting…");
+  document.documentElement.removeAttribute("data-answered");
+  try {
+    const search = { texts: [request.text], beam: request.beam, best: Math.min(1 + ALTERNATIVES, request.beam) };
+    const answers = await Promise.all(request.runs.map((run) => ask("/predict", { ...search, run }, signal)));
+    const outputs = answers.map((answer) => answer.predictions[0]);
+    if (!current()) return;
+    const waiting = "Looking where it looked…";
+    const first = request.runs.map((run, i) => plain(request, run, outputs[i], { waiting }));
+    await show({ title: request.runs.join(" · "), steps: 1, explanations: first }, false);
+    say(waiting);
+    const maps = await explained(request, outputs, false, signal);
+    if (!current()) return;
+    await show(maps, true);
+    if (request.measure) {
+      say("Measuring what to make of it…");
+      const measured = await explained(request, outputs, true, signal);
+      if (!current()) return;
+      await show(measured, true);
+    }
+    say("");
+    document.documentElement.dataset.answered = "yes";
+  } catch (error) {
+    if (current()) refuse(error, () => look(request));
+  }
+}
+
+async function begin() {
+  try {
+    const health = await ask("/health");
+    showProblem(null);
+    askingForm(health, look, showProblem);
+    document.documentElement.dataset.open = "yes";
+  } catch (error) {
+    refuse(error, begin);
+  }
+}
+
+app.start().then(begin);

@@ -1,0 +1,209 @@
+"""The front end in a real browser: type, see the prediction, other outputs, the map and the panel; errors in words."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from chromium import cell_of, tip
+from serving import Gate, some_runs
+from sightline.serve import Limits, application
+from sightline.serve.running import Server, bind
+
+TOKEN = "s3cret"
+
+
+class Served:
+    """A server in a thread of this process, whose runs a test can reach."""
+
+    def __init__(self, runs, **options):
+        self.listening = bind("127.0.0.1", 0)
+        self.address = f"http://127.0.0.1:{self.listening.getsockname()[1]}"
+        started = threading.Event()
+        self.server = Server(application(runs, **options), started.set)
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listening])))
+        self.thread.start()
+        assert started.wait(20)
+
+    def stop(self):
+        self.server.should_exit = self.server.force_exit = True
+        self.thread.join(20)
+        self.listening.close()
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return some_runs()
+
+
+@pytest.fixture(scope="module")
+def served(runs):
+    made = Served(runs, limits=Limits(characters=60, seconds=5.0))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open an address. Anything that is asked of another origin, and any error of the script, fails the test."""
+    asked, wrong, contexts = [], [], []
+
+    def go(address, path="/", **options):
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        contexts.append(context)
+        context.set_default_timeout(30_000)
+        page = context.new_page()
+        page.on(
+            "request", lambda one: None if one.url.startswith((address, "data:", "blob:")) else asked.append(one.url)
+        )
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None)
+        page.goto(address + path)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert asked == []
+    assert wrong == []
+
+
+def look(page, text):
+    page.get_by_label("Text", exact=True).fill(text)
+    page.keyboard.press("Control+Enter")
+
+
+def answered(page):
+    page.wait_for_selector("html[data-answered][data-settled]")
+
+
+def problem(page):
+    page.wait_for_selector("#problem .problem")
+    return page.locator("#problem").inner_text()
+
+
+def test_type_and_see(served, open_page, runs):
+    page = open_page(served.address)
+    look(page, "abcd")
+    answered(page)
+    expected = runs["frozen"].explain("abcd", measure=False)
+    facts = page.locator(".fact dd").all_inner_texts()
+    assert facts == ["abcd", expected.output]
+    page.click("text=Other outputs (3)")
+    others = page.locator(".others bdi").all_inner_texts()
+    assert others == [one.text for one in expected.alternatives]
+    truth = expected.of(expected.stacks[0].names[-1])[0].matrix()
+    page.mouse.move(*cell_of(page, 1, 2))
+    assert abs(tip(page)[1] - truth[1, 2]) < 1e-3
+    assert "Nothing was measured" in page.locator(".belief").inner_text()
+    page.get_by_label("Believe it? Measure that too").check()
+    page.get_by_role("button", name="Look").click()
+    page.wait_for_selector(".belief .finding")
+    panel = page.locator(".belief").inner_text()
+    measured = runs["frozen"].explain("abcd")
+    for finding in measured.belief.findings:
+        assert finding.sentence in panel
+
+
+def test_two_runs_are_compared(served, open_page, runs):
+    page = open_page(served.address, color_scheme="dark")
+    page.wait_for_selector("html[data-open]")
+    page.get_by_role("button", name="Light colours").click()
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "light"
+    page.get_by_label("Compare with").select_option("transformer")
+    look(page, "the dog")
+    answered(page)
+    assert page.locator(".pane").count() == 2
+    assert page.locator(".map").count() == 2
+    outputs = [page.locator(".fact dd").nth(place).inner_text() for place in (1, 3)]
+    expected = [runs[name].predict(["the dog"])[0].text for name in ("frozen", "transformer")]
+    assert [text.split() for text in outputs] == [clean(text).split() for text in expected]
+    page.get_by_label("Compare with").select_option("blind")  # one of them cannot be explained: the other still is
+    look(page, "a cat")
+    answered(page)
+    assert page.locator(".map").count() == 1
+    assert "blind has no attention" in page.locator(".notes").inner_text()
+
+
+def clean(text):
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def test_errors_are_shown_kindly(served, open_page, runs, monkeypatch):
+    page = open_page(served.address)
+    look(page, "a" * 61)
+    assert "61 of 60 characters" in page.locator(".count").inner_text()
+    assert "too long: it has 61 characters, and this server takes 60" in problem(page)
+    page.route("**/predict", lambda route: route.fulfill(status=422, body='{"error": "texts[0]: no such letter"}'))
+    look(page, "abc")
+    page.wait_for_selector("text=It says: texts[0]: no such letter.")
+    page.unroute("**/predict")
+    look(page, "ab")
+    answered(page)
+    assert page.locator("#problem").inner_text() == ""
+    page.route("**/predict", lambda route: route.fulfill(status=503, body='{"error": "20 requests wait already"}'))
+    look(page, "abc")
+    assert "busy" in problem(page)
+    page.unroute("**/predict")
+    page.route("**/explain", lambda route: route.abort())
+    look(page, "abcde")
+    assert "does not answer" in problem(page)
+    assert page.locator(".fact dd").all_inner_texts() == ["abcde", runs["frozen"].predict(["abcde"])[0].text]
+    page.unroute("**/explain")
+    gate = Gate(runs["frozen"], monkeypatch)
+    look(page, "abc")
+    page.wait_for_selector("text=Predicting…")
+    assert gate.inside.wait(20)
+    look(page, "hgfe")  # who asks again does not wait for what was asked before
+    time.sleep(0.1)
+    gate.opened.set()
+    page.wait_for_selector(".fact dd:text-is('efgh')")
+    answered(page)
+
+
+def test_a_token_is_asked_for(runs, open_page):
+    guarded = Served(runs, token=TOKEN)
+    try:
+        page = open_page(guarded.address)
+        assert "wants a token" in problem(page)
+        page.get_by_label("Token").fill("other")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=knows another token")
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("html[data-open]")
+        look(page, "ab")
+        answered(page)
+        page.goto(guarded.address + "/docs")
+        page.wait_for_selector("html[data-ready]")
+    finally:
+        guarded.stop()
+
+
+def test_the_documentation_can_be_tried(served, open_page):
+    page = open_page(served.address, "/docs")
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator(".address h2").all_inner_texts() == ["POST\n/predict", "POST\n/explain", "GET\n/health"]
+    assert "at most 60 characters" in page.locator(".address").first.inner_text()
+    page.get_by_role("button", name="Try GET /health").click()
+    page.wait_for_selector(".address:nth-child(3) pre:visible")
+    assert '"ready": true' in page.locator(".address:nth-child(3) pre").inner_text()
+    page.get_by_label("Body", exact=True).first.fill('{"texts": ["abc"]}')
+    page.get_by_role("button", name="Try POST /predict").click()
+    page.wait_for_selector(".address:nth-child(1) pre:visible")
+    assert '"cba"' in page.locator(".address:nth-child(1) pre").inner_text()
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_axe_finds_nothing_serious(served, open_page, path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = open_page(served.address, path, bypass_csp=True)
+    if path == "/":
+        look(page, "abcd")
+        answered(page)
+    else:
+        page.wait_for_selector("html[data-ready]")
+    found = axe.Axe().run(page)
+    serious = [one["id"] for one in found.response["violations"] if one["impact"] in ("serious", "critical")]
+    assert serious == []
