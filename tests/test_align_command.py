@@ -225,3 +225,14 @@ def test_a_pipe_is_aligned_and_ctrl_c_leaves_nothing(run, tmp_path, pairs, links
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_is_read_is_not_written_over(command, tmp_path, pairs):
+    for options, words in (
+        (["--out", "pairs.tsv"], "one of the files that are read"),
+        (["--out", "x", "--report", "x"], "both x"),
+    ):
+        done = command("--data", "pairs.tsv", *options)
+        assert done.returncode == 2
+        assert words in done.stderr
+    assert (tmp_path / "pairs.tsv").read_text() == table(pairs)

@@ -158,3 +158,62 @@ def test_outside_the_block_nothing_is_slower():
         with capture(model):
             model(**given)
         assert fastest() < 2 * before
+
+
+def test_training_with_checkpointing_is_not_disturbed():
+    """Checkpointing runs a layer twice and counts what its graph keeps: what is only looked at keeps nothing there."""
+    model = build("bert").train()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    torch.manual_seed(0)
+    model(**inputs("bert"))[0].sum().backward()
+    expected = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    torch.manual_seed(0)
+    with capture(model) as trace:
+        model(**inputs("bert"))[0].sum().backward()
+    found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert trace.maps
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_change_has_its_gradient():
+    model = build("bert").train()
+    with capture(model, change=lambda site, look: look.weights * 1.0):
+        model(**inputs("bert"))[0].sum().backward()
+    query = next(module for name, module in model.named_modules() if name.endswith("query"))
+    assert query.weight.grad.abs().sum() > 0
+
+
+def test_a_capture_closed_in_another_thread_does_not_blind_it():
+    model, given = build("bert"), inputs("bert")
+    left = capture(model)
+    entering = threading.Thread(target=left.__enter__)
+    entering.start()
+    entering.join()
+    with pytest.raises(ValueError, match="different Context"):
+        left.__exit__(None, None, None)
+    with capture(model) as trace, torch.no_grad():
+        model(**given)
+    assert trace.maps
+
+
+def test_autocast_leaves_the_weights_fine():
+    model, given = build("bert"), inputs("bert")
+    with capture(model) as trace, torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        model(**given)
+    for found in trace.maps:
+        assert found.weights.dtype == torch.float32
+        assert (found.weights.sum(dim=-1) - 1).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("keys", [0, 3])
+def test_odd_calls_go_through(keys):
+    class Odd(nn.Module):
+        def forward(self, query, memory):
+            return F.scaled_dot_product_attention(query, memory, memory, enable_gqa=True)
+
+    model, query, memory = Odd(), torch.randn(4, 5, 8), torch.randn(2, keys, 8)
+    expected = model(query, memory)
+    with capture(model):
+        torch.testing.assert_close(model(query, memory), expected, equal_nan=True)

@@ -279,6 +279,13 @@ def test_samples_follow_the_distribution():
         assert abs(share - probs[word].item()) < 4 * error + 1e-9
 
 
+@pytest.mark.parametrize("sampler", [Sampler(temperature=5e-324), Sampler(temperature=1e-300), Sampler(mass=1e-300)])
+def test_the_smallest_settings_draw_the_likeliest(sampler):
+    log_probs = torch.log_softmax(torch.randn(6, 9), dim=-1)
+    log_probs[:, 3] = search.NEVER
+    assert torch.equal(sampler.draw(log_probs), log_probs.argmax(dim=-1))
+
+
 def test_samplers_cut():
     log_probs = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(2000, 1)
     generator = torch.Generator().manual_seed(0)

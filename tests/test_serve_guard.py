@@ -133,3 +133,19 @@ def test_headers_of_safety(client):
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert "*" not in policy
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (json.dumps({"texts": ["abc"]}).encode("utf-16-le"), "byte 0"),
+        (json.dumps({f"k{i}": 0 for i in range(200)}).encode(), "64 fields"),
+        (b'{"texts": [' + b"[]," * 1100 + b"[]]}", "1,000 lists"),
+    ],
+)
+def test_bodies_that_would_take_long_are_refused_at_once(client, body, words):
+    refused(client.post("/predict", content=body, headers={"content-type": "application/json"}), 400, words)
+
+
+def test_colons_in_a_text_are_no_fields(client):
+    assert client.post("/predict", json={"texts": [":" * 300 + "[" * 1200]}).status_code == 200

@@ -227,3 +227,33 @@ def test_requests_that_come_together_are_answered_together(runs, monkeypatch):
     assert len(gate.batches) <= 3
     expected = runs["frozen"].predict(texts)
     assert found == {text: one.text for text, one in zip(texts, expected, strict=True)}
+
+
+def test_a_turn_that_nobody_waits_for_ends(worker, runs):
+    """A long search stops at its next step, and others are served."""
+    long = Predicting(How("frozen", SearchConfig(beam=4, min_length=200_000, max_length=200_000)), ["abc"])
+    worker.start()
+    worker.submit(long)
+    deadline = time.monotonic() + 60
+    while worker._predictions and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert not long.answer.done()
+    long.answer.cancel()
+    small = Predicting(GREEDY, ["abc"])
+    worker.submit(small)
+    assert small.answer.result(60)
+
+
+def test_clients_that_left_make_room(worker, runs, monkeypatch):
+    gate, _ = held(worker, runs, monkeypatch)
+    left = [Predicting(GREEDY, ["abc"]) for _ in range(20)]
+    for job in left:
+        worker.submit(job)
+    for job in left:
+        job.answer.cancel()
+    stays = Predicting(GREEDY, ["abc"])
+    worker.submit(stays)
+    assert worker.waiting == 2
+    gate.opened.set()
+    assert stays.answer.result(60)

@@ -11,7 +11,7 @@ import torch
 import transformers
 from PIL import Image
 
-from foreign_models import TEXTS, save_folder
+from foreign_models import TEXTS, save_folder, word_pieces
 from invoke import run
 from sightline.errors import UserError
 from sightline.explanation import Explanation
@@ -305,3 +305,20 @@ def test_what_cannot_be_read_is_one_sentence(folders, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UserError, match=r"pip install 'sightline\[hf\]'"):
         load(folders / "vector")
+
+
+def test_the_map_starts_as_generating_does(folders, tmp_path):
+    """generation_config.json may name another start than config.json, and `generate` listens to it."""
+    folder = shutil.copytree(folders / "written", tmp_path / "t5")
+    (folder / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": 5, "eos_token_id": 1}))
+    found = load(folder).explain(TEXT, measure=False)
+    best = max(one.probability for one in found.steps[0].likeliest)
+    assert found.steps[0].probability == pytest.approx(best)
+
+
+def test_a_tokeniser_of_another_model_is_named(damaged):
+    made = word_pieces()
+    made.add_tokens([f"zz{i}" for i in range(50)])
+    made.save(str(damaged / "tokenizer.json"))
+    with pytest.raises(UserError, match="has token"):
+        load(damaged).explain("zz49")

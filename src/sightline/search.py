@@ -179,14 +179,16 @@ class Sampler:
             raise ValueError(f"mass is {self.mass}; it must lie above 0 and be at most 1")
 
     def draw(self, log_probs: Float[Tensor, "n v"]) -> Int[Tensor, " n"]:
-        scores, order = (log_probs / self.temperature).sort(dim=-1, descending=True)
+        scores, order = log_probs.sort(dim=-1, descending=True)
+        # From the likeliest downwards: however small a temperature, the likeliest stays a number.
+        scores = (scores - scores[:, :1]) / max(self.temperature, torch.finfo(scores.dtype).tiny)
         if self.top is not None:
             scores[:, self.top :] = NEVER
         probs = torch.softmax(scores, dim=-1)
         # The likeliest token always stays; others while the mass before them is not enough.
-        before = probs.cumsum(dim=-1) - probs
-        before[:, 0] = 0
-        probs = probs.masked_fill(before >= self.mass, 0.0)
+        enough = probs.cumsum(dim=-1) - probs >= self.mass
+        enough[:, 0] = False
+        probs = probs.masked_fill(enough, 0.0)
         return order.gather(-1, torch.multinomial(probs, 1, generator=self.generator)).squeeze(-1)
 
 

@@ -177,6 +177,7 @@ class Trace(Tap):
             raise ValueError(f"top is {top}; it must be at least 1")
         self.maps: list[AttentionMap] = []
         self.largest = None if top is None else BLOCK
+        self.changes = change is not None
         self._top, self._keep_scores, self._change = top, keep_scores, change
         self.mechanisms: dict[str, nn.Module] = {}  # by name, as they showed themselves
         self._names = {id(module): _site_name(name) for name, module in model.named_modules()}

@@ -42,6 +42,7 @@ class Tap:
     # The largest tensor of weights this tap wants to see at once, in elements. A mechanism that can work in blocks
     # of queries keeps below it, so that memory stays linear in the length of the input.
     largest: int | None = None
+    changes = True  # whether it may give back other weights than it was shown
 
     def sees(self, mechanism: nn.Module) -> bool:
         """Whether it is about the model that this mechanism is a part of."""

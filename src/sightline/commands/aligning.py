@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,8 @@ class Wanted:
                 if path.is_dir():
                     raise UserError(f"{path} is a folder; name a file to write to")
                 check_writable(path.parent)
+        if self.out is not None and self.report is not None and self.out.resolve() == self.report.resolve():
+            raise UserError(f"--out and --report are both {self.out}; one would replace the other")
         if self.reverse_use is not None and reverse is None:
             raise UserError("--reverse-use says where to read the run given by --reverse; give both or neither")
         if not 0 <= self.threshold < 1:
@@ -103,6 +106,7 @@ def align_command(
     """Links for every pair, a line each, in the order of the pairs; an empty side gives a line without links."""
     set_up(threads)
     wanted.check(reverse)
+    _check_inputs_stay(wanted, files, gold)
     translator = load_run(run)
     other = None if reverse is None else load_run(reverse)
     given = None if gold is None else _read_gold(gold)
@@ -132,6 +136,14 @@ def align_command(
     _say_what_was_done(tally, seconds, other is not None)
     if wanted.report is not None:
         write_text(wanted.report, json.dumps(_report(tally, seconds, chosen, scored, wanted, other), indent=2) + "\n")
+
+
+def _check_inputs_stay(wanted: Wanted, files: PairFiles, gold: Path | None) -> None:
+    """What is written must not replace what is read."""
+    read = {Path(name).resolve() for name in (files.data, files.source, files.target, gold) if name not in (None, "-")}
+    for path in (wanted.out, wanted.report):
+        if path is not None and path.resolve() in read:
+            raise UserError(f"{path} is one of the files that are read; write to another")
 
 
 def _choose(
@@ -277,7 +289,7 @@ def _gold_lines(path: Path) -> Iterator[tuple[str, str]]:
         for number in itertools.count(1):
             try:
                 line = file.readline(LINE_LIMIT + 1)
-            except (EOFError, OSError) as error:
+            except (EOFError, OSError, zlib.error) as error:
                 raise UserError(f"{path}:{number}: cannot be read ({error})") from None
             if not line:
                 return

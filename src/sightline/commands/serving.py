@@ -2,12 +2,14 @@
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from sightline.commands.common import load_run, set_up
-from sightline.errors import UserError
+from sightline.errors import MachineError, UserError
 from sightline.serve import Limits, check_installed, serve
+from sightline.serve.worker import MODEL_THREAD
 from sightline.tasks.translator import Translator
 
 TOKEN = "SIGHTLINE_TOKEN"
@@ -36,16 +38,24 @@ def serve_command(
         print(f"The API: {address}/docs. {'A token is wanted.' if token else 'No token is wanted.'} Ctrl-C stops.")
         sys.stdout.flush()
 
-    serve(
-        served,
-        host=host,
-        port=port,
-        token=token,
-        allow_hosts=allow_hosts,
-        limits=limits,
-        without_token=without_token,
-        ready=ready,
-    )
+    try:
+        serve(
+            served,
+            host=host,
+            port=port,
+            token=token,
+            allow_hosts=allow_hosts,
+            limits=limits,
+            without_token=without_token,
+            ready=ready,
+        )
+    except MachineError as error:
+        if all(thread.name != MODEL_THREAD for thread in threading.enumerate()):
+            raise
+        # A model that is still at work cannot be ended from outside, and would break off the interpreter's own end.
+        print(f"sightline: {error}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(error.exit_code)
     print("sightline: stopped; every request was answered", file=sys.stderr)
 
 

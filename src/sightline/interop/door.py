@@ -10,8 +10,10 @@ For a fused call the fused result stays what the model reads. The weights are ma
 wants, in blocks of rows if a tap asks for that. Only rows whose weights a tap changed are read anew. In training the
 weights are those before dropout, which the model draws as it always does.
 
-What is not seen: TorchScript, flex attention, and kernels from other packages (FlashAttention's own). A model that was
-compiled is compiled once more inside the block, around these calls.
+What is not seen: TorchScript, flex attention, kernels from other packages (FlashAttention's own), `torch.func.vmap`,
+and softmax as a module of its own. A model that was compiled is compiled once more inside the block, around these
+calls. With a `change`, gradient checkpointing does not work. torch.nn.TransformerEncoder leaves its fast path inside
+the block, which gives other numbers at places of padding.
 """
 
 import math
@@ -60,6 +62,7 @@ _open = threading.local()
 @contextmanager
 def door() -> Iterator[None]:
     """Let the open taps see foreign attention in this thread. One door is enough, however many captures are open."""
+    opened_in = threading.get_ident()
     _open.count = getattr(_open, "count", 0) + 1
     if _open.count == 1:
         _open.mode = _Door()
@@ -67,9 +70,10 @@ def door() -> Iterator[None]:
     try:
         yield
     finally:
-        _open.count -= 1
-        if _open.count == 0:
-            _open.mode.__exit__(None, None, None)
+        if threading.get_ident() == opened_in:  # elsewhere there is no door of ours to close
+            _open.count -= 1
+            if _open.count == 0:
+                _open.mode.__exit__(None, None, None)
 
 
 def may_be_foreign(model: nn.Module) -> bool:
@@ -110,16 +114,21 @@ def _fused(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
     module, _ = _running(sys._getframe())
-    if module is None or query.is_nested or query.dim() < 2:
+    if module is None or query.is_nested or query.dim() < 2 or not key.shape[-2]:
+        return context
+    if enable_gqa and query.dim() < 4:  # heads without an example before them: which axis is which is not known
         return context
     count = query.shape[-3] if query.dim() > 3 else 1
     numbers = wanted_heads(module, count)
     if not numbers:
         return context
     keys, values = key, value
-    if (query.dim() > 3 and len(numbers) < count) or enable_gqa:
+    if not any(tap.changes for tap in active_taps() if tap.sees(module)):
+        # What is only looked at leaves no trace in the graph: checkpointing counts what is kept there.
+        query, keys, attn_mask = query.detach(), keys.detach(), None if attn_mask is None else attn_mask.detach()
+    if query.dim() > 3 and (len(numbers) < count or enable_gqa):
         query = _some_heads(query, numbers, count)
-        keys, values = (_some_heads(part, numbers, count) for part in (key, value))
+        keys, values = (_some_heads(part, numbers, count) for part in (keys, values))
         attn_mask = None if attn_mask is None else _some_heads(attn_mask, numbers, count)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     passage, total = new_passage(), query.shape[-2]
@@ -127,9 +136,10 @@ def _fused(
     changed: Tensor | None = None
     for start in range(0, total, rows):
         stop = min(start + rows, total)
-        scores = _scores(query[..., start:stop, :], keys, scale)
-        scores, allowed = _masked(scores, _rows(attn_mask, start, stop), start if is_causal else None)
-        weights = _softmax(scores)
+        with torch.autocast(query.device.type, enabled=False):  # which would make the weights coarse again
+            scores = _scores(query[..., start:stop, :], keys, scale)
+            scores, allowed = _masked(scores, _rows(attn_mask, start, stop), start if is_causal else None)
+            weights = _softmax(scores)
         axes = 1 if query.dim() > 3 else 0
         look = Look(module, start, scores, weights, allowed, axes, start, total - stop, passage, tuple(numbers))
         seen = show(look)

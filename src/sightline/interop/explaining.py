@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -38,18 +39,39 @@ def explain(owner: HuggingFaceModel, text: str, output: str | None, top: int | N
     tokens = owner.pieces.encode(text)
     if not tokens:
         raise UserError("the text has no tokens: there is nothing to look at")
-    try:
+    _check_known(owner, tokens, "the text")
+    with _one_sentence(owner, len(tokens)):
         makers = {"written": _written, "next": _next}
         found, measured, tell = makers.get(owner.kind, _encoded)(owner, text, tokens, output, top)
-    except IndexError:  # of an embedding of positions
-        raise _too_long(owner, len(tokens)) from None
     if not measure or tell is None:
         return found
     longest = max(len(found.records[0].rows), len(found.records[0].columns))
     if longest > MEASURED:
         note = f"{longest:,} tokens are too many to measure what to make of the map, which is done up to {MEASURED:,}"
         return replace(found, notes=(*found.notes, note))
-    return replace(found, belief=tell(), notes=(*found.notes, measured))
+    with _one_sentence(owner, len(tokens)):
+        return replace(found, belief=tell(), notes=(*found.notes, measured))
+
+
+@contextmanager
+def _one_sentence(owner: HuggingFaceModel, tokens: int) -> Iterator[None]:
+    """A folder may hold any model with any settings: what does not run is an error of one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except IndexError:  # of an embedding of positions
+        raise _too_long(owner, tokens) from None
+    except (ValueError, RuntimeError, TypeError, KeyError, AttributeError, ImportError) as error:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{owner.name} could not be run on this text: {said}") from None
+
+
+def _check_known(owner: HuggingFaceModel, tokens: Sequence[int], what: str) -> None:
+    """The tokeniser and the model of a folder need not fit."""
+    known = getattr(owner.model.get_input_embeddings(), "num_embeddings", None)  # type: ignore[operator]
+    if isinstance(known, int) and max(tokens, default=0) >= known:
+        raise UserError(f"{what} has token {max(tokens):,}, and the model of {owner.name} knows {known:,} only")
 
 
 @torch.no_grad()
@@ -62,7 +84,7 @@ def _encoded(owner: HuggingFaceModel, text: str, tokens: list[int], output: str 
         result = owner.model(input_ids=given, attention_mask=torch.ones_like(given), return_dict=True)
     axis = _axis(owner, tokens)
     records = [record for name in _ran(owner, trace) for record in trace[name].records(rows=axis, columns=axis)]
-    rolled = rollout_records(records) if top is None else []
+    rolled = rollout_records(records) if top is None and not _repeated(trace) else []
     stacks = [Stack("Inside the text", "self", tuple(trace.names))]
     if rolled:
         stacks.append(Stack("Inside the text, through all layers", "self", tuple(one.name for one in rolled)))
@@ -95,7 +117,7 @@ def _encoded(owner: HuggingFaceModel, text: str, tokens: list[int], output: str 
         rows = looks[:1] if owner.first else looks.mean(axis=0, keepdims=True)
         tell = _vector(owner, tokens, last, rows, f"{about}, {'first row' if owner.first else 'all rows together'}")
     found = _explanation(owner, text, said, [*records, *rolled], stacks, (), top)
-    return found, note, tell
+    return replace(found, notes=(*_repeated(trace), *found.notes)), note, tell
 
 
 @torch.no_grad()
@@ -130,7 +152,7 @@ def _next(owner: HuggingFaceModel, text: str, tokens: list[int], output: str | N
     found = _explanation(owner, text, said, records, [stack], steps, top)
     last_is = "was given" if given else "is the likeliest"
     rows_are = f"a row is a token that follows what was read; the last one {last_is}"
-    return replace(found, notes=(rows_are, *found.notes)), note, tell
+    return replace(found, notes=(rows_are, *_repeated(trace), *found.notes)), note, tell
 
 
 @torch.no_grad()
@@ -166,7 +188,8 @@ def _written(owner: HuggingFaceModel, text: str, tokens: list[int], output: str 
     ]
     titles = {"cross": "From the output to the source", "self": "Inside the source", "causal": "Inside the output"}
     stacks = [Stack(titles[kind], kind, tuple(some)) for kind, some in names.items() if some]
-    rolled = rollout_records([one for one in records if one.name in names["self"]]) if top is None else []
+    one_pass = top is None and not _repeated(trace)
+    rolled = rollout_records([one for one in records if one.name in names["self"]]) if one_pass else []
     if rolled:
         stacks.append(Stack("Inside the source, through all layers", "self", tuple(one.name for one in rolled)))
     logs = torch.log_softmax(result.logits[0].float(), dim=-1)
@@ -174,6 +197,7 @@ def _written(owner: HuggingFaceModel, text: str, tokens: list[int], output: str 
     note = "what was measured is how likely the model finds each token that was written"
     steps = tuple(_steps(owner, logs, written))
     found = _explanation(owner, text, said, [*records, *rolled], stacks, steps, top)
+    found = replace(found, notes=(*_repeated(trace), *found.notes))
 
     def tell() -> Belief:
         subject = WrittenSubject(model, tokens, start, written, names["cross"], sorted(_special(owner)))
@@ -254,7 +278,12 @@ def _output(owner: HuggingFaceModel, source: Tensor, mask: Tensor, output: str |
         return tokens if (tokens and tokens[-1] in ends) or not ends else [*tokens, min(ends)]
     longest = min(LONGEST, 3 * source.shape[1] + 20)
     made = owner.model.generate(  # type: ignore[operator]
-        input_ids=source, attention_mask=mask, do_sample=False, num_beams=1, max_new_tokens=longest
+        input_ids=source,
+        attention_mask=mask,
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=longest,
+        return_dict_in_generate=False,
     )
     written = made[0].tolist()[1:]
     if not written:
@@ -263,10 +292,15 @@ def _output(owner: HuggingFaceModel, source: Tensor, mask: Tensor, output: str |
 
 
 def _start(owner: HuggingFaceModel) -> int:
-    for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
-        found = getattr(owner.config, name, None)
-        if isinstance(found, int):
-            return found
+    # `generate` listens to the first of them.
+    for said in (getattr(owner.model, "generation_config", None), owner.config):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            found = getattr(said, name, None)
+            if isinstance(found, int):
+                _check_known(owner, [found], "its config.json")
+                return found
+    if isinstance(owner.config.pad_token_id, int):
+        return owner.config.pad_token_id
     raise UserError(f"the config.json of {owner.name} does not say which token its decoder starts with")
 
 
@@ -293,6 +327,15 @@ def _steps(owner: HuggingFaceModel, logs: Tensor, written: Sequence[int]) -> Ite
         yield Step(
             owner.pieces.label(token), float(logs[row, token].exp()), tuple(map(Choice, names, values[row].tolist()))
         )
+
+
+def _repeated(trace: Trace) -> tuple[str, ...]:
+    """What has to be said of a model that runs one module for several layers."""
+    if len(trace.maps) == len(trace.names):
+        return ()
+    return (
+        "some attention of this model runs more than once, as one module for several layers: the last pass is shown",
+    )
 
 
 def _ran(owner: HuggingFaceModel, trace: Trace) -> list[str]:

@@ -29,6 +29,7 @@ CONFIG, WEIGHTS, PARTS, TOKENISER = (
 )
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 LARGEST_CONFIG = 1 << 22  # bytes
+MOST_LAYERS = 1_000  # a stranger's number: building layers takes time before anything else is wrong
 Kind = Literal["vector", "masked", "label", "next", "written"]
 CLASSES: dict[Kind, str] = {
     "vector": "AutoModel",
@@ -81,7 +82,8 @@ def load(folder: str | Path) -> HuggingFaceModel:
         known = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         kind = _kind(config, known)
         model, kind = _load(path, known, kind)
-    if not isinstance(model.get_input_embeddings(), nn.Embedding) or known.model_type in _no_text():
+        reads_words = isinstance(model.get_input_embeddings(), nn.Embedding)  # of some models asking is an error
+    if not reads_words or known.model_type in _no_text():
         raise UserError(f"{path} is a {known.model_type} model, which does not read text; only such models are shown")
     return HuggingFaceModel(model, pieces, kind, path.name or path.resolve().name, _first_token(path))
 
@@ -93,6 +95,9 @@ def _checked(path: Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
         raise UserError(f"{path} has no {CONFIG}; it is not the folder of a Hugging Face model")
     config = read_json(path / CONFIG, LARGEST_CONFIG)
+    for name, value in config.items():
+        if "layers" in name and isinstance(value, int) and value > MOST_LAYERS:
+            raise UserError(f"{path / CONFIG}: {name} is {value:,}; at most {MOST_LAYERS:,} are read")
     if not (path / WEIGHTS).is_file() and not (path / PARTS).is_file():
         pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
         if pickles:

@@ -32,6 +32,7 @@ HEADERS = {
 POLICY = "default-src 'none'; frame-ancestors 'none'"
 # A string that is never closed reaches to the end, so every byte is looked at once.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+FIELDS, LISTS = 64, 1_000  # no request has so many; each unknown one would be named in an error, which takes time
 BRACKETS = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -65,6 +66,10 @@ class Guard:
             await self._handle(scope, receive, answer)
         except RefusedError as problem:
             await problem.response()(scope, receive, answer)
+        except asyncio.CancelledError:  # told to stop a second time
+            if begun or not self.stopping:
+                raise
+            await busy("the server is stopping").response()(scope, receive, answer)
         except Exception:
             log.exception("a request failed")
             if not begun:
@@ -186,7 +191,14 @@ def _check_json(body: bytes, depth: int) -> None:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RefusedError(400, f"byte {error.start} of the body is not UTF-8") from None
-    brackets = STRING.sub(b"", body).translate(BRACKETS, NO_BRACKETS)
+    if b"\0" in body:  # JSON has none, but UTF-16 does, and parsers take it
+        raise RefusedError(400, "the body is not JSON in UTF-8: it has a byte 0")
+    bare = STRING.sub(b"", body)
+    if bare.count(b":") > FIELDS:
+        raise RefusedError(400, f"the body has more than {FIELDS} fields")
+    brackets = bare.translate(BRACKETS, NO_BRACKETS)
+    if brackets.count(b"[") > LISTS:
+        raise RefusedError(400, f"the body has more than {LISTS:,} lists and objects")
     for _ in range(depth):
         brackets = brackets.replace(b"[]", b"")  # exactly the innermost level
     if brackets:
@@ -206,6 +218,8 @@ def is_loopback(host: str) -> bool:
     """Whether a host is this machine and cannot be made another: by name or by address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
+    if "%" in host:  # the zone of an address: anything may stand behind it
+        return False
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

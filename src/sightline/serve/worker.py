@@ -20,6 +20,7 @@ from sightline.tasks.predictor import Prediction
 from sightline.tasks.searching import SearchConfig
 from sightline.tasks.translator import Translator
 
+MODEL_THREAD = "sightline-model"
 TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
 
 
@@ -60,6 +61,10 @@ class Explaining:
     seen: bool = False  # the map is made, and small enough for what is still to be measured
 
 
+class _AbandonedError(Exception):
+    """Nobody waits for this turn any more."""
+
+
 class Worker:
     """Takes requests from any thread; answers come as futures. A future that is cancelled is left out."""
 
@@ -71,7 +76,7 @@ class Worker:
         self._stopping = False
         self._explained_last = False
         self._in_work = 0
-        self._thread = threading.Thread(target=self._work, name="sightline-model", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=MODEL_THREAD, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -93,12 +98,15 @@ class Worker:
     def waiting(self) -> int:
         """Requests that have no answer yet."""
         with self._changed:
+            self._drop_what_is_over()
             return len(self._predictions) + len(self._explanations) + self._in_work
 
     def submit(self, job: Predicting | Explaining) -> None:
         with self._changed:
             if self._stopping:
                 raise busy("the server is stopping")
+            if len(self._predictions) + len(self._explanations) >= self.limits.waiting:
+                self._drop_what_is_over()  # a long turn may be going on, and clients have left meanwhile
             if len(self._predictions) + len(self._explanations) >= self.limits.waiting:
                 raise busy(f"{self.limits.waiting} requests wait already; try again in a moment")
             if isinstance(job, Predicting):
@@ -151,7 +159,8 @@ class Worker:
             if job.costs is None:
                 try:
                     lengths = map(len, self.runs[job.how.run].source.encode(job.texts))
-                    job.costs = [job.how.search.width * (length + 8) for length in lengths]
+                    least = job.how.search.min_length
+                    job.costs = [job.how.search.width * max(length + 8, least) for length in lengths]
                 except BaseException as error:
                     _settle(job.answer, error=error)
 
@@ -182,8 +191,15 @@ class Worker:
         how = chosen[0][0].how
         texts = [job.texts[place] for job, place in chosen]
         prefixes = [job.prefix for job, _ in chosen]
+
+        def going() -> None:
+            if all(job.over for job, _ in chosen):
+                raise _AbandonedError
+
         try:
-            found: list[list[Prediction] | BaseException] = [*self._found(how, texts, prefixes)]
+            found: list[list[Prediction] | BaseException] = [*self._found(how, texts, prefixes, going)]
+        except _AbandonedError:
+            return
         except BaseException as error:  # one text may spoil it for all: each by itself, and it alone is refused
             found = (
                 [error] if len(texts) == 1 else [self._alone(how, *one) for one in zip(texts, prefixes, strict=True)]
@@ -202,9 +218,11 @@ class Worker:
         except BaseException as error:
             return error
 
-    def _found(self, how: How, texts: list[str], prefixes: list[str]) -> list[list[Prediction]]:
+    def _found(
+        self, how: How, texts: list[str], prefixes: list[str], going: Callable[[], None] | None = None
+    ) -> list[list[Prediction]]:
         run = self.runs[how.run]
-        options: dict[str, Any] = {"batch_tokens": TURN_TOKENS, "keep_unknown": how.keep_unknown}
+        options: dict[str, Any] = {"batch_tokens": TURN_TOKENS, "keep_unknown": how.keep_unknown, "going": going}
         if how.split:
             search = {name: getattr(how.search, name) for name in SearchConfig.__dataclass_fields__}
             return [[one] for one in run.predict_documents(texts, **options, **search)]

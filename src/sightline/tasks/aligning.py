@@ -66,7 +66,7 @@ class Place:
         """What ``str`` gives, such as ``decoder.2.cross:mean:-1``."""
         name, _, rest = text.partition(":")
         head, _, shift = rest.partition(":")
-        if not name or not (head == "mean" or head.isdecimal()) or shift not in map(str, SHIFTS):
+        if not name or not (head == "mean" or (head.isdecimal() and len(head) < 6)) or shift not in map(str, SHIFTS):
             raise UserError(
                 f"found {text!r}; expected NAME:HEAD:SHIFT such as decoder.2.cross:mean:0, where HEAD is a number or "
                 f"mean, and SHIFT one of {', '.join(map(str, SHIFTS))}"

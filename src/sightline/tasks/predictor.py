@@ -1,7 +1,7 @@
 """What one trained model and several together can do: predict, give the best few, translate documents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.machine import one_thread
 from sightline.models.text_to_text import TextToText
-from sightline.search import ensemble
+from sightline.search import Step, ensemble
 from sightline.tasks.searching import SearchConfig, pad
 from sightline.tasks.unknown import Word, attended_words, words_of, written_out
 from sightline.vocabulary import END, UNKNOWN
@@ -80,7 +80,13 @@ class Predictor(ABC):
         return self.search(texts, config, prefixes=prefixes, batch_tokens=batch_tokens, keep_unknown=keep_unknown)
 
     def predict_documents(
-        self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, keep_unknown: bool = False, **options: Any
+        self,
+        texts: Sequence[str],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        keep_unknown: bool = False,
+        going: Callable[[], None] | None = None,
+        **options: Any,
     ) -> list[Prediction]:
         """Texts of any length, sentence by sentence; what stood between the sentences stands there again.
 
@@ -88,7 +94,9 @@ class Predictor(ABC):
         """
         documents = [split_sentences(text) for text in texts]
         sentences = [sentence for document in documents for sentence, _ in document]
-        found = iter(self.predict(sentences, batch_tokens=batch_tokens, keep_unknown=keep_unknown, **options))
+        config = SearchConfig(**options)
+        searched = self.search(sentences, config, batch_tokens=batch_tokens, keep_unknown=keep_unknown, going=going)
+        found = iter(some[0] for some in searched)
         return [_joined([(next(found), blank) for _, blank in document]) for document in documents]
 
     @torch.inference_mode()
@@ -100,6 +108,7 @@ class Predictor(ABC):
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = BATCH_TOKENS,
         keep_unknown: bool = False,
+        going: Callable[[], None] | None = None,
     ) -> list[list[Prediction]]:
         """The best outputs of each text, likeliest first.
 
@@ -107,6 +116,7 @@ class Predictor(ABC):
         tokeniser cuts them, so a prefix should end where a word ends, without a space: the next word brings its own.
         ``batch_tokens`` bounds memory: tokens of sources × hypotheses that are in work together, or one text alone.
         ``keep_unknown``: what a vocabulary of words cannot write stays ``<unk>``; else it is copied from the source.
+        ``going`` is called before every step: what it raises ends the search.
         """
         if isinstance(texts, str):
             raise UserError("texts is one text; expected a list of texts")
@@ -122,7 +132,7 @@ class Predictor(ABC):
         with evaluating([member.model for member in self.members]):
             for chosen in _batches([task.length for task in tasks], config.width, batch_tokens):
                 with one_thread() if self._is_small(len(chosen) * config.width) else nullcontext():
-                    outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown)
+                    outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown, going)
                 for i, some in zip(chosen, outputs, strict=True):
                     found[i] = some
         return found
@@ -133,7 +143,12 @@ class Predictor(ABC):
         return weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
 
     def _search_batch(
-        self, tasks: list["_Task"], config: SearchConfig, generator: torch.Generator, keep_unknown: bool
+        self,
+        tasks: list["_Task"],
+        config: SearchConfig,
+        generator: torch.Generator,
+        keep_unknown: bool,
+        going: Callable[[], None] | None,
     ) -> list[list[Prediction]]:
         steps, states = [], []
         for member, sources in zip(self.members, zip(*(task.sources for task in tasks), strict=True), strict=True):
@@ -142,6 +157,8 @@ class Predictor(ABC):
             states.append(state)
         alone = len(steps) == 1  # the mean of one is itself, and takes time
         step, state = (steps[0], states[0]) if alone else (ensemble(steps), tuple(states))
+        if going is not None:
+            step = _asking(step, going)
         target = self.members[0].target
         forced = target.encode([task.prefix for task in tasks])
         found = config.find(step, state, [task.length for task in tasks], forced, generator)
@@ -177,6 +194,14 @@ class Predictor(ABC):
             chosen = {place: word for place in unknown if (word := copied.get(place)) is not None}
             texts.append(written_out(target, tokens, chosen))
         return texts
+
+
+def _asking(step: Step, going: Callable[[], None]) -> Step:
+    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        going()
+        return step(tokens, state)
+
+    return asked
 
 
 def _source(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

@@ -75,7 +75,8 @@ export class App {
     setText(document.getElementById("task"), clean(task));
     const step = decimals(1 / this.steps, 6);
     const rounding = `Weights on this page are rounded to ${step}; less than half of that is shown as 0.`;
-    setText(document.getElementById("rounding"), rounding);
+    const drawn = this.explanations.some((one) => one.maps.length);
+    setText(document.getElementById("rounding"), drawn ? rounding : "");
     return this.render();
   }
 
