@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sightline.commands.common import load_run, set_up
@@ -31,7 +32,10 @@ def serve_command(
     check_installed()
     token = token if token is not None else os.environ.get(TOKEN) or None
     set_up(threads)
-    served = named(runs)
+    # In a thread that ends: one that has computed keeps helpers of its own, and with more of them than processors the
+    # model's thread would put its helpers to sleep at every product, which takes twice as long.
+    with ThreadPoolExecutor(1) as loading:
+        served = loading.submit(named, runs).result()
 
     def ready(address: str) -> None:
         print(f"Serving {', '.join(served)} at {address}")

@@ -6,6 +6,7 @@ explanations take turns, so neither waits for all of the others.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from sightline.tasks.searching import SearchConfig
 from sightline.tasks.translator import Translator
 
 MODEL_THREAD = "sightline-model"
+PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds without a new request that end the gathering of a turn, and at most
 TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
 
 
@@ -76,6 +78,7 @@ class Worker:
         self._stopping = False
         self._explained_last = False
         self._in_work = 0
+        self._together = 0  # requests in the last turn
         self._thread = threading.Thread(target=self._work, name=MODEL_THREAD, daemon=True)
 
     def start(self) -> None:
@@ -131,6 +134,9 @@ class Worker:
                     if self._stopping:
                         return None
                     self._changed.wait()
+                self._gather()
+                if not (self._predictions or self._explanations):
+                    continue
                 explaining = bool(self._explanations) and not (self._predictions and self._explained_last)
                 self._explained_last = explaining
                 if explaining:
@@ -145,8 +151,18 @@ class Worker:
                 if together:
                     chosen = self._turn(together)
                     jobs = {id(job): job for job, _ in chosen}.values()
+                    self._together = len(jobs)
                     self._in_work = sum(job not in self._predictions for job in jobs)
                     return lambda: self._predict(chosen)
+
+    def _gather(self) -> None:
+        """Many clients that were answered together ask again together: without a pause they would be split in two."""
+        until = time.monotonic() + LONGEST_PAUSE
+        while self._together > 1 and not self._stopping and time.monotonic() < until:
+            before = len(self._predictions)
+            self._changed.wait(PAUSE)
+            if len(self._predictions) <= before:
+                return
 
     def _drop_what_is_over(self) -> None:
         """Those whose clients left or waited too long, and those that failed."""
