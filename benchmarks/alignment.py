@@ -104,7 +104,11 @@ def reversal(folder: Path | None = None, threads: int | None = None, write: bool
     if write:
         steps = " and ".join(f"{count} steps of {kind}" for kind, count in STEPS.items())
         about = f"Reversal, {SCORED} pairs of {SHORTEST} to {LONGEST} words, after {steps}. {machine()}."
-        write_section("alignment-reversal", "\n".join([about, "", *lines, "", verdict]))
+        title, again = (
+            "## Alignment where the truth is known",
+            "Again: `python benchmarks/alignment.py reversal --write`",
+        )
+        write_section("alignment-reversal", "\n".join([title, "", about, "", *lines, "", verdict, "", again]))
     if worst > ERROR_AT_MOST:
         raise SystemExit(verdict)
 
@@ -183,7 +187,9 @@ def multi30k(
     for number in range(0, len(there), max(1, len(there) // max(show, 1))):
         print(_readable(number, there[number]))
     if write:
-        write_section("alignment-pairs", "\n".join([f"{machine()}.", "", *lines]))
+        title = f"## Alignment of real pairs\n\nMeasured on {machine()}; {run.name} and {reverse.name}."
+        again = "Again: `python benchmarks/alignment.py multi30k RUN REVERSE --data FILE --write`"
+        write_section("alignment-pairs", "\n".join([title, "", *lines, "", again]))
 
 
 def _readable(number: int, one: Alignment) -> str:
