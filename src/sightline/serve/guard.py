@@ -197,12 +197,13 @@ def _check_json(body: bytes, depth: int) -> None:
     if bare.count(b":") > FIELDS:
         raise RefusedError(400, f"the body has more than {FIELDS} fields")
     brackets = bare.translate(BRACKETS, NO_BRACKETS)
-    if brackets.count(b"[") > LISTS:
-        raise RefusedError(400, f"the body has more than {LISTS:,} lists and objects")
+    lists = brackets.count(b"[")
     for _ in range(depth):
         brackets = brackets.replace(b"[]", b"")  # exactly the innermost level
     if brackets:
         raise RefusedError(400, f"the body is not JSON, or is nested more than {depth} deep")
+    if lists > LISTS:
+        raise RefusedError(400, f"the body has more than {LISTS:,} lists and objects")
 
 
 def _name(host: str) -> str:
