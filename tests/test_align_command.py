@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import invoke
-import test_alignment
+import test_alignment_models
 from sightline.models.text_to_text import TextToTextConfig
 from sightline.tasks.translate import TranslateConfig
 from sightline.tasks.translator import Translator, save_translator
@@ -19,7 +19,7 @@ from test_frozen import FROZEN
 
 READ = ("--use", "decoder.attention:mean:0")  # where choosing is not the point
 # Fixtures are found by their names in this file.
-backwards, reversal = test_alignment.backwards, test_alignment.reversal
+backwards, reversal = test_alignment_models.backwards, test_alignment_models.reversal
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def pairs(reversal):
 
 @pytest.fixture
 def links(reversal):
-    return [test_alignment.pharaoh(gold.sure) for gold in reversal[2]]
+    return [test_alignment_models.pharaoh(gold.sure) for gold in reversal[2]]
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from sightline.commands.common import load_run, set_up
+from sightline.commands.common import load_run, set_up, writing
 from sightline.data.checking import Limits
 from sightline.data.reading import LINE_LIMIT, PairFiles, Row, read_rows
 from sightline.data.words import word_spans
 from sightline.errors import UserError
 from sightline.evidence.alignment import AlignmentScore, Gold, Symmetrising, parse_links, score
-from sightline.files import check_writable, whole_file, write_text
+from sightline.files import check_writable, write_text
 from sightline.tasks.aligning import LONGEST, Aligner, Alignment, Cuttings, Pair, Place
 from sightline.tasks.choosing import TUNED, Chosen, choose, cuttings_of
 from sightline.tasks.translator import Translator
@@ -125,7 +125,7 @@ def align_command(
     aligner = Aligner(translator, chosen.place, other, chosen.reverse, wanted.symmetrise, wanted.threshold, cuttings)
     scored = None if truth is None else _score(aligner, truth, chosen)
     started, tally = time.perf_counter(), _Tally()
-    with _writing(wanted.out) as stream, _progress(wanted.out) as advance:
+    with writing(wanted.out) as stream, _progress(wanted.out) as advance:
         for block in _blocks(itertools.chain(first, rows)):
             for line in _align_block(aligner, block, chosen, wanted.as_json, tally):
                 stream.write(line + "\n")
@@ -340,16 +340,6 @@ def _gold_of_rows(gold: list[tuple[Gold | None, str]], rows: Sequence[Row], path
     there = [(row, links, where) for row, (links, where) in zip(rows, gold, strict=False) if links and not row.problem]
     pairs = [(row.source, row.target) for row, _, _ in there]
     return GoldPairs(pairs, [links for _, links, _ in there], [where for *_, where in there])
-
-
-@contextlib.contextmanager
-def _writing(out: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that is there when it is whole."""
-    if out is None:
-        yield sys.stdout
-        return
-    with whole_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
-        yield stream
 
 
 @contextlib.contextmanager

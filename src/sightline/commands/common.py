@@ -1,11 +1,14 @@
 """What the commands share."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sightline.data.reading import PairFiles
 from sightline.errors import UserError
+from sightline.files import whole_file
 from sightline.machine import set_threads
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.allocator import keep_memory
@@ -40,3 +43,13 @@ def load_run(run: Path) -> Translator:
         weights = "these are its best weights so far" if trained else "its weights are still those it began with"
         print(f"sightline: the training of {run} has not ended; {weights}", file=sys.stderr)
     return translator
+
+
+@contextlib.contextmanager
+def writing(out: Path | None) -> Iterator[IO[str]]:
+    """Standard output, or a file that is there when it is whole."""
+    if out is None:
+        yield sys.stdout
+        return
+    with whole_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
+        yield stream

@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-from sightline.commands.common import load_run, set_up
+from sightline.commands.common import load_run, set_up, writing
 from sightline.data.checking import Limits
 from sightline.errors import UserError
-from sightline.files import whole_file
 from sightline.tasks.ensemble import Ensemble
 from sightline.tasks.predictor import BATCH_TOKENS, Prediction, Predictor
 from sightline.tasks.searching import SearchConfig
@@ -117,7 +116,7 @@ def predict_command(
     if others:
         predictor = Ensemble([predictor, *map(load_run, others)])
     warned = wanted.split
-    with _writing(out) as stream, _progress(lines, out) as advance:
+    with writing(out) as stream, _progress(lines, out) as advance:
         for number, (texts, size) in enumerate(lines.blocks()):
             warned = warned or _warn_of_long_lines(texts, number * BLOCK + 1)
             found = wanted.predict(predictor, texts, number)
@@ -139,16 +138,6 @@ def _warn_of_long_lines(texts: Sequence[str], first: int) -> bool:
             )
             return True
     return False
-
-
-@contextlib.contextmanager
-def _writing(out: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that is there when it is whole."""
-    if out is None:
-        yield sys.stdout
-        return
-    with whole_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
-        yield stream
 
 
 @contextlib.contextmanager

@@ -1,0 +1,259 @@
+"""From models to word alignments: whose weights are read, where, and how that is chosen."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import sightline
+from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.evidence.alignment import (
+    Gold,
+    pharaoh,
+)
+from sightline.models.luong import LuongConfig
+from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.models.seq2seq import Seq2SeqConfig
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks import aligning, choosing
+from sightline.tasks.aligning import Aligner, Place, attentions_to_source, sides_of, weights_of_words
+from sightline.tasks.choosing import align, choose
+from sightline.tasks.translator import Translator
+from sightline.trace import capture
+from sightline.vocabulary import END, START
+from test_frozen import FROZEN
+
+MODELS = {
+    "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),
+    "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.1),
+    "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.1, tied="none"),
+}
+TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20
+HAN = "一二三四五六七八"
+
+
+def random_links(generator, sources, targets, count):
+    return frozenset((generator.randrange(sources), generator.randrange(targets)) for _ in range(count))
+
+
+# From models to weights
+
+
+def make(config, **tokenising):
+    torch.manual_seed(0)
+    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(words=400, **tokenising))
+    model = config.build(tokeniser.words, tokeniser.words)
+    for parameter in model.parameters():
+        parameter.data *= 2  # an untrained model looks everywhere alike
+    return Translator(model, tokeniser, tokeniser, "made")
+
+
+PAIRS = [("the old dogs dream", "a catsleep"), ("dog", "cat and the dreamdogs sleep"), ("a b", "the cat")]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_weights_are_those_of_one_pair_alone_summed_by_hand(kind):
+    translator = make(MODELS[kind])
+    model = translator.model.train()  # and it stays so
+    sides = [sides_of(translator.source, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
+    places = attentions_to_source(translator).places()
+    assert len(places) == (3 * 3 * 3 if kind == "transformer" else 3)
+    found = dict(weights_of_words(translator, *sides, places))
+    assert model.training
+    model.eval()
+    to_words = []
+    for number, (source, target) in enumerate(zip(*sides, strict=True)):
+        with torch.no_grad(), capture(model) as trace:
+            model.logits(torch.tensor([[*source.ids, END]]), torch.tensor([[START, *target.ids]]))
+        for index, place in enumerate(places):
+            weights = trace[place.name].weights[0].numpy()
+            weights = weights.mean(axis=0) if place.head is None else weights[place.head]
+            expected = np.zeros((len(target.words), len(source.words)))
+            for word in range(len(target.words)):
+                rows = [piece - place.shift for piece, owner, _ in target.covered if owner == word]
+                rows = [row for row in rows if row >= 0]
+                for piece, owner, _ in source.covered:
+                    expected[word, owner] += np.mean([weights[row, piece] for row in rows]) if rows else 0
+            np.testing.assert_allclose(found[number][index], expected, atol=1e-5)
+            to_words.append(expected.sum() / len(target.words))
+    assert 0 < min(to_words) < 0.99  # the end has its share, and is no word
+
+
+def test_the_pass_ends_where_nothing_more_is_needed(monkeypatch):
+    translator = make(MODELS["transformer"])
+    ran = []
+    for number, layer in enumerate(translator.model.decoder):
+        layer.feed_forward.register_forward_hook(lambda *_, number=number: ran.append(number))
+    sides = [sides_of(translator.source, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
+    known = attentions_to_source(translator)
+    monkeypatch.setattr(aligning, "attentions_to_source", lambda _: known)
+    ran.clear()
+    early = dict(weights_of_words(translator, *sides, [Place("decoder.1.cross", 1, 0)]))
+    assert set(ran) == {0}
+    both = dict(
+        weights_of_words(translator, *sides, [Place("decoder.1.cross", 1, 0), Place("decoder.2.cross", None, 0)])
+    )
+    assert set(ran) == {0, 1}
+    for number, weights in both.items():
+        np.testing.assert_allclose(weights[0], early[number][0], atol=1e-6)
+
+
+def test_small_batches_change_nothing(monkeypatch):
+    translator = make(MODELS["rnnsearch"])
+    aligner = Aligner(translator, Place("decoder.attention", None, 0))
+    pairs = [(f"{'dog ' * n}sleeps", f"a {'cat ' * (9 - n)}") for n in range(9)] + [("", "a"), ("a", " "), ("", "")]
+    whole = aligner.align(pairs)
+    monkeypatch.setattr(aligning, "BATCH_TOKENS", 1)
+    alone = aligner.align(pairs)
+    assert [one.links for one in alone] == [one.links for one in whole]
+    assert [one.target for one in whole] == [tuple(target.split()) for _, target in pairs]
+    assert [one.links for one in whole[-3:]] == [(), (), ()]
+    monkeypatch.setattr(aligning, "LONGEST", 8)
+    short = aligner.align(pairs)
+    lengths = [map(len, translator.source.encode(list(side))) for side in zip(*pairs[:9], strict=True)]
+    assert [one is None for one in short[:9]] == [max(both) > 8 for both in zip(*lengths, strict=True)]
+    assert len({one is None for one in short[:9]}) == 2
+
+
+def test_places_are_read_and_checked():
+    place = Place.parse("decoder.2.cross:mean:-1")
+    assert place == Place("decoder.2.cross", None, -1)
+    assert Place.parse(str(Place("a", 3, 1))) == Place("a", 3, 1)
+    for wrong in ("", "a", "a:1", "a:x:0", ":1:0", "a:1:2", "a:-1:0"):
+        with pytest.raises(UserError, match="NAME:HEAD:SHIFT"):
+            Place.parse(wrong)
+    translator = make(MODELS["transformer"])
+    with pytest.raises(UserError, match=r"there is decoder\.0\.cross"):
+        Aligner(translator, Place("decoder.cross", None, 0)).align(PAIRS)
+    with pytest.raises(UserError, match="2 heads"):
+        Aligner(translator, Place("decoder.0.cross", 2, 0)).align(PAIRS)
+    with pytest.raises(UserError, match="no attention"):
+        align(make(Seq2SeqConfig(8, 8, 8)), ["a"], ["b"])
+
+
+# Choosing
+
+
+@pytest.fixture(scope="module")
+def backwards(tmp_path_factory):
+    """The frozen run writes its letters backwards. Spelled in Chinese, every letter is a word."""
+    run = sightline.load(FROZEN[0])
+    data = json.loads((FROZEN[0] / "source.json").read_text())
+    spelled = dict(zip("abcdefgh", HAN, strict=True))
+    data["model"]["vocab"] = {spelled.get(piece, piece): index for piece, index in data["model"]["vocab"].items()}
+    path = tmp_path_factory.mktemp("tokeniser") / "source.json"
+    path.write_text(json.dumps(data))
+    tokeniser = Tokeniser.load(path)
+    return Translator(run.model, tokeniser, tokeniser, "backwards")
+
+
+@pytest.fixture(scope="module")
+def reversal():
+    generator = random.Random(0)
+    sources = ["".join(generator.sample(HAN, generator.randint(3, 5))) for _ in range(24)]
+    links = [frozenset((len(text) - 1 - place, place) for place in range(len(text))) for text in sources]
+    return sources, [text[::-1] for text in sources], [Gold(one, one) for one in links]
+
+
+@pytest.mark.parametrize("by", ["gold", "agreement", "hiding"])
+def test_a_model_that_reads_backwards_is_aligned_without_a_fault(backwards, reversal, by):
+    sources, targets, gold = reversal
+    options = {"gold": {"gold": gold[:10]}, "agreement": {"reverse": backwards}, "hiding": {}}[by]
+    found = align(backwards, sources, targets, **options)
+    assert found.chosen.by == by
+    assert found.chosen.place == Place("decoder.attention", None, 0)
+    assert found.cuttings == ("characters", "characters")
+    assert found.score(gold).error_rate <= 0.02
+    assert found.alignments[0].pharaoh == pharaoh(gold[0].sure)
+    assert by in ("gold", "hiding") or found.agreement.f1 > 0.98
+    assert str(found.chosen.place) in str(found.chosen)
+    moved = align(backwards, sources, targets, use="decoder.attention:mean:1")
+    assert moved.chosen.by == "given"
+    assert moved.score(gold).error_rate > 0.5
+
+
+def test_gold_chooses_what_is_nearest_to_it(backwards, reversal):
+    """Gold that is one word late wants a map that is moved by one."""
+    sources, targets, gold = reversal
+    late = [frozenset((source, target + 1) for source, target in one.sure if source > 0) for one in gold]
+    late = [Gold(links, links) for links in late]
+    chosen = choose(
+        backwards, list(zip(sources, targets, strict=True)), gold=late, cuttings=("characters", "characters")
+    )
+    assert chosen.place.shift == 1
+    assert chosen.score < 0.05
+    with pytest.raises(UserError, match="gold for 3 pairs"):
+        choose(backwards, list(zip(sources, targets, strict=True)), gold=gold[:3])
+
+
+class Planted:
+    """Maps that are made up: what each run looks at in every place, and what hiding says."""
+
+    def __init__(self, monkeypatch, maps, hidden):
+        self.maps, self.hidden = maps, hidden
+        monkeypatch.setattr(choosing, "weights_of_words", self.weights)
+        monkeypatch.setattr(choosing._Direction, "_costs", lambda run, s, t: self.cells(hidden(run.turned), s, t) * 1.0)
+
+    def weights(self, translator, sources, targets, places):
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            maps = [self.cells(self.maps(translator.name, place), source, target) for place in places]
+            yield row, np.stack(maps).astype(np.float32)
+
+    @staticmethod
+    def cells(column, source, target):
+        rows, columns = len(target.words), len(source.words)
+        matrix = np.zeros((rows, columns), dtype=bool)
+        for row in range(rows):
+            matrix[row, min(max(column(row, columns), 0), columns - 1)] = True
+        return matrix
+
+
+def test_two_maps_that_are_wrong_alike_do_not_win(monkeypatch):
+    """Moved by one both ways, two maps agree without a fault: hiding tells which shift is the right one."""
+    forward, backward = make(MODELS["transformer"]), make(MODELS["transformer"])
+    forward.name, backward.name = "forward", "backward"
+
+    def maps(name, place):
+        if (place.name, place.head) == ("decoder.1.cross", 0 if name == "forward" else 1):
+            return lambda row, columns: (row + place.shift) % columns  # all three agree with one of the others
+        return lambda row, columns: (row * 7 + len(place.name)) % columns if row % 2 else 0
+
+    Planted(monkeypatch, maps, lambda turned: lambda row, columns: (row + (-1 if turned else 1)) % columns)
+    pairs = [("a b c d e f", "f e d c b a"), ("a b c", "a b c")] * 3
+    chosen = choose(forward, pairs, reverse=backward)
+    assert (chosen.place, chosen.reverse) == (Place("decoder.1.cross", 0, 1), Place("decoder.1.cross", 1, -1))
+    assert (chosen.by, chosen.score, chosen.pairs) == ("agreement", pytest.approx(1.0), 6)
+    alone = choose(forward, pairs)
+    assert (alone.place, alone.by) == (Place("decoder.1.cross", 0, 1), "hiding")
+    held = choose(forward, pairs, reverse=backward, use=Place("decoder.0.cross", None, 0))
+    assert held.place == Place("decoder.0.cross", None, 0)
+
+
+def test_gold_is_turned_for_the_other_direction(monkeypatch):
+    """Source word j + 1 belongs to target word j: the one run must look a word ahead, the other a word back."""
+    forward, backward = make(MODELS["rnnsearch"]), make(MODELS["rnnsearch"])
+    Planted(monkeypatch, lambda name, place: lambda row, columns: row + place.shift, lambda turned: None)
+    gold = [Gold(frozenset((place + 1, place) for place in range(4)), frozenset())] * 2
+    chosen = choose(forward, [("a b c d e", "a b c d")] * 2, reverse=backward, gold=gold)
+    assert (chosen.place.shift, chosen.reverse.shift, chosen.by) == (1, -1, "gold")
+    assert (chosen.score, chosen.reverse_score) == (0.0, pytest.approx(1 - 8 / 9))  # source word 0 has a link too many
+
+
+def test_of_equal_places_the_runs_own_shift_is_read(monkeypatch):
+    translator = make(MODELS["rnnsearch"])
+    Planted(monkeypatch, lambda name, place: lambda row, columns: 0, lambda turned: lambda row, columns: row)
+    assert choose(translator, PAIRS).place.shift == 0
+    translator.shift = -1
+    assert choose(translator, PAIRS).place.shift == -1
+
+
+def test_there_must_be_something_to_choose_by():
+    with pytest.raises(UserError, match="no pair to choose by"):
+        align(make(MODELS["rnnsearch"]), ["", " "], ["a", ""])
+    with pytest.raises(UserError, match="as many in both"):
+        align(make(MODELS["rnnsearch"]), ["a"], [])
+    with pytest.raises(UserError, match="threshold"):
+        align(make(MODELS["rnnsearch"]), ["a"], ["a"], threshold=1.0)
