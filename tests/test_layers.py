@@ -10,6 +10,7 @@ from torch import nn
 from sightline.layers import loss as loss_module
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import TokenEmbedding, sinusoids
+from sightline.layers.gru import gru_step
 from sightline.layers.loss import smoothed_cross_entropy
 from sightline.layers.rnn import BidirectionalEncoder, Cell, _both_ways, _packed
 
@@ -146,3 +147,13 @@ def test_sinusoids_are_the_paper_s_numbers():
             assert found[row, 3 + pair].item() == pytest.approx(math.cos(angle), abs=1e-12)
     with pytest.raises(ValueError, match="even size, found 5"):
         sinusoids(0, 1, 5, torch.empty(0))
+
+
+def test_a_step_of_the_gru_and_its_gradient_are_those_of_the_formula():
+    torch.manual_seed(0)
+    cell = nn.GRUCell(3, 4).double()
+    x, hidden = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
+    projected, recurrent = x @ cell.weight_ih.T + cell.bias_ih, hidden @ cell.weight_hh.T + cell.bias_hh
+    torch.testing.assert_close(gru_step(projected, recurrent, hidden), cell(x, hidden))
+    parts = [part.detach().requires_grad_() for part in (projected, recurrent, hidden)]
+    assert torch.autograd.gradcheck(gru_step, parts)

@@ -69,7 +69,7 @@ def additive_scores(
     flat = _ChunkedScores.apply(
         query.reshape(n, t, h),
         keys.expand(*batch, s, h).reshape(n, s, h),
-        vector.expand(*batch, h).reshape(n, h),
+        vector if vector.dim() == 1 else vector.expand(*batch, h).reshape(n, h),
     )
     return flat.reshape(*batch, t, s)
 
@@ -84,7 +84,7 @@ def _chunks(n: int, t: int, s: int, h: int) -> list[tuple[slice, slice]]:
 
 
 class _ChunkedScores(torch.autograd.Function):
-    """query `n t h`, keys `n s h`, vector `n h` → scores `n t s`, never holding `n t s h`."""
+    """query `n t h`, keys `n s h`, vector `h` or one for each row `n h` → scores `n t s`, never holding `n t s h`."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
@@ -92,12 +92,12 @@ class _ChunkedScores(torch.autograd.Function):
         if query.numel() * s <= CHUNK:
             hidden = _hidden(query, keys)
             ctx.save_for_backward(query, keys, vector, hidden)
-            return (hidden @ vector[:, None, :, None]).squeeze(-1)
+            return _weighted(hidden, vector)
         ctx.save_for_backward(query, keys, vector, None)
         scores = query.new_empty(n, t, s)
         for rows, queries in _chunks(n, t, s, h):
             hidden = _hidden(query[rows, queries], keys[rows])
-            scores[rows, queries] = (hidden @ vector[rows, None, :, None]).squeeze(-1)
+            scores[rows, queries] = _weighted(hidden, _of(vector, rows))
         return scores
 
     @staticmethod
@@ -106,18 +106,43 @@ class _ChunkedScores(torch.autograd.Function):
         (upstream,) = gradients
         query, keys, vector, kept = ctx.saved_tensors
         (n, t, h), s = query.shape, keys.shape[-2]
+        # The v of each hidden unit is multiplied in once, after the sums.
+        factor = vector if vector.dim() == 1 else vector.unsqueeze(1)
+        if kept is not None:
+            d_query, d_keys = _below(kept, upstream)
+            return d_query.mul_(factor), d_keys.mul_(factor), _collected(kept, upstream, vector)
         d_query, d_keys, d_vector = torch.empty_like(query), torch.zeros_like(keys), torch.zeros_like(vector)
         for rows, queries in _chunks(n, t, s, h):
-            hidden = _hidden(query[rows, queries], keys[rows]) if kept is None else kept
-            above = upstream[rows, queries]
-            count = hidden.shape[0]
-            d_vector[rows] += (above.reshape(count, 1, -1) @ hidden.reshape(count, -1, h)).squeeze(1)
-            # tanh' = 1 − tanh²; the v of each hidden unit is multiplied in once, after the sums.
-            taken = (hidden * hidden).mul_(above.unsqueeze(-1))
-            d_query[rows, queries] = above.sum(dim=-1, keepdim=True) - taken.sum(dim=2)
-            d_keys[rows] += above.sum(dim=1).unsqueeze(-1) - taken.sum(dim=1)
-        factor = vector.unsqueeze(1)
+            hidden, above = _hidden(query[rows, queries], keys[rows]), upstream[rows, queries]
+            part = _of(d_vector, rows)
+            part += _collected(hidden, above, part)
+            d_query[rows, queries], d_chunk = _below(hidden, above)
+            d_keys[rows] += d_chunk
         return d_query.mul_(factor), d_keys.mul_(factor), d_vector
+
+
+def _of(vector: Tensor, rows: slice) -> Tensor:
+    return vector if vector.dim() == 1 else vector[rows]
+
+
+def _weighted(hidden: Float[Tensor, "n t s h"], vector: Tensor) -> Float[Tensor, "n t s"]:
+    if vector.dim() == 1:  # one product; as one for each row it would take five times as long
+        return (hidden.reshape(-1, hidden.shape[-1]) @ vector).reshape(hidden.shape[:-1])
+    return (hidden @ vector[:, None, :, None]).squeeze(-1)
+
+
+def _collected(hidden: Float[Tensor, "n t s h"], above: Float[Tensor, "n t s"], vector: Tensor) -> Tensor:
+    """The gradient of the vector."""
+    if vector.dim() == 1:
+        return above.reshape(-1) @ hidden.reshape(-1, hidden.shape[-1])
+    n, _, _, h = hidden.shape
+    return (above.reshape(n, 1, -1) @ hidden.reshape(n, -1, h)).squeeze(1)
+
+
+def _below(hidden: Float[Tensor, "n t s h"], above: Float[Tensor, "n t s"]) -> tuple[Tensor, Tensor]:
+    """The gradients of queries and keys, but for the vector: tanh' = 1 − tanh²."""
+    slope = torch.addcmul(hidden.new_ones(()), hidden, hidden, value=-1).mul_(above.unsqueeze(-1))
+    return slope.sum(dim=2), slope.squeeze(1) if slope.shape[1] == 1 else slope.sum(dim=1)
 
 
 def _hidden(query: Tensor, keys: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sightline.layers.dropout import Dropout
+from sightline.layers.gru import gru_step
 
 CellKind = Literal["gru", "lstm"]
 CellState = tuple[Float[Tensor, "*b h"], ...]  # (h,) of a GRU, (h, c) of an LSTM
@@ -71,7 +72,7 @@ def _both_ways(layer: nn.Module, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "
     for t, projected in enumerate(given.unbind(2)):
         recurrent = torch.baddbmm(bias, state[0], weight)
         if len(state) == 1:
-            moved: CellState = (_gru(projected, recurrent, state[0], weight.shape[1]),)
+            moved: CellState = (gru_step(projected, recurrent, state[0]),)
         else:
             moved = _lstm(projected + recurrent, state[1])
         if not whole[t]:
@@ -111,17 +112,8 @@ class Cell(nn.Module):
     def forward(self, projected: Float[Tensor, "b g"], state: CellState) -> CellState:
         recurrent = self.recurrent(state[0])
         if self.kind == "gru":
-            return (_gru(projected, recurrent, state[0], self.size),)
+            return (gru_step(projected, recurrent, state[0]),)
         return _lstm(projected + recurrent, state[1])
-
-
-def _gru(projected: Tensor, recurrent: Tensor, hidden: Tensor, size: int) -> Tensor:
-    """Cho et al. 2014, in the form of torch.nn.GRU: the reset gate acts on the projected state."""
-    given_gates, given = projected.split((2 * size, size), dim=-1)
-    own_gates, own = recurrent.split((2 * size, size), dim=-1)
-    reset, update = torch.sigmoid(given_gates + own_gates).chunk(2, dim=-1)
-    candidate = torch.tanh(torch.addcmul(given, reset, own))
-    return torch.lerp(candidate, hidden, update)
 
 
 def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
