@@ -5,70 +5,95 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.data.checking import Limits
+from sightline.data.labelled import LabelKind, LabelledFile
 from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.machine import choose_device
-from sightline.tasks.presets import Preset, config_to_go_on, preset
-from sightline.tasks.translate import TranslateConfig, train_translate
-from sightline.tasks.translator import Translator, load_translator
+from sightline.tasks.table import task_named, task_of
 from sightline.training.allocator import keep_memory
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
+    from sightline.tasks.classify import ClassifyConfig
+    from sightline.tasks.presets import Preset
+    from sightline.tasks.translate import TranslateConfig
 
 
 def train(
     data: str | Path,
     out: str | Path,
     *,
+    task: str = "translate",
     valid: str | Path | None = None,
     model: str | None = None,
-    size: Preset = "tiny",
+    size: "Preset" = "tiny",
     start: str | Path | None = None,
-    config: TranslateConfig | None = None,
+    config: "TranslateConfig | ClassifyConfig | None" = None,
+    columns: tuple[str, ...] | None = None,
+    labels: LabelKind | None = None,
+    separator: str | None = None,
     limits: Limits | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
     device: str = "auto",
     **listeners: Any,
-) -> Translator:
-    """Train a model from text to text on a file of pairs, and give it back trained. ``out`` becomes its run folder.
+) -> Any:
+    """Train a model on a file, and give it back trained: a `Translator` or a `Classifier`. ``out`` is its run folder.
 
     The configuration is that of ``model`` in its ``size``, or that of the run to ``start`` from, unless it is given
-    whole.
+    whole. ``columns`` are those of the file; ``labels`` (one, several, number) and ``separator`` are for
+    ``task="classify"``.
     """
     keep_memory()
-    if config is None:
-        config = preset(model or "transformer", size) if start is None else config_to_go_on(Path(start))
-    if model not in (None, config.model.kind):
-        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {config.model.kind}")
+    chosen = task_named(task)
+    if config is not None and not isinstance(config, chosen.config):
+        raise UserError(f"config is a {type(config).__name__}; {task} takes a {chosen.config.__name__}")
+    whole: Any = config
+    if whole is None:
+        whole = chosen.preset(model, size) if start is None else chosen.go_on(Path(start))
+    if model not in (None, whole.model.kind):
+        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
-    config = replace(config, training=replace(config.training, **changed))  # type: ignore[arg-type]
-    files = PairFiles(data=str(data))
-    valid_files = None if valid is None else PairFiles(data=str(valid))
-    earlier = None if start is None else Path(start)
-    translator, _ = train_translate(
+    whole = replace(whole, training=replace(whole.training, **changed))
+    files: Any
+    valid_files: Any
+    if task == "classify":
+        kind: LabelKind = labels or ("several" if separator else whole.labels)
+        if kind != whole.labels:
+            whole = replace(whole, labels=kind)
+        files, valid_files = (
+            None if name is None else LabelledFile(str(name), columns, kind, separator) for name in (data, valid)
+        )
+    else:
+        if labels is not None or separator is not None:
+            raise UserError("labels and separator are for task='classify'")
+        some: Any = {} if columns is None else {"columns": columns}
+        files, valid_files = (None if name is None else PairFiles(str(name), **some) for name in (data, valid))
+    trained, _ = chosen.train(
         files,
         Path(out),
-        config,
+        whole,
         valid=valid_files,
         limits=limits,
-        start=earlier,
+        start=None if start is None else Path(start),
         device=choose_device(device),
         **listeners,
     )
-    return translator
+    return trained
 
 
-def load(run: str | Path) -> Translator:
-    """A trained model from its run folder. The folder may come from a stranger: nothing in it can run code."""
+def load(run: str | Path) -> Any:
+    """A trained model from its run folder: a `Translator` or a `Classifier`, as the run's task is.
+
+    The folder may come from a stranger: nothing in it can run code.
+    """
     if str(run).startswith("hf:"):
         raise UserError(f"{run} is a model of Hugging Face's; sightline.load_huggingface looks into those")
     keep_memory()
-    translator, _ = load_translator(Path(run))
-    return translator
+    found, _ = task_named(task_of(Path(run))).load(Path(run))
+    return found
 
 
 def load_huggingface(folder: str | Path) -> "HuggingFaceModel":

@@ -57,6 +57,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "rnnsearch": "sightline.models.rnnsearch:RNNSearchConfig",
         "transformer": "sightline.models.transformer:TransformerConfig",
     },
+    "text_model": {
+        "attentive": "sightline.models.attentive:AttentiveConfig",
+        "han": "sightline.models.han:HANConfig",
+        "encoder": "sightline.models.encoder:EncoderConfig",
+    },
 }
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sightline.cli.choices import Device, Metric
+from sightline.cli.choices import Device, LabelMetric, Metric
 
 
 def demo(
@@ -36,17 +36,20 @@ def demo(
 
 
 def train(
-    task: tyro.conf.Positional[Literal["translate", "summarise"]],
+    task: tyro.conf.Positional[Literal["translate", "summarise", "classify"]],
     out: Path,
     data: str | None = None,
     valid: str | None = None,
     source: str | None = None,
     target: str | None = None,
-    columns: tuple[str, str] | None = None,
-    model: Literal["transformer", "rnnsearch", "luong", "seq2seq"] | None = None,
+    columns: tuple[str, ...] | None = None,
+    labels: Literal["one", "several", "number"] | None = None,
+    separator: str | None = None,
+    model: Literal["transformer", "rnnsearch", "luong", "seq2seq", "attentive", "han", "encoder"] | None = None,
     preset: Literal["tiny", "small", "base"] | None = None,
     start: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
-    metric: Metric | None = None,
+    metric: Metric | LabelMetric | None = None,
+    no_floors: tyro.conf.FlagCreatePairsOff[bool] = False,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
@@ -60,21 +63,28 @@ def train(
     config: Path | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 - the name of the option
 ) -> None:
-    """Train a model on a file of pairs. Ctrl-C saves; `sightline resume RUN` goes on.
+    """Train a model on a file of pairs, or of texts and labels. Ctrl-C saves; `sightline resume RUN` goes on.
 
     Args:
         task: translate: any text to any other text (languages, spellings, dates). summarise: the same, and ROUGE-L
-            decides which checkpoint is best.
+            decides which checkpoint is best. classify: a text, or two, to a label, several labels, or a number.
         out: The run folder to make.
         data: Pairs as .tsv, .csv, .jsonl or .parquet, gzip or not, with the columns source and target; - for a pipe.
-        valid: Pairs to validate on, in the same form. Left out, a part of the data is kept apart.
+            To classify, the columns are text and label, or text, text2 and label.
+        valid: Data to validate on, in the same form. Left out, a part of the data is kept apart.
         source: Instead of --data: the sources, one a line.
         target: Instead of --data: the targets, one a line.
-        columns: The names of the two columns, where they are not source and target.
-        model: transformer (the default), rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline).
+        columns: The names of the two columns, where they are not source and target; to classify: TEXT LABEL, or TEXT
+            TEXT2 LABEL.
+        labels: To classify: one label a text (the default), several (a list, or a cell with a separator), or a number.
+        separator: What stands between several labels in a cell; left out, it is looked for.
+        model: transformer (the default), rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline). To
+            classify: attentive (the default), han (words, sentences, documents), or encoder (self-attention).
         preset: The size: tiny (the default) for a laptop and some ten thousand pairs, small, or base as in papers.
-        start: A run to go on from with new data: its model, weights and vocabulary are kept.
-        metric: What decides which checkpoint is best; bleu unless given.
+        start: A run to go on from with new data: its model, weights and vocabulary are kept. To classify, also the run
+            of a pre-training or a Hugging Face folder (BERT, RoBERTa, DistilBERT, MiniLM).
+        metric: What decides which checkpoint is best; bleu, macro_f1 or (for numbers) pearson unless given.
+        no_floors: To classify: leave out the linear models on words and n-grams that the score is held against.
         epochs: How often to go through the data. Without any limit: 30, and more where the data is small.
         steps: How many updates.
         minutes: How long.
@@ -91,11 +101,21 @@ def train(
     from sightline.commands.common import pair_files
     from sightline.commands.training import Wanted, train_command
 
-    files = pair_files(data, source, target, columns)
-    valid_files = None if valid is None else pair_files(valid, None, None, columns)
+    files: object
+    valid_files: object
+    options: tuple[str, ...] = ()
+    if task == "classify":
+        from sightline.commands.classifying import check_train_options, training_files
+
+        check_train_options(source, target, metric, model)
+        files, valid_files, options = training_files(data, valid, columns, labels, separator, no_floors)
+    else:
+        _check_pairs(labels, separator, no_floors, metric, model)
+        files = pair_files(data, source, target, columns)
+        valid_files = None if valid is None else pair_files(valid, None, None, columns)
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     limits = {name: value for name, value in given.items() if value is not None}
-    wanted = Wanted(task, model, preset, config, start, metric, limits, seed, set)
+    wanted = Wanted(task, model, preset, config, start, metric, limits, seed, set, options)
     train_command(
         files,
         valid_files,
@@ -108,6 +128,24 @@ def train(
         dry_run=dry_run,
         tensorboard=tensorboard,
     )
+
+
+def _check_pairs(
+    labels: str | None, separator: str | None, no_floors: bool, metric: str | None, model: str | None
+) -> None:
+    """Options of another task are refused, not passed over."""
+    from typing import get_args
+
+    from sightline.errors import UserError
+
+    given = {"--labels": labels, "--separator": separator, "--no-floors": no_floors or None}
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"{name} is an option of classify; leave it out, or train classify")
+    if metric in get_args(LabelMetric):
+        raise UserError(f"--metric {metric} is one of classify; here it is one of {', '.join(get_args(Metric))}")
+    if model in ("attentive", "han", "encoder"):
+        raise UserError(f"--model {model} is one of classify; leave it out, or train classify")
 
 
 def resume(

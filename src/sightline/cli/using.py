@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sightline.cli.choices import BleuTokeniser, Metric
+from sightline.cli.choices import BleuTokeniser, LabelMetric, Metric
 
 
 def predict(
@@ -30,16 +30,18 @@ def predict(
     mass: float = 1.0,
     seed: int = 0,
     batch_tokens: int = 4096,
+    threshold: float | None = None,
     threads: int | None = None,
 ) -> None:
     """One prediction for each line of the input, in its order; an empty line gives an empty line.
 
     Args:
         run: The run folder.
-        input: A text file, one input a line; - or nothing for a pipe.
+        input: A text file, one input a line; - or nothing for a pipe. Two texts to classify together stand on one line,
+            with a tab between them; the lines of a .jsonl file have a text, and text2.
         text: Texts given here instead.
         out: A file to write to instead of standard output; it is there when it is whole.
-        format: text, or jsonl with scores.
+        format: text, or jsonl with scores; to classify, with the probabilities of all labels.
         ensemble: More runs, with the same target vocabulary: at each step the mean of all probabilities counts.
         split: Cut each line into sentences, predict these and put them together again; for long texts.
         beam: How many hypotheses to keep; 1 is greedy.
@@ -56,11 +58,21 @@ def predict(
         mass: With --sample: draw from the likeliest tokens that have this much probability together.
         seed: With --sample: the same seed and input give the same outputs.
         batch_tokens: How many tokens are in work at once; less takes less memory.
+        threshold: Of a run with several labels a text: how likely a label must be to be given; left out, as
+            likely as was best on validation data.
         threads: Processor threads; left out, PyTorch decides.
     """
     from sightline.commands.prediction import Lines, Wanted, predict_command
     from sightline.tasks.searching import SearchConfig
+    from sightline.tasks.table import task_of
 
+    if task_of(run) == "classify":
+        from sightline.commands.classifying import predict_command as classify_command
+
+        written = {"--ensemble": ensemble, "--split": split, "--prefix": prefix, "--sample": sample, "--best": best > 1}
+        _refuse(run, written)
+        classify_command(run, input, text, out, format == "jsonl", batch_tokens, threshold, threads)
+        return
     search = SearchConfig(
         beam, length_penalty, best, min_length, max_length, no_repeat, sample, temperature, top, mass, seed
     )
@@ -73,7 +85,7 @@ def evaluate(
     data: str | None = None,
     source: str | None = None,
     target: str | None = None,
-    columns: tuple[str, str] | None = None,
+    columns: tuple[str, ...] | None = None,
     beam: int = 5,
     length_penalty: float = 1.0,
     bleu_tokenise: BleuTokeniser = "auto",
@@ -83,14 +95,18 @@ def evaluate(
     json: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Score a run on pairs: BLEU with its signature, chrF, exact match, tokenised BLEU, ROUGE, perplexity.
+    """Score a run: BLEU with its signature, chrF, exact match, tokenised BLEU, ROUGE, perplexity.
+
+    A run that classifies: accuracy, macro-F1, a table of the labels, the confusion matrix, calibration, and the same of
+    the linear models beside it; with and without the rows that stand in the training data.
 
     Args:
         run: The run folder.
         data: Pairs, in the same forms as for training.
         source: Instead of --data: the sources, one a line.
         target: Instead of --data: the targets, one a line.
-        columns: The names of the two columns, where they are not source and target.
+        columns: The names of the two columns, where they are not source and target; to classify: TEXT LABEL, or TEXT
+            TEXT2 LABEL.
         beam: How many hypotheses to keep; 1 is greedy.
         length_penalty: Scores are divided by length to this power.
         bleu_tokenise: sacreBLEU's tokeniser. auto: zh for Chinese, char for Japanese, Thai and their like, else 13a.
@@ -102,7 +118,14 @@ def evaluate(
     """
     from sightline.commands.common import pair_files
     from sightline.commands.evaluation import evaluate_command
+    from sightline.tasks.table import task_of
 
+    if task_of(run) == "classify":
+        from sightline.commands.classifying import evaluate_command as classify_command
+
+        _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
+        classify_command(run, data, columns, json, threads, errors=errors, out=out)
+        return
     evaluate_command(
         run,
         pair_files(data, source, target, columns),
@@ -122,8 +145,8 @@ def compare(
     data: str | None = None,
     source: str | None = None,
     target: str | None = None,
-    columns: tuple[str, str] | None = None,
-    metrics: tuple[Metric, ...] = ("bleu", "chrf"),
+    columns: tuple[str, ...] | None = None,
+    metrics: tuple[Metric | LabelMetric, ...] | None = None,
     samples: int = 1000,
     seed: int = 0,
     beam: int = 5,
@@ -140,8 +163,10 @@ def compare(
         data: Pairs, in the same forms as for training.
         source: Instead of --data: the sources, one a line.
         target: Instead of --data: the targets, one a line.
-        columns: The names of the two columns, where they are not source and target.
-        metrics: What to compare; the first is also shown by the length of the source.
+        columns: The names of the two columns, where they are not source and target; to classify: TEXT LABEL, or TEXT
+            TEXT2 LABEL.
+        metrics: What to compare; the first is also shown by the length of the source. Left out: bleu and chrf, of runs
+            that classify accuracy and macro_f1, of those that give numbers pearson and spearman.
         samples: How often the pairs are drawn anew.
         seed: The same seed draws the same pairs.
         beam: How many hypotheses to keep; 1 is greedy.
@@ -152,12 +177,19 @@ def compare(
         threads: Processor threads; left out, PyTorch decides.
     """
     from sightline.commands.common import pair_files
-    from sightline.commands.comparing import compare_command
+    from sightline.commands.comparing import check_metrics, compare_command
+    from sightline.tasks.table import task_of
 
+    if runs and task_of(runs[0]) == "classify":
+        from sightline.commands.classifying import compare_command as classify_command
+
+        _refuse(runs[0], {"--source": source, "--target": target})
+        classify_command(runs, data, columns, metrics, samples, seed, out, json, threads)
+        return
     compare_command(
         runs,
         pair_files(data, source, target, columns),
-        metrics,
+        check_metrics(metrics),
         samples,
         seed,
         beam,
@@ -167,6 +199,15 @@ def compare(
         json,
         threads,
     )
+
+
+def _refuse(run: Path, options: dict[str, object]) -> None:
+    """Options that mean nothing for a run are refused, not passed over."""
+    from sightline.errors import UserError
+
+    for name, value in options.items():
+        if value:
+            raise UserError(f"{run} classifies texts, and {name} is for runs that write them; leave it out")
 
 
 def bench(

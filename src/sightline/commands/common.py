@@ -15,11 +15,13 @@ from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS
 
 
-def pair_files(data: str | None, source: str | None, target: str | None, columns: tuple[str, str] | None) -> PairFiles:
+def pair_files(data: str | None, source: str | None, target: str | None, columns: tuple[str, ...] | None) -> PairFiles:
     """The files of pairs that the options name."""
+    if columns is not None and len(columns) != 2:
+        raise UserError(f"--columns has {len(columns)} names; expected two, of the source and of the target")
     if (data is None) == (source is None and target is None):
         raise UserError("give either --data FILE, or --source FILE and --target FILE")
-    options: dict[str, Any] = {} if columns is None else {"columns": columns}
+    options: dict[str, Any] = {} if columns is None else {"columns": tuple(columns)}
     if data is not None:
         return PairFiles(data=data, **options)
     if source is None or target is None:
@@ -38,11 +40,16 @@ def set_up(threads: int | None) -> None:
 def load_run(run: Path) -> Translator:
     """A trained model, with a word on standard error when its training has not ended."""
     translator, about = load_translator(run)
+    say_unfinished(run, about)
+    return translator
+
+
+def say_unfinished(run: Path, about: dict[str, Any]) -> None:
+    """A word on standard error when the training of a run has not ended."""
     if not (run / CHECKSUMS).exists() and run.parent.name != "checkpoints":
         trained = any((run / "checkpoints").glob("step-*")) or about.get("weights") != "untrained"
         weights = "these are its best weights so far" if trained else "its weights are still those it began with"
         print(f"sightline: the training of {run} has not ended; {weights}", file=sys.stderr)
-    return translator
 
 
 @contextlib.contextmanager

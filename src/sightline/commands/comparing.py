@@ -12,7 +12,7 @@ from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.machine import check_seed
 from sightline.tasks.evaluation import Comparison, compare
-from sightline.training.scores import BleuTokeniser, Metric
+from sightline.training.scores import METRICS, BleuTokeniser, Metric
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST_SAMPLES = 1_000_000
@@ -44,7 +44,7 @@ def compare_command(
     set_up(threads)
     check_beam(beam)
     check_seed(seed)
-    _check(runs, metrics, samples)
+    check_runs(runs, metrics, samples)
     if out is not None:
         check_ending(out, PICTURES)
     translators = {str(run): load_run(run) for run in runs}
@@ -72,6 +72,14 @@ def compare_command(
         print(f"\npicture  {out}")
 
 
+def check_metrics(metrics: Sequence[str] | None) -> Sequence[Metric]:
+    """Those of text; BLEU and chrF where none was named."""
+    for name in metrics or ():
+        if name not in METRICS:
+            raise UserError(f"--metrics {name} is for runs that classify; expected some of {', '.join(METRICS)}")
+    return ("bleu", "chrf") if metrics is None else metrics  # type: ignore[return-value]
+
+
 def draw_comparison(found: Comparison, out: Path) -> Path:
     """The first metric by the length of the source, a line for each run."""
     from sightline.view.charts import lines_by_length
@@ -87,7 +95,7 @@ def draw_comparison(found: Comparison, out: Path) -> Path:
     )
 
 
-def _check(runs: Sequence[Path], metrics: Sequence[Metric], samples: int) -> None:
+def check_runs(runs: Sequence[Path], metrics: Sequence[str], samples: int) -> None:
     if len(runs) < 2:
         raise UserError(f"compare was given {len(runs)} run{'s' if not runs else ''}; expected two or more run folders")
     for place, run in enumerate(runs):

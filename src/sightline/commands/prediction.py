@@ -116,7 +116,7 @@ def predict_command(
     if others:
         predictor = Ensemble([predictor, *map(load_run, others)])
     warned = wanted.split
-    with writing(out) as stream, _progress(lines, out) as advance:
+    with writing(out) as stream, line_progress(lines, out) as advance:
         for number, (texts, size) in enumerate(lines.blocks()):
             warned = warned or _warn_of_long_lines(texts, number * BLOCK + 1)
             found = wanted.predict(predictor, texts, number)
@@ -141,7 +141,7 @@ def _warn_of_long_lines(texts: Sequence[str], first: int) -> bool:
 
 
 @contextlib.contextmanager
-def _progress(lines: Lines, out: Path | None) -> Iterator[Callable[[int, int], None]]:
+def line_progress(lines: Lines, out: Path | None) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error where somebody sees it and the predictions do not run through it."""
     hidden = out is None and sys.stdout.isatty()
     if lines.file is None or hidden or not sys.stderr.isatty():

@@ -13,20 +13,18 @@ from rich.progress import BarColumn, Progress, TextColumn
 from sightline.commands.common import set_up
 from sightline.config import ConfigError, override
 from sightline.data.checking import Limits
-from sightline.data.reading import PairFiles
+from sightline.data.reading import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.machine import check_seed, choose_device
-from sightline.models.text_to_text import TextToText
 from sightline.tasks.card import CARD
 from sightline.tasks.estimate import Estimate, estimate
-from sightline.tasks.preparing import Prepared
-from sightline.tasks.presets import config_to_go_on, preset, read_config
-from sightline.tasks.translate import TranslateConfig, train_translate
+from sightline.tasks.presets import read_config
+from sightline.tasks.table import Task, task_named, task_of
 from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import Event
 
-LONGEST_DOCUMENT = 10_000  # characters of what is summarised
+LONGEST = {"summarise": 10_000, "classify": LINE_LIMIT}  # characters; what is too long to classify whole is cut
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,15 @@ class Wanted:
     limits: dict[str, float | int] = field(default_factory=dict)
     seed: int | None = None
     assignments: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # of the task: as --set, and before the metric, which may depend on them
 
-    def config(self) -> TranslateConfig:
+    def config(self) -> Any:
         """A preset, then the file, then the options, then --set: what comes later counts."""
         try:
-            config = self._base()
+            config = self._base(task_named(self.task))
             if self.task == "summarise":
                 config = override(config, ["metric=rougeL"])
+            config = override(config, self.options)
             if self.seed is not None:
                 config = replace(config, seed=check_seed(self.seed))
             if self.metric is not None:
@@ -59,24 +59,24 @@ class Wanted:
             raise UserError(str(error)) from None
         return config
 
-    def _base(self) -> TranslateConfig:
+    def _base(self, task: Task) -> Any:
         if self.config_file is not None:
             if self.model is not None or self.start is not None or self.preset is not None:
                 raise UserError("--config says which model to train; leave out --model, --preset and --from")
-            return read_config(self.config_file)
+            return read_config(self.config_file, task.config)
         if self.start is not None:
             if self.preset is not None:
                 raise UserError(f"{self.start} has its size already; leave out --preset")
-            config = config_to_go_on(self.start)
+            config = task.go_on(self.start)
             if self.model not in (None, config.model.kind):
                 raise UserError(f"{self.start} is a {config.model.kind}; what goes on from it cannot be a {self.model}")
             return config
-        return preset(self.model or "transformer", self.preset or "tiny")
+        return task.preset(self.model, self.preset or "tiny")
 
 
 def train_command(
-    files: PairFiles,
-    valid: PairFiles | None,
+    files: Any,
+    valid: Any,
     out: Path,
     wanted: Wanted,
     *,
@@ -91,19 +91,20 @@ def train_command(
     set_up(threads)
     config = wanted.config()
     chosen = choose_device(device)
-    longest = max_characters or (LONGEST_DOCUMENT if wanted.task == "summarise" else Limits().max_characters)
+    task = task_named(wanted.task)
+    longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
     limits = Limits(longest) if max_bad_share is None else Limits(longest, max_bad_share)
     if (out / CONFIG).exists():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if dry_run:
-        print_estimate(estimate(files, valid, config, limits, wanted.start, chosen), config)
+        print_estimate(estimate(files, valid, config, limits, wanted.start, chosen, wanted.task), config, task)
         return
     command = shlex.join(["sightline", *sys.argv[1:]])
     options = {"valid": valid, "limits": limits, "start": wanted.start, "device": chosen, "command": command}
-    _train(files, out, config, Board(out) if tensorboard else None, **options)
+    _train(task, files, out, config, Board(out) if tensorboard else None, **options)
 
 
-def print_estimate(found: Estimate, config: TranslateConfig) -> None:
+def print_estimate(found: Estimate, config: Any, task: Task) -> None:
     """What training would take."""
     for line in found.prepared.lines():
         print(line)
@@ -113,14 +114,14 @@ def print_estimate(found: Estimate, config: TranslateConfig) -> None:
     ]
     print(f"model   {config.model.kind}, {found.parameters:,} parameters")
     print(
-        f"data    {len(found.prepared.corpus):,} pairs to train on, {len(found.prepared.valid):,} to validate; "
+        f"data    {len(found.prepared.corpus):,} {task.rows} to train on, {len(found.prepared.valid):,} to validate; "
         f"{found.steps_per_epoch:,} steps an epoch"
     )
     print(
         f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
         f"{found.seconds_per_epoch / 60:,.1f} minutes an epoch"
     )
-    print(f"speed   {found.tokens_per_second:,.0f} target tokens a second")
+    print(f"speed   {found.tokens_per_second:,.0f} {task.counted} a second")
     if found.memory is not None:
         print(f"memory  {found.memory / 2**20:,.0f} MB")
     print(f"disk    {found.disk / 2**20:,.0f} MB")
@@ -130,18 +131,19 @@ def print_estimate(found: Estimate, config: TranslateConfig) -> None:
 def resume_command(run: Path, threads: int | None, assignments: Sequence[str], device: str, tensorboard: bool) -> None:
     """Go on from the last checkpoint."""
     set_up(threads)
+    task = task_named(task_of(run))
     try:
-        config = TranslateConfig.from_json(RunFolder.open(run).read_config()["config"])
+        config = task.config.from_json(RunFolder.open(run).read_config()["config"])
         changes = [f"training.{assignment.removeprefix('training.')}" for assignment in assignments]
         config = override(config, changes)
     except (ConfigError, KeyError) as error:
         raise UserError(f"{run}: {error}") from None
-    _train(None, run, config, Board(run) if tensorboard else None, device=choose_device(device))
+    _train(task, None, run, config, Board(run) if tensorboard else None, device=choose_device(device))
 
 
-def _train(files: PairFiles | None, out: Path, config: TranslateConfig, board: "Board | None", **options: Any) -> None:
+def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None", **options: Any) -> None:
     console = Console()
-    display = Display(console)
+    display = Display(console, task.counted.split()[-1])
 
     def on_step(event: Event) -> None:
         display.step(event)
@@ -155,7 +157,7 @@ def _train(files: PairFiles | None, out: Path, config: TranslateConfig, board: "
 
     try:
         with display.progress:
-            _, outcome = train_translate(
+            _, outcome = task.train(
                 files,
                 out,
                 config,
@@ -205,23 +207,17 @@ class Board:
 class Display:
     """A line that lives: step, loss, speed, time left, best score."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, counted: str = "tokens") -> None:
         self.console = console
-        texts = ("{task.description}", "loss {task.fields[loss]:.3f}", "{task.fields[speed]:,.0f} tokens/s")
+        texts = ("{task.description}", "loss {task.fields[loss]:.3f}", f"{{task.fields[speed]:,.0f}} {counted}/s")
         columns = [TextColumn(text) for text in (*texts, "best {task.fields[best]}", "{task.fields[left]}")]
         self.progress = Progress(columns[0], BarColumn(bar_width=20), *columns[1:], console=console)
         self.task: Any = None
 
-    def report(self, prepared: Prepared, model: TextToText) -> None:
-        for line in prepared.lines():
-            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+    def report(self, prepared: Any, model: Any) -> None:
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        self.console.print(
-            f"{len(prepared.corpus):,} pairs to train on, {len(prepared.valid):,} to validate; "
-            f"{prepared.source.words:,} source and {prepared.target.words:,} target tokens; {parameters:,} parameters",
-            highlight=False,
-            soft_wrap=True,
-        )
+        for line in (*prepared.lines(), f"{prepared.summary()}; {parameters:,} parameters"):
+            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def step(self, event: Event) -> None:
         progress = event.progress

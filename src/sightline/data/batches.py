@@ -1,4 +1,4 @@
-"""Batches of pairs of like length: little padding, a budget of tokens, and an order that can be resumed.
+"""Batches of pairs, or of texts, of like length: little padding, a budget of tokens, an order that can be resumed.
 
 Pairs are sorted by the longer of their sides and then by the other, and cut where the budget is full. Which lengths
 share a batch is therefore the same in every epoch; which of the pairs of those lengths, and the order of the batches,
@@ -21,28 +21,39 @@ class BatchPlan:
     """Which rows are a batch, for every epoch.
 
     Args:
-        lengths_source, lengths_target: tokens of each pair, as `Corpus.lengths` counts them.
+        lengths_source, lengths_target: tokens of each pair, as `Corpus.lengths` counts them. Without targets the rows
+            are single texts that have their start and end already.
         tokens: the budget: rows of a batch times the width of its wider side, padding and added tokens counted. A pair
             that is alone longer than that is a batch of its own.
+        rows: the most rows of a batch: where the loss is of rows and not of words, a batch of very many short texts
+            would be few, large steps.
         shuffle: without it every epoch is the same, the longest pairs first: what does not fit into memory fails at
             once.
     """
 
     def __init__(
-        self, lengths_source: np.ndarray, lengths_target: np.ndarray, tokens: int, seed: int = 0, shuffle: bool = True
+        self,
+        lengths_source: np.ndarray,
+        lengths_target: np.ndarray | None,
+        tokens: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        rows: int | None = None,
     ) -> None:
-        if lengths_source.shape != lengths_target.shape or lengths_source.ndim != 1:
-            raise ValueError(
-                f"lengths are one number for each pair, found {lengths_source.shape} and {lengths_target.shape}"
-            )
-        if tokens < 1 or seed < 0:
-            raise ValueError(f"tokens is at least 1 and seed at least 0, found {tokens} and {seed}")
+        if (lengths_target is not None and lengths_source.shape != lengths_target.shape) or lengths_source.ndim != 1:
+            shapes = lengths_source.shape, getattr(lengths_target, "shape", None)
+            raise ValueError(f"lengths are one number for each pair, found {shapes[0]} and {shapes[1]}")
+        if tokens < 1 or seed < 0 or (rows is not None and rows < 1):
+            raise ValueError(f"tokens and rows are at least 1 and seed at least 0, found {tokens}, {rows} and {seed}")
         self.tokens, self.seed, self.shuffle = tokens, seed, shuffle
-        source = lengths_source.astype(np.int64) + SOURCE_EXTRA
-        target = lengths_target.astype(np.int64) + TARGET_EXTRA
+        if lengths_target is None:
+            source = target = np.maximum(lengths_source.astype(np.int64), 1)
+        else:
+            source = lengths_source.astype(np.int64) + SOURCE_EXTRA
+            target = lengths_target.astype(np.int64) + TARGET_EXTRA
         self._key = _sort_key(source, target)
         order = np.argsort(self._key, kind="stable")
-        self._starts = _cut(np.maximum(source, target)[order], tokens)
+        self._starts = _cut(np.maximum(source, target)[order], tokens, rows)
         self.padding_share = _padding_share(source[order], target[order], self._starts)
 
     def __len__(self) -> int:
@@ -80,11 +91,12 @@ def _sort_key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return ranks.astype(np.min_scalar_type(int(ranks.max())))  # small numbers sort much faster
 
 
-def _cut(widths: np.ndarray, tokens: int) -> np.ndarray:
+def _cut(widths: np.ndarray, tokens: int, most: int | None) -> np.ndarray:
     """Where batches begin, and the last one ends. Widths never grow: the first row of a batch is its widest."""
     starts, row, count = [0], 0, len(widths)
     while row < count:
-        row = min(count, row + max(1, tokens // int(widths[row])))
+        fitting = max(1, tokens // int(widths[row]))
+        row = min(count, row + (fitting if most is None else min(fitting, most)))
         starts.append(row)
     return np.array(starts)
 

@@ -5,7 +5,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sightline.data.reading import Row
 from sightline.errors import UserError
@@ -182,21 +182,61 @@ class Report:
         return lines
 
 
-class CheckedPairs(Iterator[tuple[str, str]]):
-    """The good pairs of some rows, once. ``report`` fills on the way and is whole at the end.
+Kept = TypeVar("Kept")
+SomeReport = TypeVar("SomeReport", bound=Report)
+
+
+class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
+    """The good rows of a file, once. ``report`` fills on the way and is whole at the end.
 
     Raises a `UserError` as soon as ``max_bad_rows`` is passed, and at the end if ``max_bad_share`` is or nothing is
     left: the share of a stream is known at its end only.
     """
 
-    def __init__(self, rows: Iterable[Row], limits: Limits | None = None, *, places: int = 20) -> None:
-        self.limits = limits or Limits()
-        self.report = Report()
-        self._places = places
-        self._pairs = self._check(rows)
+    expected = "pairs of sentences"
+    _kept: Iterator[Kept]
 
-    def __next__(self) -> tuple[str, str]:
-        return next(self._pairs)
+    def __init__(self, report: SomeReport, limits: Limits, places: int = 20) -> None:
+        self.report, self.limits = report, limits
+        self._places = places
+
+    def __next__(self) -> Kept:
+        return next(self._kept)
+
+    def _leave_out(self, file: str, line: int, problem: str) -> None:
+        self.report.left_out[problem.partition(":")[0]] += 1
+        if len(self.report.places) < self._places:
+            self.report.places.append(f"{file}:{line}: {problem}")
+        if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
+            raise self._too_many()
+
+    def _too_many(self) -> UserError:
+        report, limits = self.report, self.limits
+        if not report.rows:
+            return UserError(f"there are no rows; expected {self.expected}")
+        first = "; ".join(report.places[:3]) + ("; and so on" if report.bad > 3 else "")
+        bad = f"{report.bad:,} of {report.rows:,} rows are bad ({first})"
+        if limits.max_bad_rows is not None and report.bad > limits.max_bad_rows:
+            bad = f"{report.bad:,} of the first {report.rows:,} rows are bad ({first})"
+            advice = f"more than max_bad_rows = {limits.max_bad_rows:,}; mend them, or raise max_bad_rows"
+        elif not report.pairs:
+            advice = "so that none is left; mend them"
+        else:
+            share = report.bad / report.rows
+            advice = (
+                f"{share:.2%}, more than max_bad_share = {limits.max_bad_share:g}; mend them, or raise max_bad_share"
+            )
+        if report.left_out.most_common(1)[0][0] == TOO_LONG:
+            advice += f", or raise max_characters (now {limits.max_characters:,}), because most are too long"
+        return UserError(f"{bad}, {advice}")
+
+
+class CheckedPairs(Checked[tuple[str, str], Report]):
+    """The good pairs of some rows."""
+
+    def __init__(self, rows: Iterable[Row], limits: Limits | None = None, *, places: int = 20) -> None:
+        super().__init__(Report(), limits or Limits(), places)
+        self._kept = self._check(rows)
 
     def _check(self, rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
         report, seen = self.report, HashSet()
@@ -204,7 +244,7 @@ class CheckedPairs(Iterator[tuple[str, str]]):
             report.rows += 1
             problem = row.problem or self._problem(row)
             if problem is not None:
-                self._leave_out(row, problem)
+                self._leave_out(row.file, row.line, problem)
                 continue
             source, target = row.source, row.target
             report.pairs += 1
@@ -224,30 +264,3 @@ class CheckedPairs(Iterator[tuple[str, str]]):
                 most = self.limits.max_characters
                 return f"{TOO_LONG}: found {len(text):,} characters in the {side}, expected at most {most:,}"
         return None
-
-    def _leave_out(self, row: Row, problem: str) -> None:
-        self.report.left_out[problem.partition(":")[0]] += 1
-        if len(self.report.places) < self._places:
-            self.report.places.append(f"{row.file}:{row.line}: {problem}")
-        if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
-            raise self._too_many()
-
-    def _too_many(self) -> UserError:
-        report, limits = self.report, self.limits
-        if not report.rows:
-            return UserError("there are no rows; expected pairs of sentences")
-        first = "; ".join(report.places[:3]) + ("; and so on" if report.bad > 3 else "")
-        bad = f"{report.bad:,} of {report.rows:,} rows are bad ({first})"
-        if limits.max_bad_rows is not None and report.bad > limits.max_bad_rows:
-            bad = f"{report.bad:,} of the first {report.rows:,} rows are bad ({first})"
-            advice = f"more than max_bad_rows = {limits.max_bad_rows:,}; mend them, or raise max_bad_rows"
-        elif not report.pairs:
-            advice = "so that none is left; mend them"
-        else:
-            share = report.bad / report.rows
-            advice = (
-                f"{share:.2%}, more than max_bad_share = {limits.max_bad_share:g}; mend them, or raise max_bad_share"
-            )
-        if report.left_out.most_common(1)[0][0] == TOO_LONG:
-            advice += f", or raise max_characters (now {limits.max_characters:,}), because most are too long"
-        return UserError(f"{bad}, {advice}")

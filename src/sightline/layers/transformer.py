@@ -1,5 +1,6 @@
 """The layers of the Transformer (Vaswani et al. 2017), whole sequences at once or one token at a time."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -20,12 +21,24 @@ from sightline.attention import (
 )
 from sightline.layers.dropout import Dropout
 
-Activation = Literal["relu", "gelu", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]  # gelu is exact; gelu_tanh is the approximation of GPT-2
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What encoder and decoder layers have in common."""
+    """What encoder and decoder layers have in common.
+
+    ``attention_dropout`` leaves out weights of attention, which encoder layers do where `sightline.models.encoder` runs
+    them without padding. ``epsilon`` is that of the normalisations.
+    """
 
     size: int
     heads: int
@@ -34,6 +47,8 @@ class LayerShape:
     norm: Literal["pre", "post"] = "pre"
     activation: Activation = "relu"
     rotary: bool = False
+    attention_dropout: float = 0.0
+    epsilon: float = 1e-5
 
     def attention(self, positions: bool) -> Attention:
         """Multi-head attention; only self-attention has positions to compare."""
@@ -49,8 +64,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.widen = nn.Linear(shape.size, shape.feed_forward)
         self.narrow = nn.Linear(shape.feed_forward, shape.size)
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
-        self.activation = activations[shape.activation]
+        self.activation = ACTIVATIONS[shape.activation]
 
     def forward(self, x: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t d"]:
         return self.narrow(self.activation(self.widen(x)))
@@ -61,7 +75,7 @@ class Residual(nn.Module):
 
     def __init__(self, shape: LayerShape) -> None:
         super().__init__()
-        self.normalise = nn.LayerNorm(shape.size)
+        self.normalise = nn.LayerNorm(shape.size, eps=shape.epsilon)
         self.dropout = Dropout(shape.dropout)
         self.pre = shape.norm == "pre"
 
@@ -81,6 +95,7 @@ class EncoderLayer(nn.Module):
         self.attention = shape.attention(positions=True)
         self.feed_forward = FeedForward(shape)
         self.around_attention, self.around_feed_forward = Residual(shape), Residual(shape)
+        self.attention_dropout = shape.attention_dropout
 
     def forward(self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
         y = self.around_attention.enter(x)

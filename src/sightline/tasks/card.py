@@ -2,6 +2,7 @@
 
 import json
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,31 @@ from torch import nn
 
 from sightline import __version__
 from sightline.config import Config
-from sightline.data.reading import PairFiles
-from sightline.tasks.preparing import Prepared
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Outcome
 
 ABOUT, CARD, CURVES = "about.json", "card.md", "curves.png"
 
 
-def describe(
-    prepared: Prepared, files: PairFiles, valid: PairFiles | None, start: Path | None, command: str
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Wording:
+    """What a card says of its task. ``sections`` are more Markdown, behind the scores."""
+
+    what: str = "from text to text"
+    rows: str = "pairs"
+    scored: str = "On validation data, decoded greedily."
+    longest: str = "sources it saw have at most {longest:,} characters; split longer texts."
+    limits: tuple[str, ...] = (
+        "It knows what stands in its training data, and writes something fluent for anything else too.",
+        "Where it looked is not why it wrote: an attention map is a picture of the computation, not an explanation.",
+    )
+    sections: tuple[str, ...] = ()
+
+
+TRANSLATE = Wording()
+
+
+def describe(prepared: Any, files: Any, valid: Any, start: Path | None, command: str) -> dict[str, Any]:
     """What is known of the data before training. File names only: where a file lay is nobody else's business."""
     overlap = prepared.overlap
     return {
@@ -35,34 +50,35 @@ def describe(
     }
 
 
-def _names(files: PairFiles) -> str:
-    given = [name for name in (files.data, files.source, files.target) if name]
+def _names(files: Any) -> str:
+    given = [name for key in ("data", "source", "target") if (name := getattr(files, key, None))]
     return " and ".join("a pipe" if name == "-" else Path(name).name for name in given)
 
 
-def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome) -> str:
+def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording = TRANSLATE) -> str:
     """A page in Markdown."""
     about = folder.read_json(ABOUT) if (folder.path / ABOUT).exists() else {}
     data = config.to_json()
     progress = outcome.progress
-    longest = ((about.get("report") or {}).get("source_characters") or {}).get("p95")
+    report = about.get("report") or {}
+    longest = (report.get("source_characters") or report.get("characters") or {}).get("p95")
     scores = "\n".join(f"| {name.replace('_', ' ')} | {value:g} |" for name, value in outcome.scores.items())
     lines = [
         f"# {folder.path.name}",
         "",
-        f"A `{data['model']['kind']}` from text to text, {_parameters(model):,} parameters, trained with Sightline "
+        f"A `{data['model']['kind']}` {wording.what}, {_parameters(model):,} parameters, trained with Sightline "
         f"{__version__}.",
         "",
         "## Data",
         "",
-        f"- {about.get('pairs', 0):,} pairs to train on, from {about.get('data') or 'unknown files'}.",
-        f"- {about.get('valid_pairs', 0):,} pairs to validate on, from {about.get('valid') or 'unknown files'}."
-        + _overlap(about),
+        f"- {about.get('pairs', 0):,} {wording.rows} to train on, from {about.get('data') or 'unknown files'}.",
+        f"- {about.get('valid_pairs', 0):,} {wording.rows} to validate on, "
+        f"from {about.get('valid') or 'unknown files'}.{_overlap(about)}",
         *([f"- Began with the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
         "",
         "## Scores",
         "",
-        "On validation data, decoded greedily. These data chose the weights, so a test on other data may be lower: "
+        f"{wording.scored} These data chose the weights, so a test on other data may be lower: "
         "`sightline evaluate` gives it.",
         "",
         "| metric | score |",
@@ -75,6 +91,7 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome) 
         "",
         f"![How training went]({CURVES})",
         "",
+        *wording.sections,
         "## Command",
         "",
         "```bash" if about.get("command") else "```",
@@ -83,13 +100,9 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome) 
         "",
         "## Limits",
         "",
-        "- It knows what stands in its training data, and writes something fluent for anything else too.",
-        *(
-            [f"- 95 % of the sources it saw have at most {longest:,} characters; split longer texts."]
-            if longest
-            else []
-        ),
-        "- Where it looked is not why it wrote: an attention map is a picture of the computation, not an explanation.",
+        f"- {wording.limits[0]}",
+        *([f"- 95 % of the {wording.longest.format(longest=longest)}"] if longest else []),
+        *(f"- {limit}" for limit in wording.limits[1:]),
         "",
         "## Configuration",
         "",

@@ -7,13 +7,15 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightning_fabric import Fabric
 
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
 from sightline.machine import peak_memory
-from sightline.tasks.preparing import Prepared, prepare
+from sightline.tasks.preparing import prepare
+from sightline.tasks.table import Trial, task_named
 from sightline.tasks.translate import TranslateConfig, TranslateLesson, build_model, preparation
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.loop import TrainingConfig, gradients, make_optimiser
@@ -26,7 +28,7 @@ class Estimate:
     """Seconds and bytes, at most: training may end early."""
 
     training: TrainingConfig
-    prepared: Prepared
+    prepared: Any
     parameters: int
     steps_per_epoch: int
     tokens_per_second: float
@@ -37,25 +39,23 @@ class Estimate:
 
 
 def estimate(
-    files: PairFiles,
-    valid: PairFiles | None,
-    config: TranslateConfig,
-    limits: Limits,
+    files: Any,
+    valid: Any,
+    config: Any,
+    limits: Limits | None,
     start: Path | None = None,
     device: str = "cpu",
+    task: str = "translate",
 ) -> Estimate:
     """Prepare, train a little, measure, and leave nothing behind."""
-    earlier = None if start is None else load_translator(start)[0]
-    how = preparation(config, limits, earlier)
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
         folder = Path(name)
-        prepared = prepare(files, valid, how, folder)
+        prepared, lesson, plain, validating = task_named(task).trial(files, valid, config, limits, start, folder)
         stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        lesson = TranslateLesson(prepared, config)
         fabric = Fabric(accelerator=device, devices=1)
-        plain = build_model(config, prepared, earlier).to(fabric.device)
-        plan = lesson.epoch(0)
-        plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest pairs
+        plain = plain.to(fabric.device)
+        plan = list(lesson.epoch(0))
+        plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest
         model, optimiser = fabric.setup(plain, make_optimiser(plain, config.training))
         tokens, rows, began = 0, 0, time.perf_counter()
         for number, handle in enumerate(plan):
@@ -66,7 +66,7 @@ def estimate(
             optimiser.step()
             tokens, rows = tokens + count, rows + len(handle)
         spent = time.perf_counter() - began
-        validation = _validation_seconds(lesson, Translator(plain, prepared.source, prepared.target))
+        validation = validating()
     batches = len(lesson.epoch(0))
     training = config.training.limited(batches)
     parameters = sum(parameter.numel() for parameter in plain.parameters())
@@ -79,6 +79,26 @@ def estimate(
     return Estimate(
         training, prepared, parameters, steps, tokens / spent, per_epoch, seconds, peak_memory(), stored + checkpoints
     )
+
+
+def translate_trial(
+    files: PairFiles,
+    valid: PairFiles | None,
+    config: TranslateConfig,
+    limits: Limits | None,
+    start: Path | None,
+    folder: Path,
+) -> Trial:
+    """What training a translator would begin with."""
+    earlier = None if start is None else load_translator(start)[0]
+    prepared = prepare(files, valid, preparation(config, limits or Limits(), earlier), folder)
+    lesson = TranslateLesson(prepared, config)
+    model = build_model(config, prepared, earlier)
+
+    def validating() -> float:
+        return _validation_seconds(lesson, Translator(model, prepared.source, prepared.target))
+
+    return Trial(prepared, lesson, model, validating)
 
 
 def _validation_seconds(lesson: TranslateLesson, translator: Translator) -> float:

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -84,6 +84,13 @@ class Prepared:
         if self.missing is not None:
             found += self.missing.lines()
         return found
+
+    def summary(self) -> str:
+        """One line of what is trained on."""
+        return (
+            f"{len(self.corpus):,} pairs to train on, {len(self.valid):,} to validate; "
+            f"{self.source.words:,} source and {self.target.words:,} target tokens"
+        )
 
 
 def checked(files: PairFiles, limits: Limits) -> tuple[Pairs, list[Report]]:
@@ -185,9 +192,13 @@ def _holds(tokens: bytes, token: bytes) -> bool:
 
 
 def _kept(files: PairFiles, folder: Path) -> PairFiles:
+    return files if files.data is None else replace(files, data=keep_pipe(files.data, folder))
+
+
+def keep_pipe(data: str, folder: Path) -> str:
     """A pipe can be read once, and preparing reads several times: what comes from a pipe is kept in a file first."""
-    if files.data != "-":
-        return files
+    if data != "-":
+        return data
     pipe = sys.stdin.buffer
     # Two bytes tell gzip, one tells JSON from a table; a pipe cannot be asked to go back.
     head = pipe.read(2)
@@ -198,7 +209,7 @@ def _kept(files: PairFiles, folder: Path) -> PairFiles:
     with whole_file(path) as part, part.open("wb") as file:
         file.write(first)
         shutil.copyfileobj(stream, file)
-    return PairFiles(data=str(path), columns=files.columns)
+    return str(path)
 
 
 class _Rejoined:

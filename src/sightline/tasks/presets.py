@@ -7,9 +7,9 @@ graphics card and millions of pairs.
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from sightline.config import ConfigError
+from sightline.config import Config, ConfigError
 from sightline.errors import UserError
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig, additive
@@ -66,21 +66,21 @@ def preset(model: str = "transformer", size: str = "tiny") -> TranslateConfig:
     return TranslateConfig(model=chosen, training=training, batch_tokens=BATCH_TOKENS[size])
 
 
-def read_config(path: Path) -> TranslateConfig:
-    """A configuration: a file of its fields, or the config.json of a run."""
+def read_config(path: Path, kind: type[Config]) -> Any:
+    """A task's configuration: a file of its fields, or the config.json of a run."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
     try:
-        return TranslateConfig.from_json(data["config"] if isinstance(data, dict) and "config" in data else data)
+        return kind.from_json(data["config"] if isinstance(data, dict) and "config" in data else data)
     except ConfigError as error:
         raise UserError(f"{path}: {error}") from None
 
 
 def config_to_go_on(run: Path) -> TranslateConfig:
     """For new data: an earlier run's configuration without its limits, and with smaller steps, as it is trained."""
-    config = read_config(RunFolder.open(run).path / CONFIG)
+    config = read_config(RunFolder.open(run).path / CONFIG, TranslateConfig)
     rate = config.training.learning_rate / 4
     training = replace(config.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
     return replace(config, training=training)

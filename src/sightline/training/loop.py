@@ -15,6 +15,7 @@ from sightline.config import Config
 from sightline.errors import UserError
 from sightline.training.checkpoint import Progress, checkpoints, load_checkpoint, save_checkpoint, validated
 from sightline.training.folder import MODEL, RunFolder, average, load_tensors, save_tensors
+from sightline.training.groups import parameter_groups
 
 
 @runtime_checkable
@@ -59,7 +60,8 @@ class TrainingConfig(Config):
 
     ``cooldown`` is the last share of the way to the nearest limit over which the learning rate falls to nothing: small
     steps at the end are worth about as much as many more epochs (Hägele et al. 2024). ``validate_every`` counts steps;
-    left out, it is an epoch, but no less than 100 steps and no more than 2,000.
+    left out, it is an epoch, but no less than 100 steps and no more than 2,000. ``layer_decay`` is the share of its
+    learning rate that each layer of an encoder passes on to the one below.
     """
 
     learning_rate: float = 4e-3
@@ -74,6 +76,7 @@ class TrainingConfig(Config):
     averaged: int = 5
     cooldown: float = 0.25
     validate_every: int | None = None
+    layer_decay: float = 1.0
     family: ClassVar[str] = "training"
 
     def __post_init__(self) -> None:
@@ -82,6 +85,8 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay is {self.layer_decay}; it must be above 0 and at most 1")
         for name in ("epochs", "steps", "minutes", "validate_every"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
@@ -166,9 +171,7 @@ class Outcome(NamedTuple):
 
 def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """AdamW with the betas of the Transformer; biases, norms and vectors do not decay."""
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = parameter_groups(model, config.weight_decay, config.layer_decay)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
 
@@ -281,7 +284,7 @@ def _step(
     """One update from one or more batches."""
     begun = time.perf_counter()
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("scale", 1.0)
     batches = [fabric.to_device(batch) for batch in ready]
     total, tokens = gradients(model, optimiser, lesson, batches, config, fabric)
     if not math.isfinite(total):

@@ -1,0 +1,153 @@
+"""Classification: the built-in models on corpora of your own, each within a limit of time, scored once on test data.
+
+    python benchmarks/classification.py DATA --runs runs/classification --only imdb-han --write
+
+DATA holds a folder for each corpus (classify-imdb, classify-trec, classify-sst2, classify-hotel-zh), with train.tsv or
+train.tsv.gz, test.tsv(.gz) and where there is one valid.tsv, with the columns text and label. ``--minilm`` names a
+Hugging Face folder to fine-tune. A run that is there is gone on with, a run that has ended is only scored, and a score
+that is there is only read: the test data decide nothing.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from report import machine, write_section
+
+FLOORS = {"words": "linear model on words", "ngrams": "NB-SVM on n-grams"}
+
+
+@dataclass(frozen=True)
+class System:
+    """A model, its corpus and its training. ``start`` is what --from gets; ``rows`` cuts the training data."""
+
+    corpus: str
+    model: str
+    minutes: float | None = None
+    epochs: int | None = None
+    settings: tuple[str, ...] = ()
+    seeds: int = 1
+    fine_tuned: bool = False
+    rows: int | None = None
+
+
+SYSTEMS: dict[str, System] = {
+    "imdb-attentive": System("classify-imdb", "attentive", minutes=28),
+    "imdb-han": System("classify-imdb", "han", minutes=28),
+    "imdb-minilm": System("classify-imdb", "encoder", minutes=38, fine_tuned=True),
+    "trec": System("classify-trec", "attentive", seeds=3),
+    "sst2-minilm": System("classify-sst2", "encoder", seeds=3, fine_tuned=True),
+    "hotel-zh": System("classify-hotel-zh", "attentive", seeds=3),
+}
+
+
+def part(folder: Path, name: str) -> Path | None:
+    """A file of a corpus, gzip or not."""
+    return next((path for ending in (".tsv", ".tsv.gz") if (path := folder / f"{name}{ending}").exists()), None)
+
+
+def sightline(*arguments: object) -> str:
+    """A command, as a user gives it."""
+    command = [sys.executable, "-m", "sightline", *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
+
+
+def train(system: System, data: Path, run: Path, seed: int, minilm: Path | None, threads: int) -> None:
+    """A new run, or on with the one that is there."""
+    if (run / "checksums.json").exists():
+        return
+    if (run / "checkpoints").exists():
+        sightline("resume", run, "--threads", threads)
+        return
+    folder = data / system.corpus
+    valid = part(folder, "valid")
+    arguments: list[object] = ["--data", part(folder, "train"), "--out", run, "--seed", seed, "--threads", threads]
+    arguments += ["--valid", valid] if valid else []
+    arguments += ["--from", minilm] if system.fine_tuned else ["--model", system.model]
+    arguments += ["--minutes", system.minutes] if system.minutes else []
+    arguments += ["--epochs", system.epochs] if system.epochs else []
+    arguments += ["--set", *system.settings] if system.settings else []
+    sightline("train", "classify", *arguments)
+
+
+def score(system: System, data: Path, run: Path, threads: int) -> dict[str, Any]:
+    """The test data, once."""
+    kept = run / "test.json"
+    if not kept.exists():
+        test = part(data / system.corpus, "test")
+        kept.write_text(sightline("evaluate", run, "--data", test, "--json", "--threads", threads), encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def minutes_of(run: Path) -> float:
+    """Of training with its validations."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return max(json.loads(line).get("seconds", 0.0) for line in lines) / 60
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--runs", type=Path, default=Path("runs/classification"))
+    parser.add_argument("--minilm", type=Path, help="a Hugging Face folder to fine-tune")
+    parser.add_argument("--only", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
+    chosen = parser.parse_args()
+    rows = []
+    for name in chosen.only:
+        system = SYSTEMS[name]
+        if system.fine_tuned and chosen.minilm is None:
+            parser.error(f"{name} begins with a Hugging Face folder; name it with --minilm")
+        found, minutes = [], []
+        for seed in range(system.seeds):
+            run = chosen.runs / (name if system.seeds == 1 else f"{name}-{seed}")
+            train(system, chosen.data, run, seed, chosen.minilm, chosen.threads)
+            found.append(score(system, chosen.data, run, chosen.threads))
+            minutes.append(minutes_of(run))
+        rows.append(row_of(name, found, minutes))
+        print(rows[-1], flush=True)
+    if chosen.write:
+        write_section("classification", table(rows))
+
+
+def row_of(name: str, found: list[dict[str, Any]], minutes: list[float]) -> str:
+    """Accuracies in per cent; of several seeds the mean, and all of them."""
+    accuracy = [one["accuracy"]["value"] for one in found]
+    shown = f"{statistics.mean(accuracy):.2f}"
+    if len(accuracy) > 1:
+        shown += f" ({', '.join(f'{one:.1f}' for one in accuracy)})"
+    unseen = [one["unseen"]["accuracy"] for one in found if one.get("unseen")]
+    apart = f"{statistics.mean(unseen):.2f}" if unseen else "–"
+    floors = found[0].get("floors", {})
+    beside = [f"{floors[floor]['accuracy']:.2f}" if floor in floors else "–" for floor in FLOORS]
+    return f"| {name} | {shown} | {apart} | {' | '.join(beside)} | {statistics.mean(minutes):.1f} |"
+
+
+def table(rows: list[str]) -> str:
+    head = f"| | accuracy | without rows of the training data | {' | '.join(FLOORS.values())} | minutes |"
+    return "\n".join(
+        [
+            "## Classification",
+            "",
+            f"Measured on {machine()}.",
+            "",
+            head,
+            "|---|--:|--:|--:|--:|--:|",
+            *rows,
+            "",
+            "Test data scored once. Minutes are wall time of training with its validations; of several seeds the mean.",
+            "",
+            "Again: `python benchmarks/classification.py DATA --minilm FOLDER --write`.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

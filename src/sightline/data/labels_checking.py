@@ -1,0 +1,175 @@
+"""Checking labelled rows on their way, what was found of their labels, and labels that cannot be learnt from."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
+from sightline.data.labelled import Example, Label, LabelKind, LabelledRow
+from sightline.data.reading import LINE_LIMIT
+from sightline.errors import UserError
+
+NAMED = 20  # labels named in a report
+MOST_LABELS = 100_000  # different ones; more are texts or numbers
+RARE = 0.05  # a label with a smaller share of the rows makes accuracy say little
+TEXT_LIMITS = Limits(max_characters=LINE_LIMIT)  # texts of any length are read; what is too long for a model is cut
+
+
+@dataclass
+class LabelReport(Report):
+    """What was found: as of pairs (``pairs`` are the rows kept), and of the labels."""
+
+    kind: LabelKind = "one"
+    labels: Counter[str] = field(default_factory=Counter)
+    empty: int = 0
+    contradicting: int = 0  # texts that stood before with another label
+    without: int = 0  # rows that none of several labels is right for
+    least: float = float("inf")
+    most: float = float("-inf")
+    mean: float = 0.0
+    squares: float = 0.0  # of the distances to the mean, summed (Welford's way: large numbers lose nothing)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of numbers."""
+        return math.sqrt(self.squares / self.pairs) if self.pairs else 0.0
+
+    def add_label(self, label: Label) -> None:
+        if isinstance(label, float):
+            self.least, self.most = min(self.least, label), max(self.most, label)
+            before, self.mean = self.mean, self.mean + (label - self.mean) / self.pairs
+            self.squares += (label - before) * (label - self.mean)
+        elif isinstance(label, str):
+            self.labels[label] += 1
+        else:
+            self.labels.update(label)
+            self.without += not label
+
+    def to_json(self) -> dict[str, Any]:
+        found = super().to_json()
+        found["texts"] = found.pop("pairs")
+        found["characters"] = found.pop("source_characters")
+        if not (second := found.pop("target_characters")):
+            found.pop("identical")
+        else:
+            found["second_characters"] = second
+        found |= {"empty": self.empty, "contradicting": self.contradicting, "kind": self.kind}
+        if self.kind == "number":
+            numbers = {"min": self.least, "mean": self.mean, "max": self.most, "deviation": self.spread}
+            return found | {"numbers": numbers}
+        return found | {"labels": dict(self.labels.most_common())}
+
+    def lines(self) -> list[str]:
+        lines = [f"{self.pairs:,} texts of {self.rows:,} rows"]
+        for name, lengths in (("characters", self.source_characters), ("of the second text", self.target_characters)):
+            if found := lengths.to_json():
+                lines.append(f"{name}: " + ", ".join(f"{key} {value:,}" for key, value in found.items()))
+        lines += self.label_lines()
+        if self.empty:
+            lines.append(f"{self.empty:,} texts are empty (kept)")
+        if self.duplicates:
+            lines.append(f"{self.duplicates:,} texts were there before with the same label (kept)")
+        if self.contradicting:
+            lines.append(f"{self.contradicting:,} texts were there before with another label (kept)")
+        return lines + self.left_out_lines()
+
+    def label_lines(self) -> list[str]:
+        """How the labels are spread."""
+        if self.kind == "number":
+            return [
+                f"numbers: min {self.least:g}, mean {self.mean:.4g}, max {self.most:g}, deviation {self.spread:.4g}"
+            ]
+        ranked = self.labels.most_common()
+        shares = [f"{name} {count:,} ({count / max(self.pairs, 1):.1%})" for name, count in ranked[:NAMED]]
+        more = f" and {len(ranked) - NAMED:,} more, down to {ranked[-1][1]:,}" if len(ranked) > NAMED else ""
+        lines = [f"{len(ranked):,} labels: " + ", ".join(shares) + more]
+        if self.without:
+            lines.append(f"{self.without:,} texts have none of the labels")
+        single = [name for name, count in ranked if count == 1]
+        if single:
+            named = ", ".join(map(repr, single[:NAMED])) + (" ..." if len(single) > NAMED else "")
+            lines.append(f"with one example each, which training takes: {named}; no score says how well they are known")
+        if self.kind == "one" and len(ranked) > 1 and ranked[-1][1] < RARE * self.pairs / max(1, len(ranked) / 2):
+            lines.append(
+                f"the labels are skewed: always answering {ranked[0][0]!r} is right in "
+                f"{ranked[0][1] / self.pairs:.1%} of the rows, so judge by macro-F1 and the table of labels"
+            )
+        return lines
+
+    def check(self, column: str = "the label column") -> None:
+        """Refuse labels from which nothing can be learnt."""
+        if self.kind == "number":
+            if self.least == self.most:
+                raise UserError(f"all {self.pairs:,} rows have the number {self.least:g}; there is nothing to learn")
+            return
+        different = len(self.labels)
+        if different > 2 and 2 * different > self.pairs:
+            raise UserError(self._too_many_labels(column))
+        if self.kind == "one" and different == 1:
+            (only,) = self.labels
+            raise UserError(
+                f"all {self.pairs:,} rows have the label {only!r}; expected at least two labels to tell apart"
+            )
+        if not different:
+            raise UserError(f"none of the {self.pairs:,} rows has a label; expected labels in {column}")
+
+    def _too_many_labels(self, column: str) -> str:
+        examples = ", ".join(repr(name if len(name) <= 30 else name[:29] + "…") for name in list(self.labels)[:3])
+        found = f"{column} has {len(self.labels):,} different labels in {self.pairs:,} rows ({examples})"
+        if all(map(_is_number, list(self.labels)[:1000])):
+            return f"{found}, as numbers have: learn them with --labels number, or name the columns with --columns"
+        return f"{found}, as texts have: is it the wrong column? Name the columns with --columns TEXT LABEL"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class CheckedRows(Checked[Example, LabelReport]):
+    """The good examples of some rows."""
+
+    expected = "texts and labels"
+
+    def __init__(
+        self, rows: Iterable[LabelledRow], kind: LabelKind, limits: Limits | None = None, *, places: int = 20
+    ) -> None:
+        super().__init__(LabelReport(kind=kind), limits or TEXT_LIMITS, places)
+        self._kept = self._check(rows)
+
+    def _check(self, rows: Iterable[LabelledRow]) -> Iterator[Example]:
+        report, texts, both = self.report, HashSet(), HashSet()
+        for row in rows:
+            report.rows += 1
+            problem = row.problem or self._problem(row.example)
+            if problem is not None or row.example is None:
+                self._leave_out(row.file, row.line, problem or "no example")
+                continue
+            example = row.example
+            report.pairs += 1
+            report.source_characters.add(len(example.text))
+            if example.second is not None:
+                report.target_characters.add(len(example.second))
+            report.empty += not "".join((example.text, example.second or "")).strip()
+            text = f"{example.text}\0{example.second or ''}"  # NUL stands in no good row
+            seen, same = not texts.add(hash_of(text)), not both.add(hash_of(f"{text}\0{example.label!r}"))
+            report.duplicates += same
+            report.contradicting += seen and not same
+            report.add_label(example.label)
+            if len(report.labels) > MOST_LABELS:
+                report.check()
+            yield example
+        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
+            raise self._too_many()
+
+    def _problem(self, example: Example | None) -> str | None:
+        most = self.limits.max_characters
+        for text in (example.text, example.second or "") if example is not None else ():
+            if len(text) > most:
+                return f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}"
+        return None

@@ -1,0 +1,99 @@
+"""Splitting labelled texts into training and validation: labels in like shares, no text on both sides.
+
+All rows of one text go together, so the unit is the text. Which texts are chosen depends on the seed and on their
+content, not on their order.
+"""
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from sightline.data.checking import hash_of
+from sightline.data.labelled import Example
+from sightline.data.splitting import normalise
+from sightline.errors import UserError
+
+LEAST_TEXTS = 3  # a label with fewer is for training only
+MOST_VALID = 20_000  # rows; more say no more, and are held in memory
+NUMBER_STRATA = 10
+
+
+def text_key(example: Example, key: bytes = b"") -> int:
+    """The same number for the same text, or pair of texts, however its blanks are written."""
+    second = "" if example.second is None else f"\0{normalise(example.second)}"
+    return hash_of(normalise(example.text) + second, key)
+
+
+class StratifiedSplit:
+    """Says for each example where it goes. Made by `split_examples`."""
+
+    def __init__(self, begin: Callable[[], Iterator[Example]], key: bytes, valid: np.ndarray) -> None:
+        self._begin, self._key, self._valid = begin, key, set(valid.tolist())
+
+    def is_valid(self, example: Example) -> bool:
+        return text_key(example, self._key) in self._valid
+
+    def train(self) -> Iterator[Example]:
+        """One more reading of the examples; those for training."""
+        return (example for example in self._begin() if not self.is_valid(example))
+
+    def valid(self) -> Iterator[Example]:
+        """One more reading of the examples; those for validation."""
+        return (example for example in self._begin() if self.is_valid(example))
+
+
+def split_examples(begin: Callable[[], Iterator[Example]], share: float, seed: int) -> StratifiedSplit:
+    """Set apart this share of each label's texts. ``begin`` begins the examples anew; it is called once here."""
+    if not 0 < share < 1:
+        raise UserError(f"validation: found the share {share!r}; expected one between 0 and 1")
+    key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
+    keys, labels, numbers, counts, total = array("Q"), [], array("d"), Counter[str](), 0
+    for example in begin():
+        total += 1
+        keys.append(text_key(example, key))
+        if isinstance(example.label, float):
+            numbers.append(example.label)
+        else:
+            names = (example.label,) if isinstance(example.label, str) else example.label
+            counts.update(names)
+            labels.append(names)
+    share = min(share, MOST_VALID / total)
+    strata = _strata_of_numbers(np.array(numbers)) if numbers else _strata_of_labels(labels, counts)
+    texts, first = np.unique(np.array(keys, dtype=np.uint64), return_index=True)  # in the order of their hashes
+    of_texts = strata[first]
+    chosen = np.zeros(len(texts), dtype=bool)
+    for stratum in np.unique(of_texts):
+        places = np.flatnonzero(of_texts == stratum)
+        if len(places) >= LEAST_TEXTS:
+            chosen[places[: max(1, round(share * len(places)))]] = True
+    if not chosen.any() or chosen.all():
+        raise UserError(
+            f"validation: {len(texts):,} different texts cannot be split so that every label has some to train on and "
+            "some to validate on; give more rows, or validation data of your own"
+        )
+    return StratifiedSplit(begin, key, texts[chosen])
+
+
+def _strata_of_labels(labels: list[tuple[str, ...]], counts: Counter[str]) -> np.ndarray:
+    """By the rarest label of each row: the frequent ones come with it."""
+    order = {name: place for place, name in enumerate(sorted(counts, key=lambda name: (counts[name], name)))}
+    return np.array([min((order[name] for name in names), default=-1) for names in labels])
+
+
+def _strata_of_numbers(numbers: np.ndarray) -> np.ndarray:
+    """By tenths of the numbers in order; equal numbers stay together."""
+    edges = np.quantile(numbers, np.linspace(0, 1, NUMBER_STRATA + 1)[1:-1])
+    return np.searchsorted(np.unique(edges), numbers, side="right")
+
+
+def overlap_flags(examples: Iterable[Example], train: Iterable[Example]) -> list[bool]:
+    """For each of the examples, whether its text stands in the training data, with any label."""
+    keys = [text_key(example) for example in examples]
+    wanted, met = set(keys), set()
+    for example in train:
+        if (key := text_key(example)) in wanted:
+            met.add(key)
+    return [key in met for key in keys]

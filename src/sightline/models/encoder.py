@@ -1,0 +1,264 @@
+"""The encoder: a stack of self-attention layers over a text (Vaswani et al. 2017; Devlin et al. 2019, BERT).
+
+The layers are those of the translating Transformer, so that what one has learnt serves the other. The configuration
+also says what BERT, RoBERTa, DistilBERT and MiniLM are, whose weights `sightline.interop.pretrained` puts in.
+
+What people get wrong: BERT normalises the sum of its three embeddings, before dropout, and nothing after the last
+layer; its pooler reads the first token only; RoBERTa counts positions from 2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sightline.attention import PoolingConfig
+from sightline.attention.tap import active_taps
+from sightline.layers.dropout import Dropout
+from sightline.layers.embedding import TokenEmbedding, sinusoids
+from sightline.layers.transformer import Activation, EncoderLayer, LayerShape
+from sightline.layers.unpadded import Unpadded, can_run, encode_unpadded
+from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
+from sightline.models.transformer import Transformer
+from sightline.vocabulary import OURS, Specials
+
+
+class Encoder(TextModel):
+    """Embed, attend, pool."""
+
+    def __init__(self, config: "EncoderConfig", words: int, specials: Specials = OURS) -> None:
+        super().__init__(config.size, specials)
+        self.config, self.dropout_rate = config, config.dropout
+        self.embedding = _embedding(config, words, specials.padding)
+        learned = config.positions == "learned"
+        self.positions = nn.Embedding(config.first_position + config.longest, config.size) if learned else None
+        self.parts = nn.Embedding(config.parts, config.size) if config.parts else None
+        self.embedding_norm = _norm(config) if config.embedding_norm else nn.Identity()
+        self.dropout = Dropout(config.dropout)
+        shape = LayerShape(
+            config.size,
+            config.heads,
+            config.feed_forward,
+            config.dropout,
+            config.norm,
+            config.activation,
+            config.positions == "rotary",
+            config.attention_dropout,
+            config.epsilon,
+        )
+        self.layers = nn.ModuleList(EncoderLayer(shape) for _ in range(config.layers))
+        self.norm = _norm(config) if config.norm == "pre" else nn.Identity()
+        self.pool = PoolingConfig().build(config.size) if config.pooling == "attention" else None
+        self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
+        for table in (self.positions, self.parts):
+            if table is not None:
+                nn.init.normal_(table.weight, std=0.02)
+        for parameter in self.layers.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a text, where there is a limit."""
+        return self.config.longest if self.config.positions == "learned" else None
+
+    def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
+        self._check(texts)
+        if self._plain(texts):
+            return self._padded(texts)
+        unpadded = Unpadded.of(self.real(texts))
+        return unpadded.spread(self._encode(texts, unpadded, first=False))
+
+    def features(self, texts: Texts) -> Float[Tensor, "b d"]:
+        if self.config.pooling == "first" and self.layers and not self._plain(texts):
+            self._check(texts)
+            unpadded = Unpadded.of(self.real(texts))
+            # Nobody reads what the last layer would make of the other tokens.
+            return self._finish(unpadded.spread_texts(self._encode(texts, unpadded, first=True)))
+        return self.pooled(self.annotate(texts), texts)
+
+    def pooled(self, annotations: Float[Tensor, "b s d"], texts: Texts) -> Float[Tensor, "b d"]:
+        """One vector for each text, from its annotations."""
+        if self.config.pooling == "first":
+            return self._finish(annotations[:, 0])
+        real = self.real(texts)
+        if self.pool is not None:
+            return self._finish(self.pool(annotations, mask=real).context.squeeze(-2))
+        total = (annotations * real.unsqueeze(-1)).sum(dim=1)
+        return self._finish(total / real.sum(dim=1, keepdim=True).clamp(min=1))
+
+    def layer_depths(self) -> dict[str, int]:
+        """How many steps each parameter stands below the output: 0 for what pools, more the further down.
+
+        For learning rates that are smaller further down, where what was learnt before is most general.
+        """
+        top = len(self.layers)
+        depths = {}
+        for name, _ in self.named_parameters():
+            first, _, rest = name.partition(".")
+            if first == "layers":
+                depths[name] = top - int(rest.partition(".")[0])
+            else:
+                depths[name] = top + 1 if first in ("embedding", "positions", "parts", "embedding_norm") else 0
+        return depths
+
+    def _finish(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+        return x if self.pooler is None else torch.tanh(self.pooler(x))
+
+    def _check(self, texts: Texts) -> None:
+        if self.longest is not None and texts.words.shape[1] > self.longest:
+            raise ValueError(
+                f"a text of {texts.words.shape[1]:,} tokens; this encoder has positions for {self.longest:,}: cut it"
+            )
+
+    def _plain(self, texts: Texts) -> bool:
+        """Whether to go the way that taps can see; with padding, as graphics cards like it."""
+        return bool(active_taps()) or texts.words.device.type != "cpu" or not all(map(can_run, self._attentions()))
+
+    def _attentions(self) -> list[nn.Module]:
+        return [layer.attention for layer in self.layers]  # type: ignore[misc]
+
+    def _padded(self, texts: Texts) -> Float[Tensor, "b s d"]:
+        real = self.real(texts)
+        places = torch.arange(texts.words.shape[1], device=texts.words.device).expand_as(texts.words)
+        x = self._embed(texts.words, places, texts.parts)
+        for layer in self.layers:
+            x = layer(x, real)
+        return self.norm(x) * real.unsqueeze(-1)
+
+    def _encode(self, texts: Texts, unpadded: Unpadded, first: bool) -> Float[Tensor, "n d"]:
+        parts = None if texts.parts is None or self.parts is None else unpadded.take(texts.parts)
+        x = self._embed(unpadded.take(texts.words), unpadded.places % max(texts.words.shape[1], 1), parts)
+        for number, layer in enumerate(self.layers, start=1):
+            x = encode_unpadded(layer, x, unpadded, first and number == len(self.layers))
+        return self.norm(x)
+
+    def _embed(
+        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None
+    ) -> Float[Tensor, "*n d"]:
+        x = self.embedding(words)
+        if self.positions is not None:
+            x = x + self.positions(places + self.config.first_position)
+        elif self.config.positions == "sinusoid" and places.numel():
+            x = x + sinusoids(0, int(places.max()) + 1, x.shape[-1], x)[places]
+        if self.parts is not None:
+            # A model with one kind of part (RoBERTa) makes no difference between the texts of a pair.
+            x = x + (self.parts.weight[0] if parts is None else self.parts(parts.clamp(max=self.config.parts - 1)))
+        return self.dropout(self.embedding_norm(x))
+
+
+def _embedding(config: "EncoderConfig", words: int, padding: int) -> nn.Embedding:
+    if config.scaled:
+        return TokenEmbedding(words, config.size, padding)
+    table = nn.Embedding(words, config.size, padding_idx=padding)
+    nn.init.normal_(table.weight, std=0.02 if config.embedding_norm else config.size**-0.5)
+    with torch.no_grad():
+        table.weight[padding].zero_()
+    return table
+
+
+def _norm(config: "EncoderConfig") -> nn.LayerNorm:
+    return nn.LayerNorm(config.size, eps=config.epsilon)
+
+
+@dataclass(frozen=True)
+class EncoderConfig(TextModelConfig):
+    """The defaults are small, and such that a translating Transformer can begin with the weights.
+
+    ``positions`` may be ``learned``: then there are ``longest`` of them, in a table that begins ``first_position`` rows
+    further down. ``parts`` is how many texts the model tells apart (2 for pairs, as BERT does; 0: it does not).
+    ``embedding_norm`` normalises what goes into the first layer; ``scaled`` multiplies word vectors by √size.
+    ``pooling`` makes one vector of a text: read with attention, the first token's, or the mean; ``pooler`` puts a dense
+    layer and a tanh behind that. ``epsilon`` is that of the normalisations.
+    """
+
+    size: int = 128
+    heads: int = 4
+    feed_forward: int = 512
+    layers: int = 4
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    norm: Literal["pre", "post"] = "pre"
+    positions: Literal["sinusoid", "rotary", "learned"] = "sinusoid"
+    longest: int = 512
+    first_position: int = 0
+    activation: Activation = "gelu"
+    parts: int = 0
+    embedding_norm: bool = False
+    scaled: bool = True
+    pooling: Literal["attention", "first", "mean"] = "attention"
+    pooler: bool = False
+    epsilon: float = 1e-5
+    kind: ClassVar[str] = "encoder"
+
+    def __post_init__(self) -> None:
+        for name in ("size", "heads", "feed_forward", "layers", "longest"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("parts", "first_position"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if self.size % self.heads:
+            raise ValueError(f"size {self.size} does not divide into {self.heads} heads")
+        if self.positions == "sinusoid" and self.size % 2:
+            raise ValueError(f"sinusoid positions need an even size, found {self.size}")
+        if self.positions == "rotary" and self.size // self.heads % 2:
+            raise ValueError(f"rotary positions need heads of an even size, found {self.size // self.heads}")
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon is {self.epsilon}; it must be above 0")
+
+    def build(self, words: int, specials: Specials = OURS) -> Encoder:
+        return Encoder(self, words, specials)
+
+
+def translator_tensors(encoder: Encoder) -> dict[str, Tensor]:
+    """The encoder's tensors by the names that they have in the translating Transformer."""
+    renamed: dict[str, Callable[[str], str]] = {
+        "embedding": lambda rest: f"source_embedding.{rest}",
+        "layers": lambda rest: f"encoder.{rest}",
+        "norm": lambda rest: f"encoder_norm.{rest}",
+    }
+    found = {}
+    for name, tensor in encoder.state_dict().items():
+        first, _, rest = name.partition(".")
+        if first in renamed:
+            found[renamed[first](rest)] = tensor
+    return found
+
+
+def start_translator(translator: Transformer, encoder: Encoder) -> list[str]:
+    """Put the encoder's weights into a translator's encoder; the names of the tensors that were set.
+
+    A table of words that the translator's two sides share is set for both. Raises ValueError where the two differ.
+    """
+    ours, theirs = encoder.config, translator.config
+    pairs = {
+        "size": (ours.size, theirs.size),
+        "heads": (ours.heads, theirs.heads),
+        "feed_forward": (ours.feed_forward, theirs.feed_forward),
+        "layers": (ours.layers, theirs.encoder_layers),
+        "norm": (ours.norm, theirs.norm),
+        "positions": (ours.positions, theirs.positions),
+        "activation": (ours.activation, theirs.activation),
+        "parts": (ours.parts, 0),
+        "embedding_norm": (ours.embedding_norm, False),
+        "scaled": (ours.scaled, True),
+        "epsilon": (ours.epsilon, 1e-5),
+        "words": (encoder.embedding.num_embeddings, translator.source_embedding.num_embeddings),
+        "padding": (encoder.specials.padding, OURS.padding),
+    }
+    for name, (found, wanted) in pairs.items():
+        if found != wanted:
+            raise ValueError(f"the encoder's {name} is {found}, the translator needs {wanted}; choose one of them anew")
+    tensors = translator_tensors(encoder)
+    state = translator.state_dict()
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            state[name].copy_(tensor)
+    return sorted(tensors)

@@ -1,0 +1,71 @@
+"""What every model that reads text and writes labels has in common.
+
+A model of this kind says two things: one vector for each token (`annotate`), and one for the whole text, pooled with
+attention (`features`). What is made of them, a label, several, a number, a tag for each word or a span, is a head's
+business (`sightline.models.heads`).
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from sightline.attention.pooling import Pooling
+from sightline.config import Config
+from sightline.vocabulary import OURS, Specials
+
+
+class Texts(NamedTuple):
+    """A batch of texts, padded behind.
+
+    A text is ``START a… END``, a pair ``START a… END b… END``; for `han` a document is ``sentence… END sentence… END``.
+    ``parts`` is 0 up to the first END and 1 after it, or None where there are no pairs.
+    """
+
+    words: Int[Tensor, "b s"]
+    parts: Int[Tensor, "b s"] | None = None
+
+
+class TextModel(nn.Module):
+    """The base: tokens in, features out. ``size`` is that of an annotation, ``feature_size`` that of a whole text."""
+
+    size: int
+    dropout_rate: float = 0.1  # also before a head's output layer, unless the head is told otherwise
+
+    def __init__(self, size: int, specials: Specials = OURS) -> None:
+        super().__init__()
+        self.size, self.specials = size, specials
+
+    @property
+    def feature_size(self) -> int:
+        return self.size
+
+    def real(self, texts: Texts) -> Bool[Tensor, "b s"]:
+        """Which places of a batch hold a token."""
+        return texts.words != self.specials.padding
+
+    @abstractmethod
+    def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
+        """One vector for each token."""
+
+    @abstractmethod
+    def features(self, texts: Texts) -> Float[Tensor, "b d"]:
+        """One vector for each text, read with attention."""
+
+
+def pooled_size(pooling: Pooling) -> int:
+    """The size of what a pooling reads, its queries side by side."""
+    return pooling.query.shape[0] * pooling.inner.context_size
+
+
+@dataclass(frozen=True)
+class TextModelConfig(Config):
+    """The base of the models' configurations."""
+
+    family: ClassVar[str] = "text_model"
+
+    @abstractmethod
+    def build(self, words: int, specials: Specials = OURS) -> TextModel:
+        """Build the model for a vocabulary of this size."""

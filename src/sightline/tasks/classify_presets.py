@@ -1,0 +1,80 @@
+"""Sizes of models from text to labels that work, with the learning rate that suits each; and how to go on from others.
+
+Tiny trains in minutes on two processor cores with some ten thousand texts.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from sightline.config import ConfigError
+from sightline.models.attentive import AttentiveConfig
+from sightline.models.encoder import EncoderConfig
+from sightline.models.han import HANConfig
+from sightline.models.text_to_labels import TextModelConfig
+from sightline.tasks.classifier import HIERARCHICAL, TASK
+from sightline.tasks.classify import ClassifyConfig
+from sightline.tasks.presets import Preset, read_config
+from sightline.tasks.starting import is_foreign, read_start
+from sightline.tasks.table import task_of
+from sightline.training.folder import CONFIG, RunFolder
+from sightline.training.loop import TrainingConfig
+
+CLASSIFY_MODELS: dict[str, dict[str, TextModelConfig]] = {
+    "attentive": {
+        "tiny": AttentiveConfig(),
+        "small": AttentiveConfig(embedding_size=200, size=256),
+        "base": AttentiveConfig(embedding_size=300, size=512, layers=2),
+    },
+    HIERARCHICAL: {
+        "tiny": HANConfig(),
+        "small": HANConfig(),
+        "base": HANConfig(),
+    },
+    "encoder": {
+        "tiny": EncoderConfig(layers=2),
+        "small": EncoderConfig(size=256, heads=4, feed_forward=1024, layers=4),
+        "base": EncoderConfig(size=512, heads=8, feed_forward=2048, layers=6),
+    },
+}
+
+RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
+TUNING_RATE, TUNING_EPOCHS, TUNING_LONGEST = 5e-5, 3, 256
+
+
+def classify_preset(model: str | None = None, size: str = "tiny") -> ClassifyConfig:
+    """The configuration of a model in one of its sizes. A model that is not built in has its defaults only."""
+    if size not in get_args(Preset):
+        raise ConfigError(f"preset is {size!r}; it is one of {', '.join(get_args(Preset))}")
+    model = model or "attentive"
+    sizes = CLASSIFY_MODELS.get(model)
+    if sizes is None and size != "tiny":
+        raise ConfigError(f"the model {model!r} has no presets; set its fields with --set")
+    chosen = TextModelConfig.from_json(model) if sizes is None else sizes[size]
+    config = ClassifyConfig(model=chosen)
+    return replace(config, training=replace(config.training, learning_rate=RATES[size]))
+
+
+def classify_config_to_go_on(start: Path) -> ClassifyConfig:
+    """For new labels or new data: an earlier run's model and vocabulary, or a Hugging Face folder's, to be fine-tuned.
+
+    Steps are small: most of what is known was learnt before.
+    """
+    if not is_foreign(start) and task_of(RunFolder.open(start).path) == TASK:
+        config = read_config(start / CONFIG, ClassifyConfig)
+        rate = config.training.learning_rate / 4
+        training = replace(config.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
+        return replace(config, training=training)
+    found = read_start(start)
+    tuning = TrainingConfig(
+        learning_rate=TUNING_RATE if found.tokeniser is None else RATES["tiny"] / 2,
+        warmup=1000,  # a tenth of the way at most
+        weight_decay=0.01,
+        epochs=TUNING_EPOCHS if found.tokeniser is None else None,
+        cooldown=1.0,
+        patience=5,
+        averaged=3,
+    )
+    longest = min(TUNING_LONGEST, getattr(found.model, "longest", TUNING_LONGEST))
+    config = ClassifyConfig(model=found.model, training=tuning, longest=longest)
+    return config if found.tokeniser is None else replace(config, tokeniser=found.tokeniser)

@@ -1,0 +1,118 @@
+"""What a run of texts begins with: an earlier run whose model reads texts, whatever its task, or a BERT folder."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from sightline.config import ConfigError
+from sightline.data.texts import TextReader
+from sightline.data.tokenise import TokeniserConfig
+from sightline.errors import UserError
+from sightline.models.text_to_labels import TextModelConfig
+from sightline.tasks.classifier import TASK, load_reader
+from sightline.tasks.labels import Labels
+from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
+
+PRETRAIN = "pretrain"
+READER = "model."  # what the tensors of a head's text model begin with
+ENCODER = "encoder."  # the same in a run of pre-training (`sightline.models.masked`)
+POOLS = ("pool.", "pooler.")  # how a text becomes one vector may change: that is learnt with the labels
+
+
+@dataclass(frozen=True)
+class Start:
+    """A text model's configuration, its tensors, and how it reads; of a run with labels, its head too."""
+
+    path: Path
+    model: TextModelConfig
+    reader: TextReader
+    tensors: dict[str, Tensor]
+    tokeniser: TokeniserConfig | None = None  # None: the vocabulary is somebody else's
+    head: dict[str, Tensor] = field(default_factory=dict)
+    labels: Labels | None = None
+
+    def check_vocabulary(self, wanted: TokeniserConfig) -> None:
+        """Another vocabulary would give the tensors other words."""
+        if self.tokeniser is not None and replace(wanted, dropout=0.0) != replace(self.tokeniser, dropout=0.0):
+            raise UserError(
+                f"{self.path} has a vocabulary of {self.reader.tokeniser.words:,} tokens "
+                f"({self.tokeniser.method}, {self.tokeniser.words:,} words asked for), and what begins with it keeps "
+                "it; leave out the fields of the tokeniser that say something else"
+            )
+
+    def put_into(self, model: nn.Module, labels: Labels) -> None:
+        """Copy every tensor of the text model, and the head's where the labels are the same."""
+        given = {f"{READER}{name}": tensor for name, tensor in self.tensors.items()}
+        if self.labels is not None and (self.labels.kind, self.labels.names) == (labels.kind, labels.names):
+            given |= self.head
+        own = model.state_dict()
+        wanted = {name for name in own if name.startswith(READER)}
+        for name in sorted(wanted | set(given)):
+            if name not in given or name not in own:
+                if name.removeprefix(READER).startswith(POOLS):
+                    given.pop(name, None)
+                    continue
+                where = str(self.path) if name not in given else "the new model"
+                raise UserError(f"{self.path} is not a start for this model: {where} has no {name}")
+            if given[name].shape != own[name].shape:
+                raise UserError(
+                    f"{self.path} is not a start for this model: {name} is {_shape(given[name])} there and "
+                    f"{_shape(own[name])} here"
+                )
+        model.load_state_dict({**own, **given})
+
+
+def _shape(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "one number"
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether this is a Hugging Face folder and no run."""
+    try:
+        data = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and "model_type" in data and "format" not in data
+
+
+def read_start(path: Path) -> Start:
+    """From a run folder or a Hugging Face folder."""
+    if is_foreign(path):
+        return _foreign(path)
+    folder = RunFolder.open(path)
+    about = folder.read_config()
+    task = about.get("task")
+    if task not in (TASK, PRETRAIN):
+        raise UserError(f"{path} is a run of the task {task!r}; expected one of classify or pretrain, or a BERT folder")
+    reader = load_reader(path, about)
+    try:
+        model, tokeniser = text_model_of(about), _tokeniser_of(about)
+        tensors = load_tensors(path / MODEL)
+    except (ConfigError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    prefix = ENCODER if task == PRETRAIN else READER
+    inner = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    if task == PRETRAIN:
+        return Start(path, model, reader, inner, tokeniser)
+    head = {name: tensor for name, tensor in tensors.items() if not name.startswith(READER)}
+    return Start(path, model, reader, inner, tokeniser, head, Labels.load(path))
+
+
+def text_model_of(about: dict[str, Any]) -> TextModelConfig:
+    """The configuration of the text model in a run's config.json."""
+    return TextModelConfig.from_json(about["config"]["model"])
+
+
+def _tokeniser_of(about: dict[str, Any]) -> TokeniserConfig | None:
+    return None if about.get("foreign") is True else TokeniserConfig.from_json(about["config"]["tokeniser"])
+
+
+def _foreign(path: Path) -> Start:
+    from sightline.interop.pretrained import load_pretrained
+
+    found = load_pretrained(path)
+    reader = TextReader(found.tokeniser, found.tokeniser.specials, rows=found.words)
+    return Start(path, found.config, reader, found.tensors)

@@ -1,0 +1,107 @@
+"""Which tasks there are, and what each gives to the commands and to Python. Listing them imports none of them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sightline.config import Config
+    from sightline.training.loop import Lesson
+
+CONFIG = "config.json"
+DEFAULT = "translate"
+
+
+class Trial(NamedTuple):
+    """What a training would begin with, for measuring it; and how long validating takes, found by trying."""
+
+    prepared: Any
+    lesson: "Lesson"
+    model: "nn.Module"
+    validation_seconds: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task gives.
+
+    ``preset(model, size)`` and ``go_on(start)`` make configurations; ``train(files, out, config, **options)`` gives
+    what was trained and how training ended; ``load(run)`` gives it again, with what config.json says. ``counted`` is
+    what its loss counts.
+    """
+
+    name: str
+    config: "type[Config]"
+    preset: Callable[[str | None, str], Any]
+    go_on: Callable[[Path], Any]
+    train: Callable[..., tuple[Any, Any]]
+    load: Callable[[Path], tuple[Any, dict[str, Any]]]
+    trial: Callable[..., Trial]
+    counted: str = "tokens"
+    rows: str = "pairs"
+
+
+def _translate() -> Task:
+    from sightline.tasks.estimate import translate_trial
+    from sightline.tasks.presets import config_to_go_on, preset
+    from sightline.tasks.translate import TranslateConfig, train_translate
+    from sightline.tasks.translator import load_translator
+
+    return Task(
+        "translate",
+        TranslateConfig,
+        lambda model, size: preset(model or "transformer", size),
+        config_to_go_on,
+        train_translate,
+        load_translator,
+        translate_trial,
+        "target tokens",
+    )
+
+
+def _classify() -> Task:
+    from sightline.tasks.classifier import load_classifier
+    from sightline.tasks.classify import ClassifyConfig, classify_trial, train_classify
+    from sightline.tasks.classify_presets import classify_config_to_go_on, classify_preset
+
+    return Task(
+        "classify",
+        ClassifyConfig,
+        classify_preset,
+        classify_config_to_go_on,
+        train_classify,
+        load_classifier,
+        classify_trial,
+        "texts",
+        "texts",
+    )
+
+
+TASKS: dict[str, Callable[[], Task]] = {"translate": _translate, "summarise": _translate, "classify": _classify}
+
+
+def task_named(name: str) -> Task:
+    """The task of this name."""
+    if name not in TASKS:
+        raise UserError(f"there is no task {name!r}; there is {', '.join(TASKS)}")
+    return TASKS[name]()
+
+
+def task_of(run: Path) -> str:
+    """The name of the task that a run folder, or one of its checkpoints, says it is of.
+
+    Where none can be read, the first task's: its loader says what is wrong with the folder.
+    """
+    folder = run.parent.parent if run.parent.name == "checkpoints" and not (run / CONFIG).exists() else run
+    try:
+        data = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return DEFAULT
+    name = data.get("task") if isinstance(data, dict) else None
+    return name if isinstance(name, str) and name in TASKS else DEFAULT

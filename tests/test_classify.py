@@ -1,0 +1,384 @@
+"""From a file of texts and labels to a trained classifier, in Python: what is learnt, saved and begun with."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+import sightline
+from sightline.data.labelled import Example, LabelledFile
+from sightline.data.texts import TextReader
+from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.interop.pretrained import load_pretrained
+from sightline.interop.pretrained_export import export_encoder
+from sightline.interop.pretrained_tokens import PretrainedTokeniser
+from sightline.layers.lora import LoraConfig
+from sightline.models.attentive import AttentiveConfig
+from sightline.models.encoder import EncoderConfig
+from sightline.models.han import HANConfig
+from sightline.tasks.classifier import Classifier, load_classifier, save_classifier
+from sightline.tasks.classify import ClassifyConfig, train_classify
+from sightline.tasks.classify_scores import compare, fit, truth_of
+from sightline.tasks.labels import Labels
+from sightline.training.folder import RunFolder, load_tensors
+from sightline.training.loop import TrainingConfig
+
+WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
+SMALL = AttentiveConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.0)
+
+
+def config(steps=60, model=SMALL, rate=0.02, **options):
+    training = TrainingConfig(learning_rate=rate, warmup=5, steps=steps, validate_every=steps, averaged=1)
+    words = TokeniserConfig("words", words=60, lower=True, minimum=1)
+    return ClassifyConfig(model=model, tokeniser=words, training=training, batch_tokens=600, **options)
+
+
+def write(path, rows):
+    with path.open("w", encoding="utf-8") as file:
+        for *texts, label in rows:
+            fields = dict(zip(("text", "text2"), texts, strict=False))
+            file.write(json.dumps({**fields, "label": label}, ensure_ascii=False) + "\n")
+    return path
+
+
+def texts(count, seed=0, length=6):
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(2, length))) for _ in range(count)]
+
+
+def order(text):
+    """Which of two words comes first: a bag of words cannot tell."""
+    words = text.split()
+    return "yes" if words.index("up") < words.index("down") else "no"
+
+
+def ordered(count, seed=0):
+    draw = random.Random(seed)
+    rows = []
+    for text in texts(count, seed):
+        words = [*text.split(), "up", "down"]
+        draw.shuffle(words)
+        rows.append((" ".join(words), order(" ".join(words))))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    data = write(folder / "train.jsonl", ordered(400))
+    found = sightline.train(data, folder / "run", task="classify", config=config(120))
+    return folder, found
+
+
+def test_it_learns_what_a_bag_of_words_cannot(trained):
+    _, classifier = trained
+    rows = ordered(200, seed=9)
+    found = classifier.evaluate([Example(text, None, label) for text, label in rows])
+    assert found.values["accuracy"] > 95
+    assert found.floors["linear"]["accuracy"] < 75
+    assert found.confusion.sum() == 200
+    assert {one.name: one.support for one in found.table} == {
+        name: sum(label == name for _, label in rows) for name in ("no", "yes")
+    }
+
+
+def test_a_run_folder_is_complete_and_loads_as_it_was(trained):
+    folder, classifier = trained
+    names = {path.name for path in (folder / "run").iterdir()}
+    assert {"config.json", "labels.json", "tokenizer.json", "model.safetensors", "card.md"} <= names
+    assert {"floors.json", "floors.safetensors", "confusion.png", "reliability.png", "checksums.json"} <= names
+    loaded = sightline.load(folder / "run")
+    given = ["up ab down", "down up", "", "nothing known " * 30]
+    for one, other in zip(classifier.predict(given), loaded.predict(given), strict=True):
+        assert one.label == other.label
+        assert one.probabilities == pytest.approx(other.probabilities)
+        assert sum(one.probabilities.values()) == pytest.approx(1)
+        assert one.probability == max(one.probabilities.values())
+    sealed = json.loads((folder / "run" / "checksums.json").read_text())
+    assert {"labels.json", "tokenizer.json", "floors.safetensors"} <= set(sealed)
+    card = (folder / "run" / "card.md").read_text()
+    assert "NB-SVM on word n-grams" in card
+    assert "expected calibration error" in card
+
+
+def test_temperature_and_threshold_are_kept_and_used(trained, tmp_path):
+    folder, _ = trained
+    classifier = sightline.load(folder / "run")
+    classifier.temperature, classifier.threshold = 2.5, 0.3
+    save_classifier(RunFolder.create(tmp_path / "copy"), classifier, config(), "as it was")
+    loaded = sightline.load(tmp_path / "copy")
+    assert (loaded.temperature, loaded.threshold) == (2.5, 0.3)
+    logits = loaded.scores(["up ab down"])[0] / 2.5
+    expected = np.exp(logits) / np.exp(logits).sum()
+    found = loaded.predict(["up ab down"])[0].probabilities
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-6)
+
+
+def test_the_temperature_is_fitted_to_validation_data(trained):
+    _, classifier = trained
+    rows = [Example(text, None, label) for text, label in ordered(100, seed=21)]
+    wrong = [one._replace(label="yes" if one.label == "no" else "no") for one in rows[:30]]
+    classifier = Classifier(classifier.model, classifier.reader, classifier.labels)
+    fit(classifier, [*rows[30:], *wrong])
+    assert classifier.temperature > 1.5  # nearly sure, and wrong in three of ten
+    sure = [one.probability for one in classifier.predict([one.text for one in rows])]
+    assert 0.6 < np.mean(sure) < 0.8
+
+
+def test_padding_and_company_change_nothing(trained):
+    _, classifier = trained
+    given = ["up ab down", "down cd up", "up " * 40 + "down"]
+    together = classifier.scores(given)
+    alone = np.concatenate([classifier.scores([text]) for text in given])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_texts_of_the_training_data_are_told_apart(trained):
+    folder, classifier = trained
+    known = ordered(400)[:10]
+    rows = [Example(text + "  ", None, label) for text, label in known]
+    new = [Example(text, None, label) for text, label in ordered(30, seed=77)]
+    found = classifier.evaluate(rows + new)
+    assert found.seen[:10].all()
+    kept = [one for one, seen in zip(rows + new, found.seen, strict=True) if not seen]
+    assert found.without["accuracy"] == pytest.approx(classifier.evaluate(kept).values["accuracy"])
+    (folder / "run" / "data" / "texts.npy").rename(folder / "elsewhere.npy")
+    assert classifier.evaluate(rows).seen is None
+    (folder / "elsewhere.npy").rename(folder / "run" / "data" / "texts.npy")
+
+
+def test_labels_that_training_did_not_have_count_as_wrong(trained):
+    _, classifier = trained
+    rows = [Example(text, None, label) for text, label in ordered(20, seed=5)]
+    right = classifier.evaluate(rows).values["accuracy"]
+    found = classifier.evaluate([*rows, Example("up down", None, "maybe"), Example("ab", None, "never")])
+    assert found.unseen == {"maybe": 1, "never": 1}
+    assert found.unseen_rows() == 2
+    assert found.values["accuracy"] == pytest.approx(right * 20 / 22)
+    assert found.known["accuracy"] == pytest.approx(right)
+    assert found.to_json()["unseen_labels"]["rows"] == 2
+
+
+def test_going_on_ends_like_not_stopping(tmp_path):
+    data = write(tmp_path / "train.jsonl", ordered(60))
+    files = LabelledFile(str(data))
+    plan = config(floors=False)
+    plan = replace(plan, training=replace(plan.training, steps=9, validate_every=3, cooldown=0.0))
+    whole, _ = train_classify(files, tmp_path / "whole", plan)
+
+    def stop(progress, scores):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_classify(files, tmp_path / "parts", plan, on_scores=stop)
+    parts, _ = train_classify(None, tmp_path / "parts", plan)
+    for name, tensor in whole.model.state_dict().items():
+        torch.testing.assert_close(parts.model.state_dict()[name], tensor)
+
+
+def similar(text):
+    words = text.split()
+    draw = random.Random(text)
+    draw.shuffle(words)
+    return " ".join(words)
+
+
+def test_pairs_equal_up_to_order(tmp_path):
+    rows = []
+    for number, text in enumerate(texts(500, seed=1, length=4)):
+        other = similar(text) if number % 2 else similar(texts(1, seed=number + 1000, length=4)[0])
+        rows.append((text, other, "same" if sorted(text.split()) == sorted(other.split()) else "other"))
+    data = write(tmp_path / "pairs.jsonl", rows)
+    plan = config(180, model=replace(SMALL, annotations="embedding", embedding_size=32), rate=0.03, floors=False)
+    classifier = sightline.train(data, tmp_path / "run", task="classify", config=plan)
+    assert classifier.labels.pairs
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["model"]["pairs"] is True
+    found = [one.label for one in classifier.predict([("ab cd ef", "ef ab cd"), ("ab cd ef", "gh ij kl")])]
+    assert found == ["same", "other"]
+    with pytest.raises(UserError, match="expected a pair of texts"):
+        classifier.predict(["ab"])
+
+
+def test_several_labels(tmp_path):
+    rows = [(text, [name for name in ("ab", "cd", "ef") if name in text.split()]) for text in texts(300, seed=2)]
+    data = write(tmp_path / "several.jsonl", rows)
+    classifier = sightline.train(data, tmp_path / "run", task="classify", labels="several", config=config(120))
+    assert classifier.labels.names == ("ab", "cd", "ef")
+    found = classifier.predict(["ab gh cd", "gh ij", "ef"])
+    assert [one.label for one in found] == [("ab", "cd"), (), ("ef",)]
+    measured = sightline.load(tmp_path / "run").evaluate(data)
+    assert measured.values["micro_f1"] > 97
+    assert measured.confusion is None
+    assert len(measured.table) == 3
+    assert sightline.load(tmp_path / "run").threshold == classifier.threshold
+
+
+def test_numbers(tmp_path):
+    rows = [(text, 1000.0 + 10 * text.split().count("ab")) for text in texts(400, seed=3)]
+    data = write(tmp_path / "numbers.jsonl", rows)
+    classifier = sightline.train(data, tmp_path / "run", task="classify", labels="number", config=config(120))
+    assert classifier.predict(["ab ab cd"])[0].label == pytest.approx(1020, abs=3)
+    found = classifier.evaluate(data)
+    assert found.values["pearson"] > 95
+    assert found.values["rmse"] < 3
+    assert found.floors["linear"]["rmse"] > found.values["rmse"]
+    assert found.calibration is None
+
+
+def test_documents_of_any_length(tmp_path):
+    rows = [
+        (f"{text.capitalize()}. Then {label}. End.", label)
+        for text, label in zip(texts(80), ["up", "down"] * 40, strict=True)
+    ]
+    data = write(tmp_path / "train.jsonl", rows)
+    model = HANConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.0)
+    classifier = sightline.train(data, tmp_path / "run", task="classify", config=config(40, model=model, floors=False))
+    long = "Ab cd ef. " * 500 + "Then up. " + "Gh ij. " * 500
+    assert classifier.scores([long]).shape == (1, 2)
+    assert classifier.predict(["Then down. End."])[0].label == "down"
+
+
+def test_long_texts_are_cut_where_attention_is_square_and_said(tmp_path):
+    rows = [(f"{text} {label}", label) for text, label in zip(texts(60), ["up", "down"] * 30, strict=True)]
+    rows[0] = ("ab " * 100 + "up", "up")
+    data = write(tmp_path / "train.jsonl", rows)
+    model = EncoderConfig(size=16, heads=2, feed_forward=32, layers=1, dropout=0.0)
+    said = []
+    classifier = sightline.train(
+        data, tmp_path / "run", task="classify", config=config(3, model=model, longest=12, floors=False),
+        on_report=lambda prepared, model: said.extend(prepared.lines()),
+    )  # fmt: skip
+    assert any(line.startswith("1 texts are longer than 12 tokens") for line in said)
+    assert classifier.cut(["ab " * 100_000, "ab"]) == 1
+    assert classifier.predict(["ab " * 100_000])[0].label in ("up", "down")
+    classifier.longest = None
+    assert classifier.cut(["ab " * 100]) == 0
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_run_begins_with_every_tensor_of_another(tmp_path, lora):
+    model = EncoderConfig(size=16, heads=2, feed_forward=32, layers=1, dropout=0.0)
+    write(tmp_path / "one.jsonl", ordered(60))
+    write(tmp_path / "two.jsonl", [(text, "odd" if len(text.split()) % 2 else "even") for text in texts(60)])
+    first = sightline.train(
+        tmp_path / "one.jsonl", tmp_path / "one", task="classify", config=config(3, model=model, floors=False)
+    )
+    plan = replace(config(2, model=model, rate=0.01, floors=False), lora=LoraConfig(rank=2) if lora else None)
+    before = {}
+    second, _ = train_classify(
+        LabelledFile(str(tmp_path / "two.jsonl")), tmp_path / "two", plan, start=tmp_path / "one",
+        on_report=lambda prepared, model: before.update({k: v.clone() for k, v in model.model.state_dict().items()}),
+    )  # fmt: skip
+    source = first.model.model.state_dict()
+    for name, tensor in source.items():
+        place = name if name in before else name.replace(".weight", ".parametrizations.weight.original")
+        torch.testing.assert_close(before[place], tensor, rtol=0, atol=0)
+    assert (tmp_path / "one" / "tokenizer.json").read_text() == (tmp_path / "two" / "tokenizer.json").read_text()
+    after = load_tensors(tmp_path / "two" / "model.safetensors")
+    assert set(after) == set(first.model.state_dict())  # merged: nothing of LoRA is left
+    moved = {name for name, tensor in source.items() if not torch.equal(after[f"model.{name}"], tensor)}
+    if lora:
+        adapted = {"project_query.weight", "project_values.weight"}
+        assert moved == {n for n in source if n.rpartition("attention.")[2] in adapted or n.startswith("pool")}
+    else:
+        assert "embedding.weight" in moved
+    again = load_classifier(tmp_path / "two" / "checkpoints" / "step-2")[0]
+    np.testing.assert_allclose(again.scores(["ab cd"]), second.scores(["ab cd"]), atol=1e-5)
+
+
+def bert(folder):
+    """A folder as Hugging Face's, with random weights."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "up", "down", "a", "##b"]
+    library = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    library.normalizer, library.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    folder.mkdir()
+    library.save(str(folder / "tokenizer.json"))
+    tokeniser = PretrainedTokeniser.load(folder / "tokenizer.json")
+    shape = EncoderConfig(
+        size=16, heads=2, feed_forward=32, layers=1, norm="post", positions="learned", longest=64, parts=2,
+        embedding_norm=True, scaled=False, pooling="first", pooler=True, epsilon=1e-12,
+    )  # fmt: skip
+    export_encoder(shape.build(tokeniser.words, tokeniser.specials), tokeniser, folder)
+    return folder
+
+
+def test_a_run_begins_with_a_hugging_face_folder(tmp_path):
+    folder = bert(tmp_path / "bert")
+    write(tmp_path / "train.jsonl", ordered(40))
+    before = {}
+    classifier = sightline.train(
+        tmp_path / "train.jsonl", tmp_path / "run", task="classify", start=folder, steps=2,
+        on_report=lambda prepared, model: before.update({k: v.clone() for k, v in model.model.state_dict().items()}),
+    )  # fmt: skip
+    theirs = load_pretrained(folder)
+    assert set(theirs.tensors) == set(before)
+    for name, tensor in theirs.tensors.items():
+        torch.testing.assert_close(before[name], tensor, rtol=0, atol=0)
+    loaded = sightline.load(tmp_path / "run")
+    np.testing.assert_allclose(loaded.scores(["up [SEP] down"]), classifier.scores(["up [SEP] down"]), atol=1e-6)
+    assert loaded.longest == 64
+    assert loaded.cut(["up " * 100]) == 1
+    again = sightline.train(
+        tmp_path / "train.jsonl", tmp_path / "next", task="classify", start=tmp_path / "run", steps=1
+    )
+    assert again.reader.specials == theirs.tokeniser.specials
+
+
+def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
+    folder, _ = trained
+    files = LabelledFile(str(folder / "train.jsonl"))
+    other = replace(config(), tokeniser=TokeniserConfig("words", words=50, lower=True, minimum=1))
+    with pytest.raises(UserError, match=r"run has a vocabulary of \d+ tokens \(words, 60"):
+        train_classify(files, tmp_path / "a", other, start=folder / "run")
+    wide = config(model=replace(SMALL, size=32))
+    with pytest.raises(UserError, match=r"not a start for this model: model\.\S+ is .* there and .* here"):
+        train_classify(files, tmp_path / "b", wide, start=folder / "run")
+    with pytest.raises(UserError, match="say with --from what to adapt"):
+        train_classify(files, tmp_path / "c", replace(config(), lora=LoraConfig()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_balanced_weights_and_metrics_that_do_not_fit():
+    labels = Labels("one", ("a", "b"), (99, 1))
+    reader = TextReader(train_tokeniser(["a b c"], TokeniserConfig("words", words=10, minimum=1)))
+    model = replace(config(), class_weights="balanced").build(labels, reader)
+    np.testing.assert_allclose(model.weights.numpy(), [100 / 198, 50.0], rtol=1e-6)
+    for wrong in ({"metric": "pearson"}, {"labels": "number", "class_weights": "balanced"}, {"longest": 2}):
+        with pytest.raises(ValueError, match=r"metric|class_weights|longest"):
+            replace(config(), **wrong)
+
+
+def test_truth_puts_unknown_labels_behind():
+    labels = Labels("several", ("a", "b"), (1, 1))
+    truth = truth_of(labels, [("a", "z"), (), ("b",)])
+    assert truth.names == ("a", "b", "z")
+    assert truth.gold.tolist() == [[True, False, True], [False, False, False], [False, True, False]]
+
+
+def test_comparison_is_paired_and_of_one_kind(trained):
+    _, classifier = trained
+    rows = [Example(text, None, label) for text, label in ordered(60, seed=8)]
+    found = compare({"a": classifier, "b": classifier}, rows, samples=50)
+    assert found.found["accuracy"]["b"].difference == 0
+    assert set(found.found) == {"accuracy", "macro_f1"}
+    with pytest.raises(UserError, match="no metric of these runs"):
+        compare({"a": classifier, "b": classifier}, rows, metrics=["pearson"])
+
+
+def test_a_strangers_labels_are_checked(trained, tmp_path):
+    import shutil
+
+    folder, _ = trained
+    shutil.copytree(folder / "run", tmp_path / "run")
+    (tmp_path / "run" / "checksums.json").unlink()
+    path = tmp_path / "run" / "labels.json"
+    good = json.loads(path.read_text())
+    for wrong in ({"names": ["a"]}, {"names": ["a", "a"]}, {"names": [1, 2]}, {"kind": "all"}, {"counts": [1]}):
+        path.write_text(json.dumps(good | wrong))
+        with pytest.raises(UserError, match="damaged"):
+            load_classifier(tmp_path / "run")
