@@ -78,7 +78,7 @@ def hot_paths() -> dict[str, Callable[[], object]]:
 
 def _search(model: TextToText, source: torch.Tensor, beam: int) -> None:
     rules = Rules(START, END, min_length=8, max_length=8, forbidden=(PADDING,))
-    step, state = model.eval().searching(source)
+    step, state = model.eval().requires_grad_(False).searching(source)  # as a run that was loaded
     if beam == 1:
         greedy(step, state, ROWS, rules)
     else:
@@ -88,7 +88,7 @@ def _search(model: TextToText, source: torch.Tensor, beam: int) -> None:
 def _train(model: TextToText, source: torch.Tensor, target: torch.Tensor) -> None:
     for parameter in model.parameters():
         parameter.grad = None
-    model.train().loss(source, target, smoothing=0.1).total.backward()
+    model.train().requires_grad_(True).loss(source, target, smoothing=0.1).total.backward()
 
 
 def main() -> None:

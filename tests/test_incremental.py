@@ -1,5 +1,7 @@
 """The decoder's one-token path gives what its layers give, and everything that it is not made for takes the other."""
 
+import copy
+
 import pytest
 import torch
 
@@ -97,3 +99,29 @@ def test_search_sees_weights_that_an_optimiser_changed():
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
         model.train().loss(source, torch.tensor([[2, 7, 8, 3]])).total.backward()
         optimiser.step()
+
+
+def test_what_search_keeps_of_weights_follows_them():
+    torch.manual_seed(0)
+    model = TransformerConfig(16, 2, 32, 1, 1, dropout=0.0).build(20, 20).eval().requires_grad_(False)
+    source = torch.tensor([[5, 6, 7, 3]])
+    first, state = model.searching(source)
+    again, _ = model.searching(source)
+    assert again is first, "made once while nothing changes"
+    with torch.no_grad():
+        before, _ = first(torch.tensor([2]), state)
+        model.output.weight.mul_(2)
+    changed, state = model.searching(source)
+    after, _ = changed(torch.tensor([2]), state)
+    assert changed is not first
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, model.step(torch.tensor([2]), model.begin(source))[0])
+    model.requires_grad_(True)
+    assert model.searching(source)[0] is not model.searching(source)[0], "weights that learn change without a trace"
+    copied = copy.deepcopy(model.requires_grad_(False))
+    copied.searching(source)
+    copied.output.weight.data = torch.zeros_like(copied.output.weight)
+    step, state = copied.searching(source)
+    torch.testing.assert_close(
+        step(torch.tensor([2]), state)[0], copied.step(torch.tensor([2]), copied.begin(source))[0]
+    )

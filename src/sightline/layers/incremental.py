@@ -28,6 +28,7 @@ from sightline.layers.plain import (
     own_block,
     scale_of,
     transform,
+    turned,
 )
 from sightline.layers.transformer import DecoderLayer
 from sightline.state import Shared
@@ -59,7 +60,7 @@ class _Layer(NamedTuple):
 class OneTokenDecoder:
     """A step for `sightline.search`: the last token of each hypothesis in, log-probabilities of the next one out.
 
-    It holds joined copies of weights, as they were when it was made: it is for one search.
+    It holds joined copies of weights, as they were when it was made.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class OneTokenDecoder:
         self.decoders, self.layers = decoders, [_plain(layer) for layer in decoders]
         self.activation, self.pre = first.feed_forward.activation, first.around_attention.pre
         self.heads, self.scale = first.attention.key_heads, scale_of(first.attention)
-        self.norm, self.output = norm_of(norm), affine(output)
+        self.norm, self.output = norm_of(norm), turned(affine(output))
+        self.source = affine(*(part for layer in decoders for part in _source_projections(layer)))
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
         self.sinusoid, self.positions = sinusoid, torch.empty(0)
 
     def begin(self, encoded: Packed) -> StepState:
         """From the annotations of a batch. The keys and values of all layers come from one product."""
-        projections = [part for layer in self.decoders for part in _source_projections(layer)]
-        joined = encoded.spread(affine(*projections)(encoded.words))
+        joined = encoded.spread(self.source(encoded.words))
         # sentence, word, layer, keys or values, head, feature
         parts = joined.unflatten(-1, (len(self.decoders), 2, self.heads, -1))
         keys, values = parts.permute(3, 2, 0, 4, 1, 5).contiguous()
@@ -148,8 +149,9 @@ def _source_projections(layer: DecoderLayer) -> tuple[nn.Module, nn.Module]:
 
 
 def _plain(layer: DecoderLayer) -> _Layer:
-    return _Layer(
+    blocks = (
         own_block(layer.around_attention, layer.attention),
         cross_block(layer.around_cross, layer.cross),
         forward_block(layer.around_feed_forward, layer.feed_forward),
     )
+    return _Layer(*(Block(block.norm, turned(block.enter), turned(block.leave)) for block in blocks))

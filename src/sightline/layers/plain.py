@@ -70,6 +70,29 @@ def _is_plain(attention: nn.Module) -> bool:
     return plain and same_sizes and attention.project_query.bias is not None
 
 
+class Weights:
+    """The weights of a model as they are at a moment, for copies of them to be kept by.
+
+    It holds on to their memory: what is put in their place stands elsewhere.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.held = [weight.detach() for weight in module.parameters()]
+        self.versions = [weight._version for weight in self.held]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "Weights | None":
+        """None where nothing tells whether weights have changed: an optimiser's fused step leaves no trace."""
+        return None if any(one.requires_grad or one.is_inference() for one in module.parameters()) else cls(module)
+
+    def are_still(self, module: nn.Module) -> bool:
+        weights = list(module.parameters())
+        return len(weights) == len(self.held) and all(
+            not one.requires_grad and one.data_ptr() == held.data_ptr() and one._version == version
+            for one, held, version in zip(weights, self.held, self.versions, strict=True)
+        )
+
+
 def scale_of(attention: nn.Module) -> float:
     """What the products of queries and keys are multiplied by."""
     assert isinstance(attention, MultiHead)
@@ -94,6 +117,11 @@ def affine(*linears: nn.Module) -> Affine:
     if len(linears) == 1:
         return Affine(biases[0], weights[0].t())
     return Affine(torch.cat(biases), torch.cat(weights).t())
+
+
+def turned(linear: Affine) -> Affine:
+    """With the weight's rows one behind the other in memory: worth its time where a product is done again and again."""
+    return Affine(linear.bias, linear.weight.contiguous())
 
 
 def own_block(around: Residual, attention: nn.Module) -> Block:

@@ -16,7 +16,7 @@ from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import sinusoids
 from sightline.layers.incremental import OneTokenDecoder
 from sightline.layers.packed import encode_packed
-from sightline.layers.plain import can_step
+from sightline.layers.plain import Weights, can_step
 from sightline.layers.transformer import Activation, DecoderLayer, DecoderLayerState, EncoderLayer, LayerShape
 from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying, padding_mask
 from sightline.search import Step
@@ -50,6 +50,7 @@ class Transformer(TextToText):
         self.encoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.dropout = Dropout(config.dropout)
+        self._prepared: tuple[Weights, OneTokenDecoder] | None = None
         for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -77,9 +78,17 @@ class Transformer(TextToText):
             return self.step, self.begin(source)
         sinusoid = self.config.positions == "sinusoid"
         encoded = encode_packed(source, PADDING, self.source_embedding, self.encoder, self.encoder_norm, sinusoid)
-        # Made anew each time: nothing tells for sure whether weights have changed (a fused optimiser leaves no trace).
-        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        step = self._decoder_step(sinusoid)
         return step, step.begin(encoded)
+
+    def _decoder_step(self, sinusoid: bool) -> OneTokenDecoder:
+        """Made once for weights that do not learn any more, such as those of a run that was loaded."""
+        if self._prepared is not None and self._prepared[0].are_still(self):
+            return self._prepared[1]
+        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        weights = Weights.of(self)
+        self._prepared = None if weights is None else (weights, step)
+        return step
 
     def looks_at_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")

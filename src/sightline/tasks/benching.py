@@ -87,7 +87,7 @@ def profiled(work: Work, measured: Measured) -> Measured:
 def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig) -> tuple[Callable[[], None], int]:
     """Steps of a copy of the model: the run itself stays as it is. The amount is the mean of a step."""
     fabric = Fabric(accelerator="cpu", devices=1)
-    plain = copy.deepcopy(model).train()
+    plain = copy.deepcopy(model).requires_grad_(True).train()
     trained, optimiser = fabric.setup(plain, make_optimiser(plain, config.training))
     batches = [lesson.batch(handle) for handle in lesson.epoch(0)[:BATCHES]]
     coming = itertools.cycle(batches)

@@ -102,4 +102,5 @@ def load_translator(path: Path) -> tuple[Translator, dict[str, Any]]:
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
     source, target = Tokeniser.load(path / SOURCE), Tokeniser.load(path / TARGET)
-    return Translator(model.eval(), source, target, name, shift), data
+    model.eval().requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
+    return Translator(model, source, target, name, shift), data
