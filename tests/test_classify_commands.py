@@ -175,8 +175,8 @@ def test_what_cannot_be_trained_is_one_sentence_and_leaves_nothing(trained, case
 
 
 USE = {
-    "beams": (["predict", "run", "--split", "--text", "a"], "is for runs that write them"),
-    "aligned": (["evaluate", "run", "--source", "a", "--target", "b"], "is for runs that write them"),
+    "beams": (["predict", "run", "--split", "--text", "a"], "is for runs that do"),
+    "aligned": (["evaluate", "run", "--source", "a", "--target", "b"], "is for runs that do"),
     "no data": (["evaluate", "run"], "give --data FILE"),
     "a threshold": (["predict", "run", "--threshold", "2", "--text", "a"], "a probability"),
     "the same run": (["compare", "run", "run", "--data", "train.tsv"], "given twice"),

@@ -4,9 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sightline.data.answers import AnswersFile
 from sightline.data.checking import Limits
 from sightline.data.labelled import LabelKind, LabelledFile
+from sightline.data.plain import PlainFile
 from sightline.data.reading import PairFiles
+from sightline.data.tagged import TaggedFile
 from sightline.errors import UserError
 from sightline.machine import choose_device
 from sightline.tasks.table import task_named, task_of
@@ -15,6 +18,7 @@ from sightline.training.allocator import keep_memory
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
     from sightline.tasks.classify import ClassifyConfig
+    from sightline.tasks.course import ReadingConfig
     from sightline.tasks.presets import Preset
     from sightline.tasks.translate import TranslateConfig
 
@@ -28,7 +32,7 @@ def train(
     model: str | None = None,
     size: "Preset" = "tiny",
     start: str | Path | None = None,
-    config: "TranslateConfig | ClassifyConfig | None" = None,
+    config: "TranslateConfig | ClassifyConfig | ReadingConfig | None" = None,
     columns: tuple[str, ...] | None = None,
     labels: LabelKind | None = None,
     separator: str | None = None,
@@ -39,11 +43,11 @@ def train(
     device: str = "auto",
     **listeners: Any,
 ) -> Any:
-    """Train a model on a file, and give it back trained: a `Translator` or a `Classifier`. ``out`` is its run folder.
+    """Train a model on a file, and give it back trained: a `Translator`, a `Classifier` and so on.
 
-    The configuration is that of ``model`` in its ``size``, or that of the run to ``start`` from, unless it is given
-    whole. ``columns`` are those of the file; ``labels`` (one, several, number) and ``separator`` are for
-    ``task="classify"``.
+    ``out`` is its run folder. The configuration is that of ``model`` in its ``size``, or that of the run to ``start``
+    from, unless it is given whole. ``columns`` are those of the file; ``labels`` (one, several, number) and
+    ``separator`` are for ``task="classify"``.
     """
     keep_memory()
     chosen = task_named(task)
@@ -66,9 +70,12 @@ def train(
         files, valid_files = (
             None if name is None else LabelledFile(str(name), columns, kind, separator) for name in (data, valid)
         )
+    elif labels is not None or separator is not None:
+        raise UserError("labels and separator are for task='classify'")
+    elif task in ("pretrain", "tag", "span"):
+        kinds: dict[str, Any] = {"pretrain": PlainFile, "tag": TaggedFile, "span": AnswersFile}
+        files, valid_files = (None if name is None else kinds[task](str(name), columns) for name in (data, valid))
     else:
-        if labels is not None or separator is not None:
-            raise UserError("labels and separator are for task='classify'")
         some: Any = {} if columns is None else {"columns": columns}
         files, valid_files = (None if name is None else PairFiles(str(name), **some) for name in (data, valid))
     trained, _ = chosen.train(
@@ -85,7 +92,7 @@ def train(
 
 
 def load(run: str | Path) -> Any:
-    """A trained model from its run folder: a `Translator` or a `Classifier`, as the run's task is.
+    """A trained model from its run folder: a `Translator`, a `Classifier` and so on, as the run's task is.
 
     The folder may come from a stranger: nothing in it can run code.
     """

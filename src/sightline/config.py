@@ -145,14 +145,17 @@ def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
         except json.JSONDecodeError:
             value = text
         *parents, last = path.strip().split(".")
-        node = data
+        node, whole = data, True
         for name in parents:
+            if name in node and node[name] is None:
+                node[name] = {}  # what was left out begins with its defaults
             if not isinstance(node.get(name), dict):
                 raise ConfigError(f"{path.strip()}: there is no {name!r} with fields{_nearest(name, list(node))}")
-            node = node[name]
-        if last not in node:
+            node, whole = node[name], bool(node[name])
+        if whole and last not in node:
             raise ConfigError(f"{path.strip()}: there is no field {last!r}{_nearest(last, list(node))}")
         node[last] = value
+        data = data if whole else type(config).from_json(data).to_json()
     return type(config).from_json(data)
 
 

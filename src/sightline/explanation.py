@@ -95,12 +95,68 @@ class Belief:
     heads: tuple[HeadCost, ...] = ()
 
 
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a text, from character ``start`` up to ``end``, and its weight.
+
+    Where sentences were weighed too, a word has the number of its ``sentence`` and its weight ``in_sentence``; its
+    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in.
+    """
+
+    start: int
+    end: int
+    text: str
+    weight: float
+    in_sentence: float | None = None
+    sentence: int | None = None
+    part: int | None = None
+
+
+@dataclass(frozen=True)
+class Highlights:
+    """What of a text (of two, for a pair) a classifier looked at while it gave a label.
+
+    ``probabilities`` are those of the labels, likeliest first; ``probability`` is that of ``label``, which the map is
+    about; a number has neither. Words stand in the order of the text, and of ``read`` words only those with the
+    largest weights where there are very many. ``sentences`` are there if the model weighs them.
+    """
+
+    label: str
+    probability: float | None
+    probabilities: tuple[Choice, ...]
+    texts: tuple[str, ...]
+    words: tuple[Span, ...]
+    sentences: tuple[Span, ...] = ()
+    read: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        data = {name: getattr(self, name) for name in ("label", "probability", "read")}
+        data["probabilities"] = {one.text: one.probability for one in self.probabilities}
+        data["texts"] = list(self.texts)
+        for name in ("words", "sentences"):
+            spans = [asdict(one) for one in getattr(self, name)]
+            data[name] = [{key: value for key, value in one.items() if value is not None} for one in spans]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Highlights":
+        return cls(
+            data["label"],
+            data["probability"],
+            tuple(Choice(text, probability) for text, probability in data["probabilities"].items()),
+            tuple(data["texts"]),
+            words=tuple(Span(**one) for one in data["words"]),
+            sentences=tuple(Span(**one) for one in data["sentences"]),
+            read=data["read"],
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """One input, what the model made of it, and where it looked.
 
     ``shift`` is how many rows the maps should be moved down by when they are shown, because this model looks at a word
-    before or after it writes that word.
+    before or after it writes that word. ``highlights`` are those of a classifier.
     """
 
     title: str
@@ -115,6 +171,7 @@ class Explanation:
     belief: Belief | None = None
     shift: int = 0
     notes: tuple[str, ...] = ()
+    highlights: Highlights | None = None
 
     def __post_init__(self) -> None:
         known = {record.name for record in self.records}
@@ -154,6 +211,8 @@ class Explanation:
             data[name] = [asdict(one) for one in getattr(self, name)]
         data["calculations"] = [_calculation_to_json(one) for one in self.calculations]
         data["belief"] = None if self.belief is None else asdict(self.belief)
+        if self.highlights is not None:
+            data["highlights"] = self.highlights.to_json()
         return data
 
     @classmethod
@@ -167,6 +226,7 @@ class Explanation:
             alternatives=_choices(data["alternatives"]),
             calculations=tuple(map(_calculation, data["calculations"])),
             belief=None if data["belief"] is None else _belief(data["belief"]),
+            highlights=Highlights.from_json(data["highlights"]) if data.get("highlights") else None,
         )
 
 

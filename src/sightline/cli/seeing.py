@@ -10,6 +10,7 @@ def view(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN|hf:DIR [...]")],
     out: Path,
     text: tuple[str, ...] = (),
+    text2: tuple[str, ...] = (),
     input: str | None = None,  # noqa: A002 - the name of the option
     output: str | None = None,
     layout: Literal["alignment", "heads", "layers"] = "alignment",
@@ -28,15 +29,17 @@ def view(
 
     Beside the map stand numbers that say what to make of it: how even it is, whether hiding what was looked at costs
     more than hiding something else, whether the model needs its attention at all. The page is one file that needs no
-    network; it shows every layer and head, the decoding step by step, and several texts or runs side by side.
+    network; it shows every layer and head, the decoding step by step, and several texts or runs side by side. Of a run
+    that classifies texts: the text with the words and sentences that were looked at, and as .json their characters.
 
     Args:
         runs: A run folder, or a checkpoint of one (RUN/checkpoints/step-N), or hf:DIR, the folder of a Hugging Face
             model (config.json, model.safetensors, tokenizer.json); more than one to compare them in a page.
         out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data).
         text: A text; several for a page.
-        input: A file of texts, one a line, instead; - for a pipe.
-        output: Explain this output instead of the model's own.
+        text2: To classify pairs: the second text of each pair.
+        input: A file of texts, one a line, instead; - for a pipe. Pairs to classify have a tab between them.
+        output: Explain this output instead of the model's own; of a run that classifies, this label.
         layout: What a picture shows: the alignment, all heads of a layer, or all layers at a glance.
         attention: Which attention a picture shows, by name, such as decoder.2.cross; the last one unless given.
         head: Which head of it, counted from 0; the mean of all unless given.
@@ -54,4 +57,6 @@ def view(
     from sightline.tasks.explaining import Wanted
 
     wanted = Wanted(output, beam, top=top, shift=shift, measure=not quick)
-    view_command(runs, Lines(input, text), out, wanted, Drawing(layout, attention, head, pieces, width, title), threads)
+    view_command(
+        runs, Lines(input, text), out, wanted, Drawing(layout, attention, head, pieces, width, title), threads, text2
+    )

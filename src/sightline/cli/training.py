@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sightline.cli.choices import Device, LabelMetric, Metric
+from sightline.cli.choices import Device, LabelMetric, Metric, WordMetric
 
 
 def demo(
@@ -36,7 +36,7 @@ def demo(
 
 
 def train(
-    task: tyro.conf.Positional[Literal["translate", "summarise", "classify"]],
+    task: tyro.conf.Positional[Literal["translate", "summarise", "classify", "tag", "span", "pretrain"]],
     out: Path,
     data: str | None = None,
     valid: str | None = None,
@@ -48,7 +48,7 @@ def train(
     model: Literal["transformer", "rnnsearch", "luong", "seq2seq", "attentive", "han", "encoder"] | None = None,
     preset: Literal["tiny", "small", "base"] | None = None,
     start: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
-    metric: Metric | LabelMetric | None = None,
+    metric: Metric | LabelMetric | WordMetric | None = None,
     no_floors: tyro.conf.FlagCreatePairsOff[bool] = False,
     epochs: int | None = None,
     steps: int | None = None,
@@ -67,23 +67,30 @@ def train(
 
     Args:
         task: translate: any text to any other text (languages, spellings, dates). summarise: the same, and ROUGE-L
-            decides which checkpoint is best. classify: a text, or two, to a label, several labels, or a number.
+            decides which checkpoint is best. classify: a text, or two, to a label, several labels, or a number. tag: a
+            label for each word. span: where in a text the answer to a question stands. pretrain: an encoder that learns
+            from plain text, for the others to begin with (--from).
         out: The run folder to make.
         data: Pairs as .tsv, .csv, .jsonl or .parquet, gzip or not, with the columns source and target; - for a pipe.
-            To classify, the columns are text and label, or text, text2 and label.
+            To classify, the columns are text and label, or text, text2 and label. For tag: a word, a tab and its label
+            a line, an empty line behind a sentence, or the columns words and tags. For span: question, text, answer,
+            and start where it is known. For pretrain: a .txt file, a text a line, or the column text.
         valid: Data to validate on, in the same form. Left out, a part of the data is kept apart.
         source: Instead of --data: the sources, one a line.
         target: Instead of --data: the targets, one a line.
         columns: The names of the two columns, where they are not source and target; to classify: TEXT LABEL, or TEXT
-            TEXT2 LABEL.
+            TEXT2 LABEL; for tag: WORDS TAGS; for span: QUESTION TEXT ANSWER (START); for pretrain: TEXT.
         labels: To classify: one label a text (the default), several (a list, or a cell with a separator), or a number.
         separator: What stands between several labels in a cell; left out, it is looked for.
         model: transformer (the default), rnnsearch (Bahdanau), luong, or seq2seq (one context vector: the baseline). To
-            classify: attentive (the default), han (words, sentences, documents), or encoder (self-attention).
+            classify: attentive (the default), han (words, sentences, documents), or encoder (self-attention). For tag:
+            attentive (the default) or encoder; for span: encoder (the default) or attentive; for pretrain: encoder.
         preset: The size: tiny (the default) for a laptop and some ten thousand pairs, small, or base as in papers.
-        start: A run to go on from with new data: its model, weights and vocabulary are kept. To classify, also the run
-            of a pre-training or a Hugging Face folder (BERT, RoBERTa, DistilBERT, MiniLM).
-        metric: What decides which checkpoint is best; bleu, macro_f1 or (for numbers) pearson unless given.
+        start: A run to go on from with new data: its model, weights and vocabulary are kept. Also the run of a
+            pre-training, whose encoder each of the tasks can begin with; and, but to translate, a Hugging Face folder
+            (BERT, RoBERTa, DistilBERT, MiniLM).
+        metric: What decides which checkpoint is best; bleu, macro_f1 or (for numbers) pearson unless given. Of
+            tags span_f1 (accuracy where they mark no spans), of answers f1.
         no_floors: To classify: leave out the linear models on words and n-grams that the score is held against.
         epochs: How often to go through the data. Without any limit: 30, and more where the data is small.
         steps: How many updates.
@@ -109,6 +116,12 @@ def train(
 
         check_train_options(source, target, metric, model)
         files, valid_files, options = training_files(data, valid, columns, labels, separator, no_floors)
+    elif task in ("tag", "span", "pretrain"):
+        from sightline.commands.reading import training_files as reading_files
+
+        others: dict[str, object] = {"--source": source, "--target": target, "--labels": labels}
+        others |= {"--separator": separator, "--no-floors": no_floors}
+        files, valid_files = reading_files(task, data, valid, columns, others, metric, model)
     else:
         _check_pairs(labels, separator, no_floors, metric, model)
         files = pair_files(data, source, target, columns)

@@ -7,6 +7,8 @@ import tyro
 
 from sightline.cli.choices import BleuTokeniser, LabelMetric, Metric
 
+READING = ("pretrain", "tag", "span")  # tasks that `sightline.commands.reading` is for
+
 
 def predict(
     run: tyro.conf.Positional[Path],
@@ -38,10 +40,13 @@ def predict(
     Args:
         run: The run folder.
         input: A text file, one input a line; - or nothing for a pipe. Two texts to classify together stand on one line,
-            with a tab between them; the lines of a .jsonl file have a text, and text2.
+            with a tab between them; the lines of a .jsonl file have a text, and text2. Of a run of tag: words with
+            blanks between them (or words in a .jsonl file, or a word a line in a .conll file); of span: a question, a
+            tab and a text (or question and text); of pretrain: texts with <mask> in them.
         text: Texts given here instead.
         out: A file to write to instead of standard output; it is there when it is whole.
-        format: text, or jsonl with scores; to classify, with the probabilities of all labels.
+        format: text, or jsonl with scores; to classify, with the probabilities of all labels. Text of tags is a word, a
+            tab and its label a line.
         ensemble: More runs, with the same target vocabulary: at each step the mean of all probabilities counts.
         split: Cut each line into sentences, predict these and put them together again; for long texts.
         beam: How many hypotheses to keep; 1 is greedy.
@@ -73,6 +78,13 @@ def predict(
         _refuse(run, written)
         classify_command(run, input, text, out, format == "jsonl", batch_tokens, threshold, threads)
         return
+    if task_of(run) in READING:
+        from sightline.commands.reading import predict_command as reading_command
+
+        _refuse(run, {"--ensemble": ensemble, "--split": split, "--prefix": prefix, "--sample": sample})
+        _refuse(run, {"--threshold": threshold is not None})
+        reading_command(run, input, text, out, format == "jsonl", batch_tokens, best, threads)
+        return
     search = SearchConfig(
         beam, length_penalty, best, min_length, max_length, no_repeat, sample, temperature, top, mass, seed
     )
@@ -98,7 +110,8 @@ def evaluate(
     """Score a run: BLEU with its signature, chrF, exact match, tokenised BLEU, ROUGE, perplexity.
 
     A run that classifies: accuracy, macro-F1, a table of the labels, the confusion matrix, calibration, and the same of
-    the linear models beside it; with and without the rows that stand in the training data.
+    the linear models beside it; with and without the rows that stand in the training data. One of tag: F1 of spans or
+    of labels, accuracy of words; of span: F1 and exact match; of pretrain: hidden words guessed, and perplexity.
 
     Args:
         run: The run folder.
@@ -125,6 +138,12 @@ def evaluate(
 
         _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
         classify_command(run, data, columns, json, threads, errors=errors, out=out)
+        return
+    if task_of(run) in READING:
+        from sightline.commands.reading import evaluate_command as reading_command
+
+        _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
+        reading_command(run, data, columns, json, threads, errors=errors, out=out)
         return
     evaluate_command(
         run,
@@ -186,6 +205,12 @@ def compare(
         _refuse(runs[0], {"--source": source, "--target": target})
         classify_command(runs, data, columns, metrics, samples, seed, out, json, threads)
         return
+    if runs and task_of(runs[0]) in READING:
+        from sightline.errors import UserError
+
+        raise UserError(
+            f"{runs[0]} is a run of {task_of(runs[0])}, and compare is for translate and classify; evaluate each"
+        )
     compare_command(
         runs,
         pair_files(data, source, target, columns),
@@ -207,7 +232,7 @@ def _refuse(run: Path, options: dict[str, object]) -> None:
 
     for name, value in options.items():
         if value:
-            raise UserError(f"{run} classifies texts, and {name} is for runs that write them; leave it out")
+            raise UserError(f"{run} does not write texts, and {name} is for runs that do; leave it out")
 
 
 def bench(

@@ -260,9 +260,9 @@ def _print_evaluation(found: LabelEvaluation, classifier: Classifier) -> None:
     if found.unseen:
         labels = ", ".join(f"{name!r} ({count:,})" for name, count in itertools.islice(found.unseen.items(), 10))
         more = f" and {len(found.unseen) - 10:,} more" if len(found.unseen) > 10 else ""
-        others = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in (found.known or {}).items())
+        known = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in (found.known or {}).items())
         print(f"labels that training did not have, in {found.unseen_rows():,} of {total:,} rows: {labels}{more}")
-        print(f"  these rows count as wrong; the others by themselves: {others or 'there are none'}")
+        print(f"  these rows count as wrong; the others by themselves: {known or 'there are none'}")
     if found.cut:
         print(f"{found.cut:,} texts have more than {classifier.longest:,} tokens: the model read beginning and end")
     if found.calibration is not None:

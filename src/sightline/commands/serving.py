@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from sightline.commands.classifying import load_run as load_classifying
 from sightline.commands.common import load_run, set_up
 from sightline.errors import MachineError, UserError
 from sightline.serve import Limits, check_installed, serve
-from sightline.serve.worker import MODEL_THREAD
-from sightline.tasks.translator import Translator
+from sightline.serve.worker import MODEL_THREAD, Served
+from sightline.tasks.table import task_of
 
 TOKEN = "SIGHTLINE_TOKEN"
 
@@ -63,12 +64,12 @@ def serve_command(
     print("sightline: stopped; every request was answered", file=sys.stderr)
 
 
-def named(runs: Sequence[Path]) -> dict[str, Translator]:
+def named(runs: Sequence[Path]) -> dict[str, Served]:
     """The runs by names that say nothing of where on the disk they are: their folders', with numbers at need.
 
     The models go by these names too, so that no answer and no error shows a path.
     """
-    found: dict[str, Translator] = {}
+    found: dict[str, Served] = {}
     for path in runs:
         whole = path.resolve()
         name = f"{whole.parent.parent.name} {whole.name}" if whole.parent.name == "checkpoints" else whole.name
@@ -77,7 +78,7 @@ def named(runs: Sequence[Path]) -> dict[str, Translator]:
         while unique in found:
             number += 1
             unique = f"{name} ({number})"
-        translator = load_run(path)
-        translator.name = unique
-        found[unique] = translator
+        run: Served = load_classifying(path) if task_of(path) == "classify" else load_run(path)
+        run.name = unique
+        found[unique] = run
     return found

@@ -24,7 +24,8 @@ from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import Event
 
-LONGEST = {"summarise": 10_000, "classify": LINE_LIMIT}  # characters; what is too long to classify whole is cut
+# Characters; what is too long to be read whole is cut, or read in stretches.
+LONGEST = {"summarise": 10_000} | dict.fromkeys(("classify", "tag", "span", "pretrain"), LINE_LIMIT)
 
 
 @dataclass(frozen=True)

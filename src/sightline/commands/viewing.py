@@ -13,14 +13,17 @@ from rich.progress import track
 
 from sightline.commands.common import load_run, set_up
 from sightline.commands.prediction import Lines
+from sightline.data.texts import Text
 from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.files import check_writable, write_text
 from sightline.tasks.explaining import Wanted, explain
+from sightline.tasks.table import task_of
 
 PICTURES = (".png", ".svg", ".pdf", ".gif")
 ENDINGS = (*PICTURES, ".html", ".json")
 FOREIGN = "hf:"
+SHOWN = 2_000  # characters of a text on the terminal
 MOST = 50  # explanations in one page: each is some tens of kilobytes
 
 
@@ -45,9 +48,18 @@ class Drawing:
 
 
 def view_command(
-    runs: Sequence[Path], lines: Lines, out: Path, wanted: Wanted, drawing: Drawing, threads: int | None
+    runs: Sequence[Path],
+    lines: Lines,
+    out: Path,
+    wanted: Wanted,
+    drawing: Drawing,
+    threads: int | None,
+    seconds: Sequence[str] = (),
 ) -> None:
-    """Explain each text by each run, and write what the ending of ``out`` says."""
+    """Explain each text by each run, and write what the ending of ``out`` says.
+
+    ``seconds`` are the second texts of pairs to classify, one for each text.
+    """
     if out.suffix not in ENDINGS:
         raise UserError(f"--out is {out}; it must end in one of {', '.join(ENDINGS)}")
     if out.suffix not in PICTURES and drawing != Drawing():
@@ -58,7 +70,7 @@ def view_command(
         raise UserError(f"--out is {out}, which is a folder; name a file")
     if not runs:
         raise UserError("name the run folder to view")
-    texts = _texts(lines)
+    texts = _texts(lines, seconds)
     count = len(texts) * len(runs)
     if out.suffix in PICTURES and count > 1:
         raise UserError(f"{count} explanations do not go into one picture; write a page (--out NAME.html) instead")
@@ -80,8 +92,13 @@ def view_command(
     _say(found, out)
 
 
-def _texts(lines: Lines) -> list[str]:
-    texts: list[str] = []
+def _texts(lines: Lines, seconds: Sequence[str] = ()) -> list[Text]:
+    texts: list[Text] = []
+    if seconds:
+        if lines.path is not None or len(seconds) != len(lines.texts):
+            found = f"{len(lines.texts)} --text" if lines.path is None else "--input"
+            raise UserError(f"found {len(seconds)} --text2 and {found}; expected one --text2 for each --text")
+        return list(zip(lines.texts, seconds, strict=True))
     if lines.path is None and not lines.texts:
         raise UserError("there is no text to view: give one with --text, or a file of lines with --input")
     for some, _ in lines.blocks():
@@ -93,7 +110,7 @@ def _texts(lines: Lines) -> list[str]:
     return texts
 
 
-def _explained(runs: Sequence[Path], texts: Sequence[str], wanted: Wanted) -> Iterator[Explanation]:
+def _explained(runs: Sequence[Path], texts: Sequence[Text], wanted: Wanted) -> Iterator[Explanation]:
     """Text by text, each by all runs: what is to be compared stands side by side."""
     eyes = [_eye(run, wanted) for run in runs]
     pairs = [(eye, text) for text in texts for eye in eyes]
@@ -103,10 +120,12 @@ def _explained(runs: Sequence[Path], texts: Sequence[str], wanted: Wanted) -> It
         yield eye(text)
 
 
-def _eye(run: Path, wanted: Wanted) -> Callable[[str], Explanation]:
+def _eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
     """What explains a text: a run of ours, or with hf: before it, the folder of a Hugging Face model."""
     if not str(run).startswith(FOREIGN):
-        return partial(explain, load_run(run), wanted=wanted)
+        if task_of(run) == "classify":
+            return _classifying_eye(run, wanted)
+        return partial(_one_text, partial(explain, load_run(run), wanted=wanted), str(run))
     from sightline.interop.huggingface import load
 
     model = load(str(run))
@@ -115,16 +134,57 @@ def _eye(run: Path, wanted: Wanted) -> Callable[[str], Explanation]:
         found = model.explain(text, wanted.output, top=wanted.top, measure=wanted.measure)
         return found if wanted.shift is None else replace(found, shift=wanted.shift)
 
+    return partial(_one_text, look, str(run))
+
+
+def _one_text(look: Callable[[str], Explanation], name: str, text: Text) -> Explanation:
+    if not isinstance(text, str):
+        raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
+    return look(text)
+
+
+def _classifying_eye(run: Path, wanted: Wanted) -> Callable[[Text], Explanation]:
+    from sightline.commands.classifying import load_run as load_classifying
+    from sightline.tasks.classify_explaining import explain_label
+
+    if wanted.shift is not None:
+        raise UserError(f"{run} classifies texts, and --shift is for runs that write them; leave it out")
+    classifier = load_classifying(run)
+
+    def look(text: Text) -> Explanation:
+        if classifier.labels.pairs and isinstance(text, str):
+            first, tab, second = text.partition("\t")
+            if not tab:
+                raise UserError(f"{run} reads two texts: give the second with --text2, or behind a tab")
+            text = first, second
+        if not classifier.labels.pairs and not isinstance(text, str):
+            raise UserError(f"{run} reads one text; --text2 is for runs that classify pairs of texts")
+        return explain_label(classifier, text, wanted)
+
     return look
 
 
 def _say(found: Sequence[Explanation], out: Path) -> None:
     for one in found:
         # A model that only reads writes nothing.
-        print(f"{_printable(one.input)}  →  {_printable(one.output)}" if one.output else _printable(one.input))
+        said = _printable(_short(one.input))
+        print(f"{said}  →  {_printable(_with_probability(one))}" if one.output else said)
     for finding in () if len(found) != 1 or found[0].belief is None else found[0].belief.findings:
         print(f"  {finding.title}: {finding.sentence}")
     print(out)
+
+
+def _with_probability(one: Explanation) -> str:
+    marked = one.highlights
+    if marked is None or marked.probability is None:
+        return one.output
+    if marked.label == one.output:
+        return f"{one.output} ({marked.probability:.1%})"
+    return f"{one.output} (the map is about {marked.label}, {marked.probability:.1%})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]} … {text[-SHOWN // 2 :]}"
 
 
 def _printable(text: str) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from sightline.errors import UserError
-from sightline.vocabulary import SPELLINGS, UNKNOWN
+from sightline.vocabulary import MASK, MASK_SPELLING, SPELLINGS, UNKNOWN
 
 Method = Literal["bpe", "unigram", "characters", "words"]
 
@@ -109,13 +109,15 @@ def rebuild(data: Any) -> Tokenizer:
     raise ValueError("its steps are not those of any of our methods")
 
 
-def _specials(method: Method) -> list[str]:
-    return [*SPELLINGS, *BYTES] if method in ("bpe", "unigram") else list(SPELLINGS)
+def first_pieces(method: Method, mask: bool = False) -> list[str]:
+    """What a vocabulary begins with; ``mask``: one for pre-training, which has a token for hidden words."""
+    specials = [*SPELLINGS, MASK_SPELLING] if mask else list(SPELLINGS)
+    return [*specials, *BYTES] if method in ("bpe", "unigram") else specials
 
 
 def _shape(method: Method, lower: bool) -> dict[str, Any]:
     """What a file of this method says besides its vocabulary."""
-    first = _specials(method)
+    first = first_pieces(method)
     shape = json.loads(pipeline_of(model_of(method, first, scores=[0.0] * len(first)), method, lower).to_str())
     shape["model"].pop("vocab")
     shape["model"].pop("merges", None)
@@ -136,7 +138,7 @@ def _checked_model(method: Method, vocabulary: Any, merges: Any) -> models.Model
         pieces = sorted(vocabulary, key=vocabulary.__getitem__)
         if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
             raise ValueError("the numbers of the pieces have gaps")
-    first = _specials(method)
+    first = first_pieces(method, mask=pieces[MASK : MASK + 1] == [MASK_SPELLING])
     if pieces[: len(first)] != first:
         raise ValueError(f"the vocabulary does not begin with {' '.join(SPELLINGS)} and what follows them")
     if not all(isinstance(piece, str) and piece for piece in pieces) or len(set(pieces)) != len(pieces):

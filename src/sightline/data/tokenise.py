@@ -11,10 +11,10 @@ from typing import get_args
 from tokenizers import Tokenizer, models, normalizers, trainers
 
 from sightline.config import Config
-from sightline.data.pipeline import BYTES, Method, model_of, pipeline_of, read_json, rebuild
+from sightline.data.pipeline import BYTES, Method, first_pieces, model_of, pipeline_of, read_json, rebuild
 from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.vocabulary import END, PADDING, SPELLINGS, START, UNKNOWN
+from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, SPELLINGS, START, UNKNOWN
 
 LONGEST_PIECE = 16  # characters; without a limit, whole sentences that repeat become pieces
 SMALLEST = 384  # the specials and the bytes take 260
@@ -117,6 +117,11 @@ class Tokeniser:
         """Whether the vocabulary is of whole words, so that there are words it cannot write."""
         return isinstance(self._library.model, models.WordLevel)
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether there is a token for hidden words, as vocabularies for pre-training have it."""
+        return self._library.token_to_id(MASK_SPELLING) == MASK
+
     def writable(self, texts: list[str]) -> list[bool]:
         """Which of these need neither the unknown token nor, where there are such, the bytes of a character."""
         strange = {UNKNOWN, *(self._library.token_to_id(byte) for byte in BYTES)}
@@ -145,18 +150,21 @@ class Tokeniser:
         return self._with_dropout
 
 
-def train_tokeniser(texts: Iterable[str], config: TokeniserConfig) -> Tokeniser:
-    """Learn a vocabulary. The texts are read twice: an iterator that can be read only once is kept in memory."""
+def train_tokeniser(texts: Iterable[str], config: TokeniserConfig, mask: bool = False) -> Tokeniser:
+    """Learn a vocabulary. The texts are read twice: an iterator that can be read only once is kept in memory.
+
+    ``mask``: with a token for hidden words, for pre-training.
+    """
     if iter(texts) is texts:
         texts = list(texts)
     characters = _count_characters(texts, config.lower)
+    specials = first_pieces(config.method, mask)
     if config.method == "characters":
-        kept = _most_frequent(characters, config.words - len(SPELLINGS))
-        model = model_of(config.method, [*SPELLINGS, *kept])
+        model = model_of(config.method, [*specials, *_most_frequent(characters, config.words - len(specials))])
     elif config.method == "words":
-        model = _train_words(texts, config)
+        model = _train_words(texts, config, specials)
     else:
-        model = _train_subwords(texts, config, characters)
+        model = _train_subwords(texts, config, characters, specials)
     return Tokeniser(pipeline_of(model, config.method, config.lower), config.dropout)
 
 
@@ -201,12 +209,12 @@ def _most_frequent(counts: Counter[str], limit: int) -> list[str]:
     return sorted(counts, key=lambda character: (-counts[character], character))[:limit]
 
 
-def _train_words(texts: Iterable[str], config: TokeniserConfig) -> models.Model:
+def _train_words(texts: Iterable[str], config: TokeniserConfig, specials: list[str]) -> models.Model:
     library = pipeline_of(models.WordLevel(unk_token=SPELLINGS[UNKNOWN]), config.method, config.lower)
     trainer = trainers.WordLevelTrainer(
         vocab_size=config.words,
         min_frequency=config.minimum,
-        special_tokens=list(SPELLINGS),
+        special_tokens=specials,
         show_progress=False,
     )
     library.train_from_iterator(texts, trainer)
@@ -214,14 +222,15 @@ def _train_words(texts: Iterable[str], config: TokeniserConfig) -> models.Model:
     return model_of(config.method, sorted(learnt, key=learnt.__getitem__))
 
 
-def _train_subwords(texts: Iterable[str], config: TokeniserConfig, characters: Counter[str]) -> models.Model:
+def _train_subwords(
+    texts: Iterable[str], config: TokeniserConfig, characters: Counter[str], specials: list[str]
+) -> models.Model:
     # Half of the room is for characters at most: the rarest ones of Chinese would leave nothing for words. The library
     # would choose among equally rare ones at random, and would join what stands on both sides of one left out.
-    room = (config.words - len(SPELLINGS) - len(BYTES)) // 2 - 2
+    room = (config.words - len(specials)) // 2 - 2
     kept = {" ", "<", *_most_frequent(characters, room)}
     if dropped := characters.keys() - kept:
         texts = _Cut(texts, str.maketrans(dict.fromkeys(dropped, "<")), config.lower)
-    specials = [*SPELLINGS, *BYTES]
     trainer: trainers.Trainer
     if config.method == "bpe":
         trainer = trainers.BpeTrainer(

@@ -2,6 +2,7 @@
 
 from sightline.evidence.agreement import agreement, kendall
 from sightline.evidence.heads import attentions, head_costs, uniform_cost
+from sightline.evidence.labels import LabelSubject, NumberSubject
 from sightline.evidence.panel import believe
 from sightline.evidence.removal import Removal, leave_one_out, removal
 from sightline.evidence.rollout import rollout, rollout_records
@@ -9,6 +10,8 @@ from sightline.evidence.shift import choose_shift, moved
 from sightline.evidence.subject import PoolSubject, Subject, TextSubject
 
 __all__ = [
+    "LabelSubject",
+    "NumberSubject",
     "PoolSubject",
     "Removal",
     "Subject",

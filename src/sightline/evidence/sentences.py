@@ -6,6 +6,7 @@ ends mean, and always what to hold the number against.
 
 import math
 
+from sightline.evidence.labels import LabelSubject, NumberSubject
 from sightline.evidence.removal import Removal
 from sightline.evidence.subject import Subject
 from sightline.explanation import Finding
@@ -17,8 +18,9 @@ def entropy(subject: Subject, share: float | None) -> Finding:
     if share is None:
         text = f"There is only one {subject.column_name} to look at, so nothing to spread over."
     else:
+        who = "The model" if isinstance(subject, LabelSubject) else f"Each {subject.row_name}"
         text = (
-            f"Each {subject.row_name} looked at {_few(share)} {subject.column_name}s: the spread of the weights is "
+            f"{who} looked at {_few(share)} {subject.column_name}s: the spread of the weights is "
             f"{share:.0%} of the largest there can be, where 100% is the same weight on everything and 0% all of it on "
             f"one {subject.column_name}."
         )
@@ -62,6 +64,12 @@ def removed(subject: Subject, found: Removal | None) -> Finding:
     one = found.k == 1
     most = f"the {subject.column_name} it looked at most" if one else f"the {found.k} it looked at most"
     others = "another one, chosen at random," if one else f"{found.k} others, chosen at random,"
+    if isinstance(subject, LabelSubject):
+        text = (
+            f"With {most} hidden, {_becomes(subject, found.looked_at)}; with {others} hidden, "
+            f"{_becomes(subject, found.others)}."
+        )
+        return Finding("removal", title, found.looked_at, found.others, text)
     text = (
         f"With {most} hidden, a {subject.row_name} becomes {_likelier(found.looked_at)} ({found.looked_at:.2f} nats); "
         f"with {others} hidden, {_likelier(found.others)} ({found.others:.2f} nats)."
@@ -70,11 +78,30 @@ def removed(subject: Subject, found: Removal | None) -> Finding:
 
 
 def made_uniform(subject: Subject, cost: float) -> Finding:
+    title = "Looking at everything alike"
+    if isinstance(subject, LabelSubject):
+        text = (
+            f"Made to look at every {subject.column_name} alike, {_becomes(subject, cost)}; a cost near 0 says that "
+            f"the {subject.row_name} is the same wherever the model looks."
+        )
+        return Finding("uniform", title, cost, 0.0, text)
     text = (
         f"Made to look at every {subject.column_name} alike, the model finds a {subject.row_name} {_likelier(cost)} "
         f"({cost:.2f} nats); a cost near 0 says that it writes the same wherever it looks."
     )
-    return Finding("uniform", "Looking at everything alike", cost, 0.0, text)
+    return Finding("uniform", title, cost, 0.0, text)
+
+
+def _becomes(subject: LabelSubject, cost: float) -> str:
+    """What a cost makes of a label's probability, or of a number."""
+    if isinstance(subject, NumberSubject):
+        return f"the number {subject.before:.4g} changes by {cost:.3g}"
+    after = min(subject.before * math.exp(min(-cost, AT_MOST)), 1.0)
+    return f"the label's probability goes from {_percent(subject.before)} to {_percent(after)} ({cost:.2f} nats)"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 or share == 0 else "less than 0.1%"
 
 
 def _few(share: float) -> str:

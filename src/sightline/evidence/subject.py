@@ -96,7 +96,7 @@ class TokenSubject(ABC):
     @torch.no_grad()
     def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
         some = max(1, BATCH_TOKENS // (self.rows + self.columns))
-        with _evaluating(self.model):
+        with evaluating(self.model):
             found = [self.read(self._copies(part), part.to(self.device))[0] for part in keep.split(some)]
         return torch.cat(found)
 
@@ -104,14 +104,22 @@ class TokenSubject(ABC):
         some = max(1, GRADIENT_TOKENS // (self.rows + self.columns))
         found = []
         # cuDNN has no way back through a recurrent layer that is not in training.
-        with _evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             for part in torch.tensor(list(rows), device=self.device).split(some):
                 # One copy of the input for each row: the sum over copies has the gradients of all rows apart.
                 log_probs, embedded = self.read(self._copies(part), None)
                 own = log_probs.gather(1, part.unsqueeze(1)).sum()
                 (gradient,) = torch.autograd.grad(own, embedded)
-                found.append((gradient * embedded.detach()).sum(dim=-1))
+                found.append(self._by_column((gradient * embedded.detach()).sum(dim=-1), len(part)))
         return torch.cat(found)
+
+    def _as_embedded(self, keep: Bool[Tensor, "n s"], shape: torch.Size) -> Bool[Tensor, "..."]:
+        """What is kept, in the shape in which the model asks for embeddings."""
+        return keep
+
+    def _by_column(self, values: Float[Tensor, "..."], variants: int) -> Float[Tensor, "n s"]:
+        """Back from that shape."""
+        return values
 
     def _copies(self, variants: Tensor) -> Int[Tensor, "n s"]:
         return self.tokens.expand(len(variants), -1)
@@ -130,7 +138,8 @@ class TokenSubject(ABC):
             if keep is None:
                 embedded = embedded.detach().requires_grad_()
             else:
-                embedded = torch.where(keep.unsqueeze(-1), embedded, self.mean)
+                kept = self._as_embedded(keep, embedded.shape[:-1])
+                embedded = torch.where(kept.unsqueeze(-1), embedded, self.mean)
             seen.append(embedded)
             return embedded
 
@@ -222,7 +231,7 @@ class PoolSubject(TokenSubject):
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Without dropout, and as before afterwards."""
     training = model.training
     model.eval()

@@ -66,6 +66,11 @@ class PretrainedTokeniser:
         self._bytes = '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
 
     @property
+    def of_bytes(self) -> bool:
+        """Whether pieces are made of bytes, so that a word behind a space is another piece than at the beginning."""
+        return self._bytes
+
+    @property
     def words(self) -> int:
         """The size of the vocabulary: the largest id and one."""
         return max(self._whole.get_vocab().values()) + 1

@@ -150,12 +150,16 @@ class TagEach(Labeller):
 
 
 class Span(Labeller):
-    """Where an answer starts and ends: two pointers over the words of the second text. Gold `NOTHING`: not in it."""
+    """Where an answer starts and ends: two pointers over the words of the second text. Gold `NOTHING`: no loss.
+
+    With ``none`` the pointers may also stand on the first token of all: the second text does not hold the answer.
+    """
 
     objective = "span"
 
-    def __init__(self, model: TextModel, dropout: float | None = None) -> None:
+    def __init__(self, model: TextModel, dropout: float | None = None, none: bool = False) -> None:
         super().__init__(model, model.size, 2, dropout)
+        self.none = none
 
     def scores(self, texts: Texts) -> Float[Tensor, "b 2 s"]:
         """Start and end; the lowest number there is wherever no answer can stand."""
@@ -163,6 +167,8 @@ class Span(Labeller):
             raise ValueError("a span is looked for in the second text of a pair; these texts have no parts")
         logits = self._of_words(texts).transpose(1, 2)
         possible = self.model.real(texts) & (texts.parts == 1) & (texts.words != self.model.specials.end)
+        if self.none:
+            possible[:, 0] = True
         return logits.masked_fill(~possible.unsqueeze(1), torch.finfo(logits.dtype).min)
 
     def loss(self, texts: Texts, gold: Int[Tensor, "b 2"]) -> Loss:

@@ -17,14 +17,14 @@ from sightline.serve.limits import Limits
 
 if TYPE_CHECKING:
     from sightline.serve.app import application
-    from sightline.tasks.translator import Translator
+    from sightline.serve.worker import Served
 
 __all__ = ["Limits", "application", "serve"]
 MISSING = "the server needs FastAPI and uvicorn: pip install 'sightline[serve]'"
 
 
 def serve(
-    runs: "Mapping[str, Translator]",
+    runs: "Mapping[str, Served]",
     *,
     host: str = "127.0.0.1",
     port: int = 8000,

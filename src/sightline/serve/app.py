@@ -14,16 +14,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from sightline import __version__
+from sightline.data.texts import Text
 from sightline.errors import SightlineError, UserError
 from sightline.explanation import Explanation
 from sightline.serve import problems, schema
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError
-from sightline.serve.worker import Explaining, How, Predicting, Worker
+from sightline.serve.worker import Explaining, How, Predicting, Served, Worker
+from sightline.tasks.classifier import Classifier, LabelPrediction
 from sightline.tasks.explaining import Wanted
 from sightline.tasks.predictor import Prediction
-from sightline.tasks.translator import Translator
+from sightline.tasks.searching import SearchConfig
 from sightline.view.page.live import Document, documentation_page, front_page
 from sightline.view.page.packing import pack
 
@@ -48,32 +50,53 @@ ABOUT = (
 class Service:
     """The runs with their worker, from the side of the requests."""
 
-    def __init__(self, runs: Mapping[str, Translator], limits: Limits) -> None:
+    def __init__(self, runs: Mapping[str, Served], limits: Limits) -> None:
         if not runs:
             raise UserError("there is nothing to serve: name at least one run")
         self.runs, self.limits = dict(runs), limits
         self.worker = Worker(runs, limits)
-        self.described = [
-            schema.Run(name=name, model=type(run.model).__name__, parameters=_parameters(run))
-            for name, run in self.runs.items()
-        ]
+        self.described = [_described(name, run) for name, run in self.runs.items()]
+        self.classifies = any(isinstance(run, Classifier) for run in self.runs.values())
+        self.pairs = any(isinstance(run, Classifier) and run.labels.pairs for run in self.runs.values())
         self.writing = asyncio.Semaphore(1)  # explanations are large: one is made into JSON at a time
 
     async def predict(self, request: schema.Predict) -> Response:
+        run = self.runs[request.run]
         try:
-            how = How(request.run, request.search(), request.split, request.keep_unknown)
+            if isinstance(run, Classifier):
+                job = Predicting(How(request.run, SearchConfig(beam=1)), _to_classify(run, request))
+            else:
+                _check_written(request.run, request)
+                how = How(request.run, request.search(), request.split, request.keep_unknown)
+                job = Predicting(how, request.texts, request.prefix)
         except UserError as error:
             raise RefusedError(422, str(error)) from None
-        job = Predicting(how, request.texts, request.prefix)
         found = await self._answer(job, job.answer)
-        return _json({"run": request.run, "predictions": [[_output(one) for one in some] for some in found]})
+        answers = [[_output(one) for one in some] for some in found]
+        return _json(
+            {"run": request.run, "predictions": [one for (one,) in answers] if isinstance(run, Classifier) else answers}
+        )
 
     async def explain(self, request: schema.Explain) -> Response:
         wanted = Wanted(request.output, request.beam, request.alternatives, request.top, request.shift, request.measure)
-        job = Explaining(request.run, request.text, wanted)
+        job = Explaining(request.run, self._text(request), wanted)
         found = await self._answer(job, job.answer)
         async with self.writing:
             return await asyncio.to_thread(_written, found, request.form)
+
+    def _text(self, request: schema.Explain) -> Text:
+        """What to explain: a text, or of a run that reads pairs two."""
+        run = self.runs[request.run]
+        second = getattr(request, "text2", None)
+        reads_two = isinstance(run, Classifier) and run.labels.pairs
+        if reads_two != (second is not None):
+            raise RefusedError(
+                422, f"{request.run} reads {'two texts: give text2' if reads_two else 'one text: leave text2 out'}"
+            )
+        given = sorted(request.model_fields_set & {"beam", "alternatives", "shift"})
+        if isinstance(run, Classifier) and given:
+            raise RefusedError(422, _for_writing(request.run, given[0]))
+        return request.text if second is None else (request.text, second)
 
     async def _answer(self, job: Predicting | Explaining, answer: "Future[T]") -> T:
         """Wait for the worker; whoever stops waiting, for whatever reason, takes the job back."""
@@ -90,7 +113,8 @@ class Service:
             answer.cancel()
 
     def health(self) -> schema.Health:
-        return schema.Health(
+        answer = schema.ClassifyingHealth if self.classifies else schema.Health
+        return answer(
             ready=self.worker.alive,
             runs=self.described,
             waiting=self.worker.waiting,
@@ -101,7 +125,7 @@ class Service:
 
 
 def application(
-    runs: Mapping[str, Translator],
+    runs: Mapping[str, Served],
     *,
     limits: Limits | None = None,
     token: str | None = None,
@@ -140,8 +164,8 @@ def application(
 
 def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     names = list(service.runs)
-    predict_request = schema.predict_request(names, service.limits)
-    explain_request = schema.explain_request(names, service.limits)
+    predict_request = schema.predict_request(names, service.limits, service.pairs)
+    explain_request = schema.explain_request(names, service.limits, service.pairs)
 
     async def predict(request: predict_request) -> Response:  # type: ignore[valid-type]
         return await service.predict(request)
@@ -149,7 +173,10 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     async def explain(request: explain_request) -> Response:  # type: ignore[valid-type]
         return await service.explain(request)
 
-    async def health() -> schema.Health:
+    predictions = schema.LabelledPredictions if service.classifies else schema.Predictions
+    healthy = schema.ClassifyingHealth if service.classifies else schema.Health
+
+    async def health() -> healthy:  # type: ignore[valid-type]
         return service.health()
 
     posts: dict[int | str, dict[str, Any]] = {
@@ -159,9 +186,9 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     explained = {"description": "The explanation", "content": {"application/json": {"schema": schema.EXPLANATION}}}
     app.post(
         "/predict",
-        summary="The best outputs of texts",
+        summary="The best outputs of texts" if not service.classifies else "The labels, or the best outputs, of texts",
         response_description="The outputs",
-        response_model=schema.Predictions,
+        response_model=predictions,
         responses={**posts},
     )(predict)
     app.post("/explain", summary="Where a model looked", responses={**posts, 200: explained})(explain)
@@ -184,7 +211,43 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
         described["security"] = [{"token": []}]
 
 
-def _parameters(run: Translator) -> int:
+def _described(name: str, run: Served) -> schema.Run:
+    if not isinstance(run, Classifier):
+        return schema.Run(name=name, model=type(run.model).__name__, parameters=_parameters(run))
+    return schema.ClassifyingRun(
+        name=name,
+        model=type(run.model.model).__name__,
+        parameters=_parameters(run),
+        pairs=run.labels.pairs,
+        labels=list(run.labels.names),
+    )
+
+
+def _to_classify(run: Classifier, request: schema.Predict) -> list[Any]:
+    """The texts, or pairs of them; what is for runs that write is refused, not passed over."""
+    given = sorted(request.model_fields_set - {"run", "texts", "texts2"})
+    if given:
+        raise UserError(_for_writing(request.run, given[0]))
+    second = getattr(request, "texts2", None)
+    if not run.labels.pairs:
+        _check_written(request.run, request)
+        return request.texts
+    if second is None or len(second) != len(request.texts):
+        found = "none" if second is None else f"{len(second)}"
+        raise UserError(f"{request.run} reads two texts: texts has {len(request.texts)}, texts2 {found}; give as many")
+    return list(zip(request.texts, second, strict=True))
+
+
+def _for_writing(name: str, option: str) -> str:
+    return f"{name} classifies texts, and {option} is for runs that write them; leave it out"
+
+
+def _check_written(name: str, request: schema.Predict) -> None:
+    if getattr(request, "texts2", None) is not None:
+        raise UserError(f"{name} reads one text each; texts2 is for runs that read pairs: leave it out")
+
+
+def _parameters(run: Served) -> int:
     return sum(one.numel() for one in run.model.parameters())
 
 
@@ -192,7 +255,9 @@ def _page(document: Document) -> Response:
     return HTMLResponse(document.html, headers={"content-security-policy": document.policy})
 
 
-def _output(one: Prediction) -> dict[str, Any]:
+def _output(one: Prediction | LabelPrediction) -> dict[str, Any]:
+    if isinstance(one, LabelPrediction):
+        return one._asdict()
     return {"text": one.text, "log_prob": _finite(one.log_prob), "score": _finite(one.score)}
 
 

@@ -35,12 +35,35 @@ class Predictions(BaseModel):
     predictions: list[list[Output]]
 
 
+class Labelled(BaseModel):
+    """A label (several, or a number), its probability, and those of all labels; a number has none."""
+
+    label: str | list[str] | float | None
+    probability: float | None = None
+    probabilities: dict[str, float | None] | None = None
+
+
+class LabelledPredictions(BaseModel):
+    """For each text, in the order of the texts: of a run that classifies its label, of another its outputs."""
+
+    run: str
+    predictions: list[Labelled] | list[list[Output]]
+
+
 class Run(BaseModel):
     """A model that is served."""
 
     name: str
     model: str = Field(description="Its kind, such as transformer.")
     parameters: int
+
+
+class ClassifyingRun(Run):
+    """A model that is served and classifies texts."""
+
+    task: Literal["classify"] = "classify"
+    pairs: bool = Field(description="Whether it reads two texts.")
+    labels: list[str] = Field(description="What it may answer; none where it gives a number.")
 
 
 class Health(BaseModel):
@@ -52,6 +75,12 @@ class Health(BaseModel):
     most_waiting: int = Field(description="Beyond this many, requests are refused with 503.")
     most_characters: int = Field(description="Of one text.")
     most_beam: int = Field(description="How wide a beam may be.")
+
+
+class ClassifyingHealth(Health):
+    """The same of a server with runs that classify."""
+
+    runs: list[ClassifyingRun | Run]
 
 
 class Predict(Strict):
@@ -101,8 +130,8 @@ class Explain(Strict):
     )
 
 
-def predict_request(runs: list[str], limits: Limits) -> type[Predict]:
-    """The request of /predict with its limits."""
+def predict_request(runs: list[str], limits: Limits, pairs: bool = False) -> type[Predict]:
+    """The request of /predict with its limits. ``pairs``: some run reads two texts."""
     text = _text(limits)
     fields: dict[str, Any] = {
         "run": _run(runs),
@@ -116,11 +145,14 @@ def predict_request(runs: list[str], limits: Limits) -> type[Predict]:
             Field(None, description="The most tokens of an output; left out, three times the source and twenty."),
         ),
     }
+    if pairs:
+        about = "Of a run that reads pairs: the second text of each."
+        fields["texts2"] = (list[text] | None, Field(None, max_length=limits.texts, description=about))  # type: ignore[valid-type]
     return create_model("PredictRequest", __base__=Predict, __doc__=Predict.__doc__, **fields)
 
 
-def explain_request(runs: list[str], limits: Limits) -> type[Explain]:
-    """The request of /explain with its limits."""
+def explain_request(runs: list[str], limits: Limits, pairs: bool = False) -> type[Explain]:
+    """The request of /explain with its limits. ``pairs``: some run reads two texts."""
     fields: dict[str, Any] = {
         "run": _run(runs),
         "text": (_text(limits), Field(description="The input.")),
@@ -130,6 +162,8 @@ def explain_request(runs: list[str], limits: Limits) -> type[Explain]:
         ),
         "beam": (int, Field(min(5, limits.beam), ge=1, le=limits.beam, description="Hypotheses to keep.")),
     }
+    if pairs:
+        fields["text2"] = (_text(limits) | None, Field(None, description="Of a run that reads pairs: the second text."))
     return create_model("ExplainRequest", __base__=Explain, __doc__=Explain.__doc__, **fields)
 
 

@@ -8,14 +8,17 @@ explanations take turns, so neither waits for all of the others.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sightline.data.texts import Text
 from sightline.explanation import Explanation
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError, busy
+from sightline.tasks.classifier import Classifier, LabelPrediction
+from sightline.tasks.classify_explaining import explain_label
 from sightline.tasks.explaining import Wanted, explain
 from sightline.tasks.predictor import Prediction
 from sightline.tasks.searching import SearchConfig
@@ -24,6 +27,8 @@ from sightline.tasks.translator import Translator
 MODEL_THREAD = "sightline-model"
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds without a new request that end the gathering of a turn, and at most
 TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
+Served = Translator | Classifier
+Found = list[Prediction] | list[LabelPrediction]  # of one text
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,10 @@ class Predicting:
     """A request for predictions, and how far it has come."""
 
     how: How
-    texts: list[str]
+    texts: Sequence[Text]
     prefix: str = ""
-    answer: "Future[list[list[Prediction]]]" = field(default_factory=Future)
-    found: list[list[Prediction]] = field(default_factory=list)
+    answer: "Future[list[Found]]" = field(default_factory=Future)
+    found: list[Found] = field(default_factory=list)
     costs: list[int] | None = None
 
     @property
@@ -57,7 +62,7 @@ class Explaining:
     """A request for an explanation."""
 
     run: str
-    text: str
+    text: Text
     wanted: Wanted
     answer: "Future[Explanation]" = field(default_factory=Future)
     seen: bool = False  # the map is made, and small enough for what is still to be measured
@@ -70,7 +75,7 @@ class _AbandonedError(Exception):
 class Worker:
     """Takes requests from any thread; answers come as futures. A future that is cancelled is left out."""
 
-    def __init__(self, runs: Mapping[str, Translator], limits: Limits) -> None:
+    def __init__(self, runs: Mapping[str, Served], limits: Limits) -> None:
         self.runs, self.limits = dict(runs), limits
         self._predictions: deque[Predicting] = deque()
         self._explanations: deque[Explaining] = deque()
@@ -174,7 +179,7 @@ class Worker:
         for job in jobs:
             if job.costs is None:
                 try:
-                    lengths = map(len, self.runs[job.how.run].source.encode(job.texts))
+                    lengths = _lengths(self.runs[job.how.run], job.texts)
                     least = job.how.search.min_length
                     job.costs = [job.how.search.width * max(length + 8, least) for length in lengths]
                 except BaseException as error:
@@ -213,7 +218,7 @@ class Worker:
                 raise _AbandonedError
 
         try:
-            found: list[list[Prediction] | BaseException] = [*self._found(how, texts, prefixes, going)]
+            found: list[Found | BaseException] = [*self._found(how, texts, prefixes, going)]
         except _AbandonedError:
             return
         except BaseException as error:  # one text may spoil it for all: each by itself, and it alone is refused
@@ -228,16 +233,18 @@ class Worker:
             if len(job.found) == len(job.texts):
                 _settle(job.answer, job.found)
 
-    def _alone(self, how: How, text: str, prefix: str) -> list[Prediction] | BaseException:
+    def _alone(self, how: How, text: Text, prefix: str) -> Found | BaseException:
         try:
             return self._found(how, [text], [prefix])[0]
         except BaseException as error:
             return error
 
     def _found(
-        self, how: How, texts: list[str], prefixes: list[str], going: Callable[[], None] | None = None
-    ) -> list[list[Prediction]]:
+        self, how: How, texts: list[Any], prefixes: list[str], going: Callable[[], None] | None = None
+    ) -> Sequence[Found]:
         run = self.runs[how.run]
+        if isinstance(run, Classifier):
+            return [[one] for one in run.predict(texts, batch_tokens=TURN_TOKENS)]
         options: dict[str, Any] = {"batch_tokens": TURN_TOKENS, "keep_unknown": how.keep_unknown, "going": going}
         if how.split:
             search = {name: getattr(how.search, name) for name in SearchConfig.__dataclass_fields__}
@@ -247,8 +254,7 @@ class Worker:
     def _explain(self, job: Explaining) -> None:
         """The map first; what it takes to measure it is a second turn, so that predictions come in between."""
         try:
-            found = explain(self.runs[job.run], job.text, replace(job.wanted, measure=job.seen))
-            found = self._checked(found)
+            found = self._checked(_explained(self.runs[job.run], job.text, replace(job.wanted, measure=job.seen)))
         except BaseException as error:
             _settle(job.answer, error=error)
             return
@@ -274,6 +280,16 @@ class Worker:
                 f"shorter text, or ask with top for the largest weights of each row only",
             )
         return found
+
+
+def _lengths(run: Served, texts: Sequence[Any]) -> list[int]:
+    """How many tokens each text has for a run."""
+    rows = run.reader.read(texts, run.longest).rows if isinstance(run, Classifier) else run.source.encode(list(texts))
+    return [len(row) for row in rows]
+
+
+def _explained(run: Served, text: Any, wanted: Wanted) -> Explanation:
+    return explain_label(run, text, wanted) if isinstance(run, Classifier) else explain(run, text, wanted)
 
 
 def _size(weights: Any) -> int:

@@ -25,6 +25,7 @@ from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tenso
 from sightline.vocabulary import Specials
 
 if TYPE_CHECKING:
+    from sightline.explanation import Explanation
     from sightline.tasks.classify_scores import LabelEvaluation
 
 TASK, TOKENISER = "classify", "tokenizer.json"
@@ -151,6 +152,17 @@ class Classifier:
         if isinstance(data, str | Path):
             data = read_examples(self.file_of(str(data)))[0]
         return evaluate(self, data, **options)
+
+    def explain(self, text: Text, label: str | None = None, **options: Any) -> "Explanation":
+        """Which words and sentences the model looked at while it gave the label, or for the one asked about.
+
+        Options are ``top`` and ``measure`` of `sightline.tasks.explaining.Wanted`. The explanation shows itself in a
+        notebook, its `save` writes pictures and pages, and its ``highlights`` are spans of the text.
+        """
+        from sightline.tasks.classify_explaining import explain_label
+        from sightline.tasks.explaining import Wanted
+
+        return explain_label(self, text, Wanted(label, **options))
 
     def file_of(self, data: str, columns: tuple[str, ...] | None = None) -> LabelledFile:
         """A file whose labels are written as those of the training data."""

@@ -309,7 +309,8 @@ def _known(said: np.ndarray, truth: Truth) -> dict[str, float] | None:
     """The scores of the rows whose labels the model has; None where that is all of them, or none."""
     if len(truth.names) == truth.known:
         return None
-    rows = truth.gold < truth.known if truth.kind == "one" else ~truth.gold[:, truth.known :].any(axis=1)
+    unseen = truth.gold >= truth.known if truth.kind == "one" else truth.gold[:, truth.known :].any(axis=1)
+    rows = np.logical_not(unseen)
     return values_of(said, truth, rows) if rows.any() else None
 
 

@@ -16,8 +16,14 @@ from sightline.data.reading import PairFiles
 from sightline.machine import peak_memory
 from sightline.tasks.preparing import prepare
 from sightline.tasks.table import Trial, task_named
-from sightline.tasks.translate import TranslateConfig, TranslateLesson, build_model, preparation
-from sightline.tasks.translator import Translator, load_translator
+from sightline.tasks.translate import (
+    TranslateConfig,
+    TranslateLesson,
+    build_model,
+    preparation,
+    read_translate_start,
+)
+from sightline.tasks.translator import Translator
 from sightline.training.loop import TrainingConfig, gradients, make_optimiser
 
 TRIED, DECODED = 8, 64  # batches to train, sentences to decode
@@ -50,7 +56,8 @@ def estimate(
     """Prepare, train a little, measure, and leave nothing behind."""
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
         folder = Path(name)
-        prepared, lesson, plain, validating = task_named(task).trial(files, valid, config, limits, start, folder)
+        trial = task_named(task).trial(files, valid, config, limits, start, folder)
+        prepared, lesson, plain, validating, in_epoch = trial
         stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         fabric = Fabric(accelerator=device, devices=1)
         plain = plain.to(fabric.device)
@@ -72,7 +79,7 @@ def estimate(
     parameters = sum(parameter.numel() for parameter in plain.parameters())
     steps = training.steps_in(batches)
     # By rows, not by tokens: with BPE dropout the same rows are more tokens.
-    per_epoch = len(prepared.corpus) * spent / rows + validation * steps / training.interval(batches)
+    per_epoch = (in_epoch or len(prepared.corpus)) * spent / rows + validation * steps / training.interval(batches)
     # A checkpoint is the model and two moments of each parameter; one more is on its way while the oldest still stands.
     checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
     seconds = _seconds(training, per_epoch, steps)
@@ -90,7 +97,7 @@ def translate_trial(
     folder: Path,
 ) -> Trial:
     """What training a translator would begin with."""
-    earlier = None if start is None else load_translator(start)[0]
+    earlier = read_translate_start(start)
     prepared = prepare(files, valid, preparation(config, limits or Limits(), earlier), folder)
     lesson = TranslateLesson(prepared, config)
     model = build_model(config, prepared, earlier)

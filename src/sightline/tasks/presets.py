@@ -16,6 +16,8 @@ from sightline.models.rnnsearch import RNNSearchConfig, additive
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.transformer import TransformerConfig
+from sightline.tasks.starting import PRETRAIN, EncoderStart, translating
+from sightline.tasks.table import task_of
 from sightline.tasks.translate import TranslateConfig
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import TrainingConfig
@@ -79,7 +81,15 @@ def read_config(path: Path, kind: type[Config]) -> Any:
 
 
 def config_to_go_on(run: Path) -> TranslateConfig:
-    """For new data: an earlier run's configuration without its limits, and with smaller steps, as it is trained."""
+    """For new data: an earlier run's configuration without its limits, and with smaller steps, as it is trained.
+
+    From the run of a pre-training: the Transformer whose encoder has its shape, with its vocabulary.
+    """
+    if task_of(run) == PRETRAIN:
+        start = EncoderStart.read(run)
+        config = TranslateConfig(model=translating(start.encoder.config), tokeniser=start.tokeniser)
+        rate, warmup = RATES["tiny"][0] / 2, WARMUP["tiny"]
+        return replace(config, training=replace(config.training, learning_rate=rate, warmup=warmup))
     config = read_config(RunFolder.open(run).path / CONFIG, TranslateConfig)
     rate = config.training.learning_rate / 4
     training = replace(config.training, learning_rate=rate, epochs=None, steps=None, minutes=None)

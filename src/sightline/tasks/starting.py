@@ -9,14 +9,17 @@ from torch import Tensor, nn
 
 from sightline.config import ConfigError
 from sightline.data.texts import TextReader
-from sightline.data.tokenise import TokeniserConfig
+from sightline.data.tokenise import Tokeniser, TokeniserConfig
 from sightline.errors import UserError
+from sightline.models.encoder import Encoder, EncoderConfig, start_translator
 from sightline.models.text_to_labels import TextModelConfig
+from sightline.models.transformer import Transformer, TransformerConfig
 from sightline.tasks.classifier import TASK, load_reader
 from sightline.tasks.labels import Labels
 from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 
-PRETRAIN = "pretrain"
+PRETRAIN, TAG, SPAN = "pretrain", "tag", "span"
+READING, LABELLED = (TASK, TAG, SPAN, PRETRAIN), (TASK, TAG)  # tasks whose models read texts; those with labels
 READER = "model."  # what the tensors of a head's text model begin with
 ENCODER = "encoder."  # the same in a run of pre-training (`sightline.models.masked`)
 POOLS = ("pool.", "pooler.")  # how a text becomes one vector may change: that is learnt with the labels
@@ -43,16 +46,16 @@ class Start:
                 "it; leave out the fields of the tokeniser that say something else"
             )
 
-    def put_into(self, model: nn.Module, labels: Labels) -> None:
-        """Copy every tensor of the text model, and the head's where the labels are the same."""
-        given = {f"{READER}{name}": tensor for name, tensor in self.tensors.items()}
-        if self.labels is not None and (self.labels.kind, self.labels.names) == (labels.kind, labels.names):
+    def put_into(self, model: nn.Module, labels: Labels | None = None, prefix: str = READER) -> None:
+        """Copy every tensor of the text model, and the head's where the labels are the same (or nobody has any)."""
+        given = {f"{prefix}{name}": tensor for name, tensor in self.tensors.items()}
+        if _meaning(self.labels) == _meaning(labels):
             given |= self.head
         own = model.state_dict()
-        wanted = {name for name in own if name.startswith(READER)}
+        wanted = {name for name in own if name.startswith(prefix)}
         for name in sorted(wanted | set(given)):
             if name not in given or name not in own:
-                if name.removeprefix(READER).startswith(POOLS):
+                if name.removeprefix(prefix).startswith(POOLS):
                     given.pop(name, None)
                     continue
                 where = str(self.path) if name not in given else "the new model"
@@ -63,6 +66,63 @@ class Start:
                     f"{_shape(own[name])} here"
                 )
         model.load_state_dict({**own, **given})
+
+
+@dataclass(frozen=True)
+class EncoderStart:
+    """A pre-trained encoder that a translating Transformer begins with; its vocabulary is that of both sides."""
+
+    start: Start
+    encoder: Encoder
+    source: Tokeniser
+    target: Tokeniser
+    tokeniser: TokeniserConfig
+
+    @classmethod
+    def read(cls, path: Path) -> "EncoderStart":
+        """From the run of a pre-training."""
+        start = read_start(path, PRETRAIN)
+        tokeniser = start.reader.tokeniser
+        if not isinstance(tokeniser, Tokeniser) or start.tokeniser is None:
+            raise UserError(f"{path} has the vocabulary of a Hugging Face folder, which cannot write; pre-train anew")
+        encoder = start.model.build(start.reader.words, start.reader.specials)
+        assert isinstance(encoder, Encoder)
+        try:
+            encoder.load_state_dict(start.tensors)
+        except RuntimeError as error:
+            raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+        return cls(start, encoder, tokeniser, tokeniser, start.tokeniser)
+
+    def put_into(self, model: nn.Module) -> None:
+        """Copy every tensor of the encoder and the table of words."""
+        if not isinstance(model, Transformer):
+            raise UserError(f"{self.start.path} is a pre-trained encoder: only a transformer can begin with it")
+        try:
+            start_translator(model, self.encoder)
+        except ValueError as error:
+            raise UserError(f"{self.start.path} is not a start for this model: {error}") from None
+
+
+def translating(encoder: EncoderConfig) -> TransformerConfig:
+    """The Transformer whose encoder can begin with the weights of this one."""
+    if encoder.norm != "pre" or encoder.positions == "learned" or encoder.parts or not encoder.scaled:
+        raise UserError(
+            "the encoder that was pre-trained is not that of a translating Transformer: it needs norm=pre, positions "
+            "sinusoid or rotary, parts=0 (so no next_sentence) and scaled=true"
+        )
+    return TransformerConfig(
+        size=encoder.size,
+        heads=encoder.heads,
+        feed_forward=encoder.feed_forward,
+        encoder_layers=encoder.layers,
+        decoder_layers=encoder.layers,
+        positions="rotary" if encoder.positions == "rotary" else "sinusoid",
+        activation=encoder.activation,
+    )
+
+
+def _meaning(labels: Labels | None) -> tuple[str, tuple[str, ...]] | None:
+    return None if labels is None else (labels.kind, labels.names)
 
 
 def _shape(tensor: Tensor) -> str:
@@ -78,15 +138,16 @@ def is_foreign(path: Path) -> bool:
     return isinstance(data, dict) and "model_type" in data and "format" not in data
 
 
-def read_start(path: Path) -> Start:
-    """From a run folder or a Hugging Face folder."""
+def read_start(path: Path, wanted: str = TASK) -> Start:
+    """From a run folder or a Hugging Face folder. Only a run of the task ``wanted`` has a head that can be kept."""
     if is_foreign(path):
         return _foreign(path)
     folder = RunFolder.open(path)
     about = folder.read_config()
     task = about.get("task")
-    if task not in (TASK, PRETRAIN):
-        raise UserError(f"{path} is a run of the task {task!r}; expected one of classify or pretrain, or a BERT folder")
+    if task not in READING:
+        names = ", ".join(READING)
+        raise UserError(f"{path} is a run of the task {task!r}; expected one of {names}, or a BERT folder")
     reader = load_reader(path, about)
     try:
         model, tokeniser = text_model_of(about), _tokeniser_of(about)
@@ -95,10 +156,10 @@ def read_start(path: Path) -> Start:
         raise UserError(f"{path} is damaged: {error}") from None
     prefix = ENCODER if task == PRETRAIN else READER
     inner = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if task == PRETRAIN:
+    if task != wanted:
         return Start(path, model, reader, inner, tokeniser)
-    head = {name: tensor for name, tensor in tensors.items() if not name.startswith(READER)}
-    return Start(path, model, reader, inner, tokeniser, head, Labels.load(path))
+    head = {name: tensor for name, tensor in tensors.items() if not name.startswith(prefix)}
+    return Start(path, model, reader, inner, tokeniser, head, Labels.load(path) if task in LABELLED else None)
 
 
 def text_model_of(about: dict[str, Any]) -> TextModelConfig:

@@ -19,12 +19,16 @@ DEFAULT = "translate"
 
 
 class Trial(NamedTuple):
-    """What a training would begin with, for measuring it; and how long validating takes, found by trying."""
+    """What a training would begin with, for measuring it; and how long validating takes, found by trying.
+
+    ``rows`` is how many there are in an epoch, where a row is not one of the corpus.
+    """
 
     prepared: Any
     lesson: "Lesson"
     model: "nn.Module"
     validation_seconds: Callable[[], float]
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,60 @@ def _classify() -> Task:
     )
 
 
-TASKS: dict[str, Callable[[], Task]] = {"translate": _translate, "summarise": _translate, "classify": _classify}
+def _pretrain() -> Task:
+    from sightline.tasks.filling import load_pretrain
+    from sightline.tasks.pretrain import PretrainConfig, pretrain_trial, train_pretrain
+    from sightline.tasks.reading_presets import pretrain_config_to_go_on, pretrain_preset
+
+    return Task(
+        "pretrain",
+        PretrainConfig,
+        pretrain_preset,
+        pretrain_config_to_go_on,
+        train_pretrain,
+        load_pretrain,
+        pretrain_trial,
+        "hidden words",
+        "texts",
+    )
+
+
+def _tag() -> Task:
+    from sightline.tasks.reading_presets import tag_config_to_go_on, tag_preset
+    from sightline.tasks.tag import TagConfig, tag_trial, train_tag
+    from sightline.tasks.tagger import load_tagger
+
+    return Task(
+        "tag", TagConfig, tag_preset, tag_config_to_go_on, train_tag, load_tagger, tag_trial, "words", "sentences"
+    )
+
+
+def _span() -> Task:
+    from sightline.tasks.answerer import load_answerer
+    from sightline.tasks.reading_presets import span_config_to_go_on, span_preset
+    from sightline.tasks.span import SpanConfig, span_trial, train_span
+
+    return Task(
+        "span",
+        SpanConfig,
+        span_preset,
+        span_config_to_go_on,
+        train_span,
+        load_answerer,
+        span_trial,
+        "questions",
+        "questions",
+    )
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "translate": _translate,
+    "summarise": _translate,
+    "classify": _classify,
+    "pretrain": _pretrain,
+    "tag": _tag,
+    "span": _span,
+}
 
 
 def task_named(name: str) -> Task:

@@ -24,6 +24,8 @@ from sightline.models.transformer import TransformerConfig
 from sightline.tasks.card import ABOUT, CARD, CURVES, card, describe
 from sightline.tasks.explaining import measured_shift
 from sightline.tasks.preparing import Preparation, Prepared, prepare, prepared_before
+from sightline.tasks.starting import PRETRAIN, EncoderStart
+from sightline.tasks.table import task_of
 from sightline.tasks.translator import SOURCE, TARGET, Translator, load_translator, save_translator
 from sightline.training import scores
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
@@ -123,9 +125,10 @@ def train_translate(
 ) -> tuple[Translator, Outcome]:
     """Train a new run in ``out``, or go on with the one that is there when ``files`` is None.
 
-    ``start`` is an earlier run whose vocabulary and weights the new run begins with; its model is the new one's too.
+    ``start`` is an earlier run whose vocabulary and weights the new run begins with; its model is the new one's too. Of
+    a pre-training, the encoder begins with the weights, and the vocabulary is that of both sides.
     """
-    earlier = None if start is None else load_translator(start)[0]
+    earlier = read_translate_start(start)
     if files is None:
         folder = RunFolder.open(out)
         prepared = prepared_before(folder.path, config.tokeniser.dropout)
@@ -154,6 +157,13 @@ def train_translate(
     return translator, outcome
 
 
+def read_translate_start(start: Path | None) -> Translator | EncoderStart | None:
+    """What a run begins with: an earlier one, or a pre-trained encoder."""
+    if start is None:
+        return None
+    return EncoderStart.read(start) if task_of(start) == PRETRAIN else load_translator(start)[0]
+
+
 def _shift(translator: Translator, pairs: Sequence[tuple[str, str]]) -> int:
     """Measured on a few validation sentences that are neither too short to tell nor long to measure."""
     texts = [text for text, _ in pairs if 10 <= len(text) <= 200][:SHIFT_TEXTS]
@@ -161,9 +171,11 @@ def _shift(translator: Translator, pairs: Sequence[tuple[str, str]]) -> int:
     return measured_shift(translator, texts) if has_attention else 0
 
 
-def preparation(config: TranslateConfig, limits: Limits, earlier: Translator | None) -> Preparation:
+def preparation(config: TranslateConfig, limits: Limits, earlier: Translator | EncoderStart | None) -> Preparation:
     """How the data of a run is prepared: with the vocabulary of the earlier run, where it begins with one."""
     tokenisers = None
+    if isinstance(earlier, EncoderStart):
+        earlier.start.check_vocabulary(config.tokeniser)
     if earlier is not None:
         tokenisers = earlier.source, earlier.target
         for tokeniser in tokenisers:
@@ -171,12 +183,14 @@ def preparation(config: TranslateConfig, limits: Limits, earlier: Translator | N
     return Preparation(config.tokeniser, config.valid_share, config.seed, limits, tokenisers)
 
 
-def build_model(config: TranslateConfig, prepared: Prepared, earlier: Translator | None) -> TextToText:
+def build_model(config: TranslateConfig, prepared: Prepared, earlier: Translator | EncoderStart | None) -> TextToText:
     """A new model by the seed, or one that begins with the weights of an earlier run."""
     torch.manual_seed(config.seed)
     try:
         model = config.model.build(prepared.source.words, prepared.target.words)
-        if earlier is not None:
+        if isinstance(earlier, EncoderStart):
+            earlier.put_into(model)
+        elif earlier is not None:
             model.load_state_dict(earlier.model.state_dict())
     except (ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -192,7 +206,7 @@ def _prepare_new(
     out: Path,
     config: TranslateConfig,
     limits: Limits,
-    earlier: Translator | None,
+    earlier: Translator | EncoderStart | None,
 ) -> tuple[Prepared, RunFolder]:
     how = preparation(config, limits, earlier)
     was_there = out.exists()

@@ -9,7 +9,8 @@ from sightline.explanation import Explanation, Stack
 from sightline.records import Record, Tokens
 from sightline.view.animation import replay_gif
 from sightline.view.heads import all_heads, all_layers
-from sightline.view.highlight import highlight
+from sightline.view.highlight import highlight, highlight_text
+from sightline.view.layout import TEXT_WIDTH
 from sightline.view.pictures import heat_map
 from sightline.view.words import mean_record, merge_words, shifted
 
@@ -45,6 +46,11 @@ def draw(
         raise UserError(f"layout is {layout!r}; it can be alignment, heads or layers")
     if ending == ".gif" and layout != "alignment":
         raise UserError(f"a GIF replays one map; for all {layout} choose .png, .svg or .pdf")
+    marked = explanation.highlights
+    if marked is not None and ending == ".gif":
+        raise UserError("a GIF replays what is written, and a label is one step: choose .png, .svg or .pdf")
+    if marked is not None and name is None and head is None and layout == "alignment" and merge:
+        return highlight_text(marked, path, title=title, width=TEXT_WIDTH if width is None else width)
     stack = _stack(explanation, name)
     chosen = stack.names[-1] if name is None else name
     moved = (explanation.shift if shift is None else shift) if stack.kind in ("cross", "causal") else 0
@@ -68,7 +74,8 @@ def draw(
     if ending == ".gif":
         fitting = len(explanation.steps) == len(record.rows) and stack.kind in ("cross", "causal")
         return replay_gif(record, explanation.steps if fitting else None, path, **shown)
-    if stack.kind == "pool" and isinstance(record.columns, Tokens):
+    each = marked is not None and len(record.rows) > 1  # a row for each sentence
+    if stack.kind == "pool" and isinstance(record.columns, Tokens) and not each:
         return highlight(record, path, **shown)
     return heat_map(record, path, rows_label=ROWS[stack.kind], most=None, **shown)
 

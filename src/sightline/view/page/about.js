@@ -7,9 +7,10 @@ const LONGEST = 600;
 const ROOM = 150; // characters that fit without scrolling
 
 export function aboutOf(explanation, several) {
-  const facts = [fact("Input", explanation.input)];
-  if (explanation.output) facts.push(fact("Output", explanation.output)); // an encoder writes nothing
-  const others = explanation.alternatives.map((one) =>
+  const marked = Boolean(explanation.highlights); // the text and the labels follow, in full
+  const facts = marked ? [] : [fact("Input", explanation.input)];
+  if (explanation.output) facts.push(fact(marked ? "Label" : "Output", explanation.output)); // an encoder writes nothing
+  const others = (marked ? [] : explanation.alternatives).map((one) =>
     make(
       "li",
       {},

@@ -11,6 +11,7 @@ import { headsView } from "./heads.js";
 import { alignmentView } from "./heatmap.js";
 import { linesView } from "./lines.js";
 import { look, mainStack, stackOf } from "./look.js";
+import { markedText } from "./marked.js";
 import { replayView } from "./replay.js";
 import { decimals, short } from "./text.js";
 
@@ -67,7 +68,7 @@ export class App {
       const name = make("h3", { class: "name" });
       const show = make("div", { class: "show" }, name, body);
       const map = make("div", { class: "beside" }, show, beliefPanel(this, explanation));
-      panes.append(make("article", { class: "pane" }, aboutOf(explanation, several), map));
+      panes.append(make("article", { class: "pane" }, aboutOf(explanation, several), markedText(this, explanation), map));
       return { explanation, body, name, view: null, shown: null };
     });
     const task = [...new Set(this.explanations.map((one) => one.task))].join(", ");

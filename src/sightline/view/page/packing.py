@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from sightline.explanation import Calculation, Explanation, Stack
+from sightline.explanation import Calculation, Explanation, Highlights, Span, Stack
 from sightline.records import Axis, Record, TopK
+from sightline.view.passages import excerpt
 
 # Most weights, and the steps that they get. Half a step is the largest error: 0.000008, 0.00012, 0.00024.
 STEPS = ((1 << 22, 65535), (1 << 24, 4095))
 FEWEST_STEPS = 2047
 ROOM = 1 << 19  # scores and numbers of vectors on one page: about 3 MB. The heads that are opened first come first.
+
+MOST_MARKED, LABELS = 3_000, 20  # words of a marked text, and labels beside it
 
 
 class Blocks:
@@ -74,6 +77,7 @@ def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
     for place in sorted(range(len(maps)), key=lambda i: (-order.get(one.records[i].name, -1), one.records[i].head)):
         record = one.records[place]
         maps[place]["calculation"] = _calculation(record, calculations.get((record.name, record.head)), blocks)
+    marked = {} if one.highlights is None else {"highlights": _highlights(one.highlights)}
     return {
         **{name: getattr(one, name) for name in ("title", "task", "input", "output", "shift", "notes")},
         "axes": [_axis(axis) for axis in axes],
@@ -85,7 +89,34 @@ def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
         "steps": [asdict(step) for step in one.steps],
         "alternatives": [asdict(choice) for choice in one.alternatives],
         "belief": None if one.belief is None else _plain(asdict(one.belief)),
+        **marked,
     }
+
+
+def _highlights(found: Highlights) -> dict[str, Any]:
+    """Passages in pieces: what is between words as text alone, a word with its weight (and that in its sentence)."""
+    some = excerpt(found, MOST_MARKED)
+    return _plain(
+        {
+            "label": found.label,
+            "probabilities": [[one.text, one.probability] for one in found.probabilities[:LABELS]],
+            "others": max(len(found.probabilities) - LABELS, 0),
+            "sentences": bool(found.sentences),
+            "note": some.note,
+            "passages": [
+                {
+                    "weight": one.weight,
+                    "gap": one.gap,
+                    "pieces": [[text] if word is None else _marked(text, word) for text, word in one.pieces()],
+                }
+                for one in some.passages
+            ],
+        }
+    )
+
+
+def _marked(text: str, word: Span) -> list[Any]:
+    return [text, word.weight] if word.in_sentence is None else [text, word.weight, word.in_sentence]
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

@@ -16,27 +16,41 @@ export function askingForm(health, onask, refuse) {
   const text = make("textarea", { id, rows: 2, dir: "auto", spellcheck: "false", placeholder: "Type or paste a text" });
   const button = make("button", { class: "main" }, "Look");
   const most = grouped(health.most_characters);
+  const otherId = newId("text");
+  const second = make("textarea", { id: otherId, rows: 2, dir: "auto", spellcheck: "false", placeholder: "The second text" });
+  const pair = make("div", { class: "second" }, make("label", { for: otherId }, "Second text"), second);
+  const beam = choice("Beam", beams, chosen.beam, (value) => Object.assign(chosen, { beam: value }));
+  const asked = () => health.runs.filter((run) => run.name === chosen.run || run.name === chosen.other);
+  /** Runs that classify have no beam, and some of them read two texts. */
+  const fit = (changes) => {
+    Object.assign(chosen, changes);
+    pair.hidden = !asked().some((run) => run.pairs);
+    beam.hidden = asked().every((run) => run.task === "classify");
+  };
   const showCount = () => {
     const { length } = [...text.value]; // characters, as the server counts them
     setText(count, `${grouped(length)} of ${most} characters`);
     count.classList.toggle("over", length > health.most_characters);
   };
   const go = () => {
-    const { length } = [...text.value];
+    const length = Math.max([...text.value].length, pair.hidden ? 0 : [...second.value].length);
     if (!text.value.trim()) return text.focus();
+    if (!pair.hidden && !second.value.trim()) return second.focus();
     if (length > health.most_characters) {
       const long = `That text is too long: it has ${grouped(length)} characters, and this server takes ${most}. Shorten it.`;
       return refuse(new Refusal(413, long));
     }
     const runs = [chosen.run, chosen.other].filter((name, i, all) => name && all.indexOf(name) === i);
-    return onask({ text: text.value, runs, beam: Number(chosen.beam), measure: chosen.measure });
+    return onask({ text: text.value, text2: second.value, runs, beam: Number(chosen.beam), measure: chosen.measure });
   };
   text.addEventListener("input", showCount);
-  text.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-    event.preventDefault();
-    go();
-  });
+  for (const field of [text, second]) {
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      go();
+    });
+  }
   showCount();
   const form = document.getElementById("ask");
   form.onsubmit = (event) => {
@@ -47,16 +61,18 @@ export function askingForm(health, onask, refuse) {
   form.replaceChildren(
     make("label", { for: id }, "Text"),
     text,
+    pair,
     make(
       "div",
       { class: "choose" },
-      choice("Run", names, chosen.run, (run) => Object.assign(chosen, { run })),
-      several ? choice("Compare with", [["", "no other"], ...names], "", (other) => Object.assign(chosen, { other })) : null,
-      choice("Beam", beams, chosen.beam, (beam) => Object.assign(chosen, { beam })),
+      choice("Run", names, chosen.run, (run) => fit({ run })),
+      several ? choice("Compare with", [["", "no other"], ...names], "", (other) => fit({ other })) : null,
+      beam,
       check("Believe it? Measure that too", false, (measure) => Object.assign(chosen, { measure }), "Takes some seconds"),
       button,
       make("span", { class: "hint" }, count, " · Ctrl + Enter looks"),
     ),
   );
+  fit({});
   text.focus();
 }

@@ -12,6 +12,7 @@ const TITLE = "Type a text and see where the model looks";
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
 let controller = null;
+let known = new Map(); // what the server says of its runs, by name
 
 function say(sentence) {
   setText(document.getElementById("status"), sentence);
@@ -34,6 +35,22 @@ function plain(request, run, outputs, more) {
   return { ...empty, title: run, task: "", input: request.text, output: best.text, alternatives, ...more };
 }
 
+/** Runs that classify take no beam, and some of them a second text. */
+function bodyOf(request, run, one, many, writing) {
+  const { task, pairs } = known.get(run);
+  if (task !== "classify") return { ...one, ...writing, run };
+  return { ...one, ...(pairs ? many : {}), run };
+}
+
+/** The label first, then the others, as outputs of a run that writes. */
+function labelsOf({ label, probabilities }) {
+  const given = Array.isArray(label) ? label : [label];
+  const text = Array.isArray(label) ? label.join(", ") || "none of the labels" : String(label);
+  const others = Object.entries(probabilities ?? {}).filter(([name]) => !given.includes(name));
+  others.sort((a, b) => b[1] - a[1]);
+  return [{ text }, ...others.map(([name, share]) => ({ text: name, log_prob: Math.log(share ?? 0) }))];
+}
+
 function show(about, same) {
   for (const id of ["shown", "svg", "png"]) document.getElementById(id).hidden = false;
   return app.replace(about, same);
@@ -41,8 +58,10 @@ function show(about, same) {
 
 /** What every run answered; one that cannot explain stands there with its output and its reason. */
 async function explained(request, outputs, measure, signal) {
-  const wanted = { text: request.text, beam: request.beam, alternatives: ALTERNATIVES, form: "page", measure };
-  const answers = await Promise.allSettled(request.runs.map((run) => ask("/explain", { ...wanted, run }, signal)));
+  const wanted = { text: request.text, form: "page", measure };
+  const writing = { beam: request.beam, alternatives: ALTERNATIVES };
+  const body = (run) => bodyOf(request, run, wanted, { text2: request.text2 }, writing);
+  const answers = await Promise.allSettled(request.runs.map((run) => ask("/explain", body(run), signal)));
   const failed = answers.filter((one) => one.status === "rejected").map((one) => one.reason);
   const fatal = failed.find((error) => error.status !== 422 && error.status !== 413) ?? null;
   if (fatal) throw fatal;
@@ -66,9 +85,10 @@ async function look(request) {
   say("Predicting…");
   document.documentElement.removeAttribute("data-answered");
   try {
-    const search = { texts: [request.text], beam: request.beam, best: Math.min(1 + ALTERNATIVES, request.beam) };
-    const answers = await Promise.all(request.runs.map((run) => ask("/predict", { ...search, run }, signal)));
-    const outputs = answers.map((answer) => answer.predictions[0]);
+    const search = { beam: request.beam, best: Math.min(1 + ALTERNATIVES, request.beam) };
+    const body = (run) => bodyOf(request, run, { texts: [request.text] }, { texts2: [request.text2] }, search);
+    const answers = await Promise.all(request.runs.map((run) => ask("/predict", body(run), signal)));
+    const outputs = answers.map(({ predictions: [one] }) => (Array.isArray(one) ? one : labelsOf(one)));
     if (!current()) return;
     const waiting = "Looking where it looked…";
     const first = request.runs.map((run, i) => plain(request, run, outputs[i], { waiting }));
@@ -94,6 +114,7 @@ async function begin() {
   try {
     const health = await ask("/health");
     showProblem(null);
+    known = new Map(health.runs.map((run) => [run.name, run]));
     askingForm(health, look, showProblem);
     document.documentElement.dataset.open = "yes";
   } catch (error) {

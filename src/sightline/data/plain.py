@@ -1,0 +1,128 @@
+"""Plain text to learn from without labels: a text a line, paragraphs, or the text column of a table."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
+from sightline.data.columns import choose_columns, read_columns, text_problem
+from sightline.data.labelled import TEXT_NAMES
+from sightline.data.labels_checking import TEXT_LIMITS
+from sightline.data.reading import _decode, _lines, _name
+from sightline.errors import UserError
+
+PLAIN_ENDINGS = (".txt", ".text")
+
+
+@dataclass(frozen=True)
+class PlainFile:
+    """Where the text stands: a .txt file (packed with gzip or not), ``"-"`` for standard input, or a table.
+
+    In a .txt file a line is a text; with ``paragraphs``, lines belong together up to an empty one. ``columns`` is the
+    name of the text's column in a table, where it is not one of the usual names.
+    """
+
+    data: str
+    columns: tuple[str, ...] | None = None
+    paragraphs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and (len(self.columns) != 1 or not self.columns[0]):
+            found = ", ".join(map(repr, self.columns)) or "none"
+            raise UserError(f"columns: found {found}; expected the name of one column, of the text")
+
+    @property
+    def is_plain(self) -> bool:
+        return self.data == "-" or Path(self.data.lower().removesuffix(".gz")).suffix in PLAIN_ENDINGS
+
+
+class PlainRow(NamedTuple):
+    """A text and where it begins, or the ``problem`` that it has."""
+
+    text: str
+    file: str
+    line: int
+    problem: str | None = None
+
+
+def read_plain(files: PlainFile) -> Iterator[PlainRow]:
+    """Every text, in order. Empty lines are no texts."""
+    row = None
+    for row in _paragraphs(files) if files.is_plain else _column(files):
+        yield row
+    if row is None:
+        raise UserError(f"{_name(files.data)} has no text: found an empty file or a header alone")
+
+
+def _paragraphs(files: PlainFile) -> Iterator[PlainRow]:
+    name, waiting, began = _name(files.data), list[str](), 0
+    for line in _lines(files.data, None):
+        text, problem = _decode(line)
+        problem = problem or text_problem(text, "the line")
+        if problem is not None:
+            yield PlainRow("", name, line.number, problem)
+        elif not files.paragraphs:
+            if text.strip():
+                yield PlainRow(text.strip(), name, line.number)
+        elif text.strip():
+            began = began if waiting else line.number
+            waiting.append(text.strip())
+        elif waiting:
+            yield PlainRow(" ".join(waiting), name, began)
+            waiting = []
+    if waiting:
+        yield PlainRow(" ".join(waiting), name, began)
+
+
+def _column(files: PlainFile) -> Iterator[PlainRow]:
+    def find(name: str, found: Any) -> tuple[str, ...]:
+        return choose_columns(name, found, (TEXT_NAMES,), files.columns)
+
+    for values, file, line, problem in read_columns(files.data, find):
+        problem = problem or text_problem(values[0], "the text")
+        if problem is not None or values[0].strip():
+            yield PlainRow("" if problem else values[0].strip(), file, line, problem)
+
+
+@dataclass
+class PlainReport(Report):
+    """What was found; ``pairs`` are the texts kept."""
+
+    def to_json(self) -> dict[str, Any]:
+        found = super().to_json()
+        kept = ("rows", "left_out", "places", "duplicates")
+        return {"texts": self.pairs, **{name: found[name] for name in kept}, "characters": found["source_characters"]}
+
+    def lines(self) -> list[str]:
+        lengths = ", ".join(f"{name} {value:,}" for name, value in self.source_characters.to_json().items())
+        lines = [f"{self.pairs:,} texts, {self.source_characters.total:,} characters", f"characters: {lengths}"]
+        if self.duplicates:
+            lines.append(f"{self.duplicates:,} texts were there before (kept)")
+        return lines + self.left_out_lines()
+
+
+class CheckedTexts(Checked[str, PlainReport]):
+    """The good texts of some rows."""
+
+    expected = "texts"
+
+    def __init__(self, rows: Iterable[PlainRow], limits: Limits | None = None, *, places: int = 20) -> None:
+        super().__init__(PlainReport(), limits or TEXT_LIMITS, places)
+        self._kept = self._check(rows)
+
+    def _check(self, rows: Iterable[PlainRow]) -> Iterator[str]:
+        report, seen, most = self.report, HashSet(), self.limits.max_characters
+        for text, file, line, problem in rows:
+            report.rows += 1
+            if problem is None and len(text) > most:
+                problem = f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}"
+            if problem is not None:
+                self._leave_out(file, line, problem)
+                continue
+            report.pairs += 1
+            report.source_characters.add(len(text))
+            report.duplicates += not seen.add(hash_of(text))
+            yield text
+        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
+            raise self._too_many()

@@ -1,0 +1,253 @@
+"""A label for each word: what is read, what is learnt, how long sentences and unknown labels are told."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import sightline
+from invoke import run
+from sightline.data.checking import Limits
+from sightline.data.tagged import CheckedSentences, Sentence, TaggedFile, read_tagged
+from sightline.data.texts import TextReader
+from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.interop.pretrained import load_pretrained
+from sightline.models.attentive import AttentiveConfig
+from sightline.models.encoder import EncoderConfig
+from sightline.tasks.tag import TagConfig, train_tag
+from sightline.tasks.tagger import Tagger, cut_words, measure
+from sightline.tasks.windows import owners, windows
+from sightline.training.loop import TrainingConfig
+from test_classify import bert
+
+WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
+ENCODER = EncoderConfig(size=32, heads=2, feed_forward=64, layers=1, dropout=0.0, positions="rotary")
+EMBEDDINGS = AttentiveConfig(annotations="embedding", embedding_size=32, size=32, dropout=0.0, word_dropout=0.0)
+
+
+def config(steps=100, model=ENCODER, rate=0.02, **options):
+    training = TrainingConfig(learning_rate=rate, warmup=50, steps=steps, validate_every=steps, averaged=1)
+    words = TokeniserConfig("words", words=60, minimum=1)
+    return TagConfig(model=model, tokeniser=words, training=training, batch_rows=64, **options)
+
+
+def two_before(count, seed=0):
+    """The label of a word is said by the word two places before it: the word itself says nothing."""
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        words = draw.choices(WORDS, k=draw.randint(3, 9))
+        before = (None, None, *words)
+        tags = ["O" if word is None else "X" if word in WORDS[:5] else "Y" for word in before[: len(words)]]
+        found.append(Sentence(tuple(words), tuple(tags)))
+    return found
+
+
+def write(path, sentences):
+    parts = ("".join(f"{word}\t{tag}\n" for word, tag in zip(*one, strict=True)) for one in sentences)
+    path.write_text("\n".join(parts), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tagged")
+    data = write(folder / "train.conll", two_before(600))
+    return folder, sightline.train(data, folder / "run", task="tag", config=config())
+
+
+def test_a_label_that_depends_on_the_word_two_places_away(trained):
+    _, tagger = trained
+    found = tagger.evaluate(two_before(100, seed=9))
+    assert found.values["accuracy"] >= 95
+    assert {one.name: one.support for one in found.table}["O"] == 200
+
+
+def test_a_model_that_sees_each_word_alone_fails_at_it(tmp_path):
+    data = write(tmp_path / "train.conll", two_before(200))
+    alone, _ = train_tag(TaggedFile(str(data)), tmp_path / "run", config(60, EMBEDDINGS))
+    assert alone.evaluate(two_before(100, seed=9)).values["accuracy"] < 60
+
+
+def test_a_run_folder_is_complete_and_loads_as_it_was(trained):
+    folder, tagger = trained
+    names = {path.name for path in (folder / "run").iterdir()}
+    assert {"config.json", "labels.json", "tokenizer.json", "model.safetensors", "card.md", "checksums.json"} <= names
+    loaded = sightline.load(folder / "run")
+    given = [["ab", "cd", "ef", "unknown"], "st qr op ab", [], ["ab"]]
+    for one, other, words in zip(tagger.predict(given), loaded.predict(given), given, strict=True):
+        assert one.tags == other.tags
+        assert len(one.tags) == len(words.split() if isinstance(words, str) else words)
+        assert one.probabilities == pytest.approx(other.probabilities)
+    assert loaded.predict(["ab st cd ef"])[0].tags == ("O", "O", "X", "Y")
+    assert "| O | 100.0 |" in (folder / "run" / "card.md").read_text()
+    assert "labels.json" in json.loads((folder / "run" / "checksums.json").read_text())
+
+
+def test_company_and_padding_change_nothing(trained):
+    _, tagger = trained
+    sentences = [one.words for one in two_before(20, seed=3)]
+    together = tagger.chances(sentences)
+    for words, rows in zip(sentences, together, strict=True):
+        np.testing.assert_allclose(tagger.chances([words])[0], rows, atol=1e-5)
+
+
+def test_going_on_ends_like_not_stopping(tmp_path):
+    files = TaggedFile(str(write(tmp_path / "train.conll", two_before(60))))
+    plan = config(6)
+    plan = replace(plan, training=replace(plan.training, validate_every=3, cooldown=0.0))
+    whole, _ = train_tag(files, tmp_path / "whole", plan)
+
+    def stop(progress, scores):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_tag(files, tmp_path / "parts", plan, on_scores=stop)
+    parts, _ = train_tag(None, tmp_path / "parts", plan)
+    for name, tensor in whole.model.state_dict().items():
+        torch.testing.assert_close(parts.model.state_dict()[name], tensor)
+
+
+def test_words_keep_their_labels_under_subwords(tmp_path):
+    text = ["lower newest widest"] * 20
+    reader = TextReader(train_tokeniser(text, TokeniserConfig(words=400)))
+    words = ["lower", "xyzzy", "newest", "低い", "​"]
+    ((cut,),) = cut_words(reader, [words], 100, 0)
+    assert len(cut.places) == len(words)
+    ends = [*cut.places[1:], len(cut.tokens) - 1]
+    for word, start, end in zip(words, cut.places, ends, strict=True):
+        assert cut.tokens[start:end] == reader.tokeniser.encode([word])[0]
+    assert max(end - start for start, end in zip(cut.places, ends, strict=True)) > 1, "some word has several pieces"
+
+
+def test_long_sentences_are_read_in_stretches_and_that_is_said(trained, tmp_path):
+    _, tagger = trained
+    words = tuple(random.Random(0).choices(WORDS, k=400))
+    right = ["O", "O", *("X" if word in WORDS[:5] else "Y" for word in words[:-2])]
+    short = Tagger(tagger.model, tagger.reader, tagger.labels, longest=11)
+    assert short.too_long([words, ("ab", "cd")]) == 1
+    said = short.predict([words])[0].tags
+    # The model knows sentences of up to nine words. Stretches overlap, so what a word needs stands in one of them.
+    assert np.mean([a == b for a, b in zip(said, right, strict=True)]) >= 0.95
+    data = write(tmp_path / "train.conll", [*two_before(60), Sentence(words, ("X", "Y") * 200)])
+    lines = []
+    train_tag(
+        TaggedFile(str(data)), tmp_path / "run", config(1, longest=20, valid_share=0.05),
+        on_report=lambda prepared, model: lines.extend(prepared.lines()),
+    )  # fmt: skip
+    assert any("1 sentences have more than 20 tokens (longest): they are read in stretches" in one for one in lines)
+
+
+def test_stretches_cover_everything_once():
+    draw = random.Random(0)
+    for _ in range(200):
+        lengths = [draw.randint(1, 5) for _ in range(draw.randint(1, 60))]
+        room = draw.randint(5, 30)
+        found = windows(lengths, room, draw.randint(0, room // 2))
+        assert all(sum(lengths[start:end]) <= room for start, end in found)
+        owned = [place for start, end in owners(found) for place in range(start, end)]
+        assert owned == list(range(len(lengths)))
+        for (start, end), (first, behind) in zip(owners(found), found, strict=True):
+            assert first <= start <= end <= behind
+
+
+def test_spans_are_scored_where_labels_mark_them(tmp_path):
+    sentences = [Sentence(("in", name, "we"), ("O", "B-LOC", "O")) for name in ("rome", "oslo", "kyiv", "bern")] * 10
+    tagger = sightline.train(
+        write(tmp_path / "train.bio", sentences), tmp_path / "run", task="tag", config=config(20, EMBEDDINGS)
+    )
+    found = tagger.evaluate(sentences)
+    assert found.values == {"span_f1": 100.0, "accuracy": 100.0}
+    assert [one.name for one in found.table] == ["LOC"]
+    assert "## Spans" in (tmp_path / "run" / "card.md").read_text()
+    unseen = tagger.evaluate([Sentence(("in", "rome"), ("O", "B-PER"))])
+    assert unseen.unseen == {"B-PER": 1}
+    assert unseen.values["span_f1"] == 0
+    others = measure(tagger.labels, [("O", "B-LOC")], [("O", "NOUN")])
+    assert set(others.values) == {"accuracy", "macro_f1"}, "a label that marks no span: words are counted"
+    with pytest.raises(UserError, match="metric is macro_f1; of these labels there is span_f1 and accuracy"):
+        train_tag(TaggedFile(str(tmp_path / "train.bio")), tmp_path / "no", config(metric="macro_f1"))
+    assert not (tmp_path / "no").exists()
+
+
+def test_it_begins_with_a_hugging_face_folder(tmp_path):
+    folder = bert(tmp_path / "bert")
+    data = write(tmp_path / "train.conll", two_before(20))
+    before = {}
+    tagger = sightline.train(
+        data, tmp_path / "run", task="tag", start=folder, steps=1,
+        on_report=lambda prepared, model: before.update({k: v.clone() for k, v in model.model.state_dict().items()}),
+    )  # fmt: skip
+    for name, tensor in load_pretrained(folder).tensors.items():
+        torch.testing.assert_close(before[name], tensor, rtol=0, atol=0)
+    assert tagger.longest == 64
+    loaded = sightline.load(tmp_path / "run")
+    long = ["ab", "[SEP]", "aab"] * 60
+    assert loaded.predict([long])[0].tags == tagger.predict([long])[0].tags
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.conll", "-DOCSTART-\tO\n\n# a remark\nin\tO\nRome\tB-LOC\n\n\nhi\tO\n"),
+        ("b.conll", "in IN O\nRome NNP B-LOC\n\nhi UH O\n"),
+        ("c.tsv", "in\tO\nRome\tB-LOC\n\nhi\tO\n\n"),
+        ("d.tsv", "words\ttags\nin Rome\tO B-LOC\nhi\tO\n"),
+        ("e.jsonl", '{"tokens": ["in", "Rome"], "tags": ["O", "B-LOC"]}\n{"tokens": "hi", "tags": "O"}\n'),
+        ("f.csv", 'id,words,tags\n1,in Rome,O B-LOC\n2,hi,O\n'),
+    ],
+)  # fmt: skip
+def test_every_form_is_read(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    rows = list(read_tagged(TaggedFile(str(tmp_path / name))))
+    assert [row.problem for row in rows] == [None, None]
+    assert [row.sentence for row in rows] == [Sentence(("in", "Rome"), ("O", "B-LOC")), Sentence(("hi",), ("O",))]
+
+
+def test_bad_sentences_are_left_out_whole_and_named(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("good\tO\nword\n\nfine\tX\n\nno\t\n", encoding="utf-8")
+    reading = CheckedSentences(read_tagged(TaggedFile(str(path))), Limits(1000, 1.0))
+    assert list(reading) == [Sentence(("fine",), ("X",))]
+    assert [place.split(":")[1] for place in reading.report.places] == ["2", "6"]
+    assert reading.report.left_out == {"missing label": 2}
+    other = tmp_path / "b.jsonl"
+    other.write_text('{"words": ["a", "b"], "tags": ["O"]}\n{"words": [], "tags": []}\n{"words": 3, "tags": "O"}\n')
+    problems = [row.problem.partition(":")[0] for row in read_tagged(TaggedFile(str(other)))]
+    assert problems == ["lengths differ", "no words", "bad words"]
+
+
+def test_by_command(trained, tmp_path):
+    folder, _ = trained
+    held_out = write(tmp_path / "test.conll", two_before(30, seed=4))
+
+    def said(*arguments, code=0):
+        done = run(*arguments, cwd=tmp_path)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stderr if code else done.stdout
+
+    assert json.loads(said("evaluate", folder / "run", "--data", held_out, "--json"))["accuracy"] >= 95
+    write(tmp_path / "x.conll", [Sentence(("ab",), ("Z",))])
+    output = said("evaluate", folder / "run", "--data", "x.conll", "--errors", "1")
+    assert "labels that training did not have, on 1 of 1 words, counted as wrong: 'Z' (1)" in output
+    output = said("predict", folder / "run", "--text", "ab st cd ef", "", "ab")
+    assert output == "ab\tO\nst\tO\ncd\tX\nef\tY\n\n\nab\tO\n\n"
+    rows = said("predict", folder / "run", "--input", held_out, "--format", "jsonl").splitlines()
+    assert [tuple(json.loads(row)["words"]) for row in rows] == [one.words for one in two_before(30, seed=4)]
+    assert "--prefix is for runs that do" in said("predict", folder / "run", "--text", "a", "--prefix", "x", code=2)
+    dry = said("train", "tag", "--data", held_out, "--out", "dry", "--dry-run", "--steps", "2")
+    assert "words a second" in dry
+    assert "sentences to train on" in dry
+    assert "has nothing to say of single words" in said(
+        "train", "tag", "--data", held_out, "--out", "no", "--model", "han", code=2
+    )
+    assert "--metric bleu is one of another task; here it is one of span_f1, accuracy, macro_f1" in said(
+        "train", "tag", "--data", held_out, "--out", "no", "--metric", "bleu", code=2
+    )
+    write(tmp_path / "one.conll", [Sentence(("a", "b"), ("O", "O"))] * 5)
+    assert "all 10 words have the label 'O'" in said("train", "tag", "--data", "one.conll", "--out", "no", code=2)
+    assert {path.name for path in tmp_path.iterdir()} == {"test.conll", "x.conll", "one.conll"}
