@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from invoke import run
 from sightline import __version__
 from sightline.explanation import Explanation
 from signals import start_interruptible
@@ -108,7 +109,7 @@ WRONG = {
 def test_wrong_use_is_a_sentence_and_an_exit_code(case, tmp_path):
     arguments, code, message = WRONG[case]
     (tmp_path / "file").write_text("in the way")
-    done = sightline(*arguments, cwd=tmp_path)
+    done = run(*arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert message in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
