@@ -2,10 +2,16 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
+import torch
 
 from invoke import run
+from sightline.data.labelled import LabelledFile
+from sightline.tasks.classify import train_classify
+from sightline.tasks.classify_presets import classify_config_to_go_on
+from sightline.training.folder import load_tensors
 from test_classify import ordered, texts
 
 QUICK = ["model.size=16", "model.embedding_size=16", "model.dropout=0.0", "model.word_dropout=0.0"]
@@ -201,3 +207,43 @@ def test_options_of_classify_are_refused_for_pairs(tmp_path):
         done = run("train", "translate", "--data", "x.tsv", "--out", "run", *options, cwd=tmp_path)
         assert done.returncode == 2
         assert "classify" in done.stderr
+
+
+def test_a_folder_named_data_is_the_users_own(tmp_path):
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "train.tsv", [(f"text {i}", "a") for i in range(30)])
+    for task in ("classify", "translate", "tag"):
+        done = run("train", task, "--data", "data/train.tsv", "--out", ".", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "has a folder 'data' already" in done.stderr, task
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["train.tsv"]
+
+
+def test_what_a_run_began_with_is_there_when_it_is_gone_on_with_before_its_first_checkpoint(trained, tmp_path):
+    folder, _ = trained
+    seen = []
+
+    def stop(prepared, model):
+        seen.append({name: value.clone() for name, value in model.state_dict().items()})
+        raise RuntimeError("a power cut")
+
+    files, config = LabelledFile(str(folder / "train.tsv")), classify_config_to_go_on(folder / "run")
+    with pytest.raises(RuntimeError):
+        train_classify(files, tmp_path / "cut", config, start=folder / "run", on_report=stop)
+    began = load_tensors(tmp_path / "cut" / "model.safetensors")
+    config = replace(config, floors=False, training=replace(config.training, steps=1, learning_rate=1e-12))
+    train_classify(None, tmp_path / "cut", config)
+    after = load_tensors(tmp_path / "cut" / "model.safetensors")
+    assert all(torch.allclose(after[name], began[name], atol=1e-6) for name in began)
+    assert all(torch.equal(began[name], seen[0][name]) for name in began)
+
+
+def test_the_kind_of_labels_of_a_run_to_begin_with_counts(tmp_path):
+    write(tmp_path / "numbers.tsv", [(f"text {i} {'long ' * (i % 5)}", str(i % 5)) for i in range(60)])
+    first = run(
+        "train", "classify", "--data", "numbers.tsv", "--labels", "number", "--out", "n", "--steps", "2", cwd=tmp_path
+    )
+    assert first.returncode == 0, first.stderr
+    done = run("train", "classify", "--data", "numbers.tsv", "--out", "m", "--from", "n", "--steps", "2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--labels number" in done.stderr

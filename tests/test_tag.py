@@ -251,3 +251,11 @@ def test_by_command(trained, tmp_path):
     write(tmp_path / "one.conll", [Sentence(("a", "b"), ("O", "O"))] * 5)
     assert "all 10 words have the label 'O'" in said("train", "tag", "--data", "one.conll", "--out", "no", code=2)
     assert {path.name for path in tmp_path.iterdir()} == {"test.conll", "x.conll", "one.conll"}
+
+
+def test_remarks_above_sentences_are_no_words(tmp_path):
+    path = tmp_path / "remarks.conll"
+    for between in ("\t", " "):
+        path.write_text(f"# text = Anna lacht\nAnna{between}B-PER\nlacht{between}O\n\n# id 1 domain=en\n#{between}O\n")
+        found = [row.sentence for row in read_tagged(TaggedFile(str(path)))]
+        assert found == [Sentence(("Anna", "lacht"), ("B-PER", "O")), Sentence(("#",), ("O",))]

@@ -117,9 +117,11 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
             start = -1 if isinstance(start, bool | dict) else int(start)
         except (ValueError, OverflowError):
             start = -1
-        if start < 0:
-            raise _AnswerError("bad start: found no number of a character, expected one from 0 or an empty cell")
     answers = tuple(one for one in found if one.strip())
+    if not answers:
+        return answers, None  # -1 is a common way to say that it stands nowhere
+    if start is not None and start < 0:
+        raise _AnswerError("bad start: found no number of a character, expected one from 0 or an empty cell")
     return answers, start
 
 

@@ -113,6 +113,8 @@ def _collect(
     owners, prints = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for whose, words in _words(texts):
         found = np.concatenate(_ngrams(whose - whose[0], words, longest))
+        if not len(found):  # pairs of empty texts
+            continue
         # one number for both: sorting plain numbers is several times faster than sorting by two keys
         found.sort()
         found = found[np.concatenate(([True], found[1:] != found[:-1]))]

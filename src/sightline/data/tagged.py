@@ -5,6 +5,7 @@ of more columns, the first is the word and the last the label), and an empty lin
 problem is left out whole: half of it would teach that the rest had no labels.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from sightline.errors import UserError
 WORD_NAMES = ("words", "tokens", "sentence", "text")
 TAG_NAMES = ("tags", "labels", "ner_tags", "pos_tags")
 CONLL_ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".txt", ".pos")
+_REMARK = re.compile(r"#\s*(?:id\b|newdoc\b|newpar\b|\w+ = )")
 DOCUMENT = "-DOCSTART-"  # stands between documents in files of the shared tasks, and is no sentence
 
 
@@ -105,6 +107,8 @@ def _conll(data: str) -> Iterator[SentenceRow]:
             separator, decided = "\t" if "\t" in text else None, True
         if wrong is None and text.startswith("# ") and separator == "\t" and "\t" not in text:
             continue  # a remark
+        if wrong is None and not words and problem is None and "\t" not in text and _REMARK.match(text):
+            continue  # above a sentence, also before it is known what stands between cells
         cells = text.split(separator)
         wrong = wrong or _cells_problem(cells)
         if wrong is not None:

@@ -21,7 +21,7 @@ LARGEST_FILE = 64 << 20  # bytes; RoBERTa's has 3 million
 MOST_WORDS = 1_000_000
 LONGEST_WORD = 1_000  # characters of a word that WordPiece looks at: the time grows with their square
 PLAIN_NORMALIZERS = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Nmt"}
-PLAIN_CUTS = {"BertPreTokenizer", "ByteLevel", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits"}
+PLAIN_CUTS = {"BertPreTokenizer", "ByteLevel", "Whitespace", "Punctuation", "Digits"}
 KNOWN = {
     "normalizer": PLAIN_NORMALIZERS,
     "pre_tokenizer": PLAIN_CUTS,

@@ -22,7 +22,7 @@ from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
 from sightline.tasks.labels import Labels
 from sightline.training import scores as measures
 from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
-from sightline.vocabulary import Specials
+from sightline.vocabulary import MASK, Specials
 
 if TYPE_CHECKING:
     from sightline.explanation import Explanation
@@ -281,7 +281,8 @@ def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextR
         specials = Specials(**about.get("specials", {}))
         if not all(value is None or type(value) is int for value in asdict(specials).values()):
             raise ValueError("the ids of special tokens are no numbers")
-        if foreign and specials != tokeniser.specials:  # type: ignore[union-attr]
+        ours = Specials(mask=MASK if not foreign and tokeniser.has_mask else None)  # type: ignore[union-attr]
+        if specials != (tokeniser.specials if foreign else ours):  # type: ignore[union-attr]
             raise ValueError(f"the special tokens are not those of {TOKENISER}")
         if type(words) is not int or words < tokeniser.words or (words > tokeniser.words and not foreign):
             raise ValueError(f"{TOKENISER} has {tokeniser.words:,} tokens, the model has {words!r}")

@@ -20,7 +20,7 @@ from sightline.data.labels_checking import TEXT_LIMITS
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
-from sightline.layers.lora import LoraConfig, merge_lora
+from sightline.layers.lora import LoraConfig, holds_lora, merge_lora
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModelConfig, Texts
@@ -45,7 +45,7 @@ from sightline.tasks.labels import LABELS, Labels
 from sightline.tasks.starting import Start, read_start
 from sightline.tasks.table import Trial
 from sightline.training.checkpoint import checkpoints
-from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, load_tensors
 from sightline.training.loop import Outcome, TrainingConfig, train
 from sightline.view.curves import draw_curves
 
@@ -201,7 +201,8 @@ def train_classify(
         folder = RunFolder.open(out)
         prepared = prepared_before(folder.path, before.reader, before.labels)
         folder.unseal()
-        if config.lora is not None and (saved := checkpoints(folder.path)):
+        saved = checkpoints(folder.path)
+        if config.lora is not None and saved and not holds_lora(load_tensors(folder.path / MODEL)):
             # What a run keeps in the end is merged; going on needs the products apart.
             shutil.copyfile(saved[-1] / MODEL, folder.path / MODEL)
     else:
@@ -283,17 +284,32 @@ def _prepare_new(
     limits: Limits | None,
     earlier: Start | None,
 ) -> tuple[PreparedTexts, ClassifyConfig, RunFolder]:
+    _check_kind(files, config)
     how = preparation(config, limits, earlier)
     was_there = out.exists()
     folder = RunFolder.create(out)
     try:
         prepared = prepare_texts(files, valid, how, folder.path)
         config = config.fitted(prepared.labels.pairs, earlier is None)
+        _check_pairs(config, prepared)
         build_model(config, prepared, earlier)  # what cannot be built is said now, while nothing stands yet
         return prepared, config, folder
     except BaseException:  # data that cannot be used leaves nothing behind, nor does an interrupt
         shutil.rmtree(out / "data" if was_there else out, ignore_errors=True)
         raise
+
+
+def _check_kind(files: LabelledFile, config: ClassifyConfig) -> None:
+    if files.labels != config.labels:
+        raise UserError(
+            f"the configuration is for --labels {config.labels}, and the data is read with {files.labels}; say "
+            f"--labels {config.labels}, or begin without that configuration"
+        )
+
+
+def _check_pairs(config: ClassifyConfig, prepared: PreparedTexts) -> None:
+    if getattr(config.model, "pairs", False) and not prepared.labels.pairs:
+        raise UserError("the model reads pairs of texts, and the data has one text a row")
 
 
 def classify_trial(
@@ -305,9 +321,11 @@ def classify_trial(
     folder: Path,
 ) -> Trial:
     """What training a classifier would begin with."""
+    _check_kind(files, config)
     earlier = None if start is None else read_start(start)
     prepared = prepare_texts(files, valid, preparation(config, limits, earlier), folder)
     config = config.fitted(prepared.labels.pairs, earlier is None)
+    _check_pairs(config, prepared)
     lesson = ClassifyLesson(prepared, config)
     model = build_model(config, prepared, earlier)
 

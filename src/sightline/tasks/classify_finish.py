@@ -82,7 +82,7 @@ def _shown(floor: str) -> str:
 def _floors_section(systems: dict[str, dict[str, float]], beside: bool) -> list[str]:
     if not beside:
         return [
-            "The floors, linear models on words, were left out (`--no-floors`): what this model adds is not known.",
+            "The floors, linear models on words, were left out or interrupted: what this model adds is not known.",
             "",
         ]
     names = list(next(iter(systems.values())))

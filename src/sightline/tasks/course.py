@@ -26,7 +26,7 @@ from sightline.data.stratified import overlap_flags, text_key
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
-from sightline.layers.lora import LoraConfig, merge_lora
+from sightline.layers.lora import LoraConfig, holds_lora, merge_lora
 from sightline.models.encoder import EncoderConfig
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModelConfig
@@ -37,7 +37,7 @@ from sightline.tasks.starting import Start, read_start
 from sightline.tasks.table import Trial
 from sightline.training import scores
 from sightline.training.checkpoint import checkpoints
-from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, load_tensors
 from sightline.training.loop import Lesson, Outcome, TrainingConfig, train
 from sightline.view.curves import draw_curves
 
@@ -163,7 +163,8 @@ def train_course(
         folder = RunFolder.open(out)
         prepared = course.reopen(folder.path)
         folder.unseal()
-        if course.config.lora is not None and (saved := checkpoints(folder.path)):
+        saved = checkpoints(folder.path)
+        if course.config.lora is not None and saved and not holds_lora(load_tensors(folder.path / MODEL)):
             # What a run keeps in the end is merged; going on needs the products apart.
             shutil.copyfile(saved[-1] / MODEL, folder.path / MODEL)
     else:

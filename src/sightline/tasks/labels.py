@@ -113,6 +113,8 @@ def labels_of(report: LabelReport, pairs: bool, columns: tuple[str, ...] | None,
     """The labels that training found; numbers as names come in the order of numbers."""
     given: dict[str, Any] = {"kind": report.kind, "pairs": pairs, "columns": columns, "separator": separator}
     if report.kind == "number":
+        if not math.isfinite(report.spread) or not math.isfinite(report.mean):
+            raise UserError("the numbers are too far apart for their mean and spread to be computed; scale them")
         return Labels(**given, mean=report.mean, spread=report.spread or 1.0)
     names = sorted(report.labels, key=_order)
     return Labels(**given, names=tuple(names), counts=tuple(report.labels[name] for name in names))

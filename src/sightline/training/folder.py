@@ -39,6 +39,8 @@ class RunFolder:
             raise UserError(
                 f"{path} holds a run already; choose another folder, or go on with: sightline resume {path}"
             )
+        if (path / "data").exists():  # it may hold what the run is to learn from
+            raise UserError(f"{path} has a folder 'data' already, where a run keeps its own; choose another folder")
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 

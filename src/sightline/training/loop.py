@@ -194,6 +194,8 @@ def train(
     progress, saved = Progress(), checkpoints(folder.path)
     if saved:
         progress = load_checkpoint(saved[-1], model, optimiser)
+    elif (folder.path / MODEL).exists():  # it ended before its first checkpoint: what it began with stands there
+        model.load_state_dict(load_tensors(folder.path / MODEL))
     trained, optimiser_ = fabric.setup(model, optimiser)
     started = time.perf_counter() - progress.seconds
     best: dict[str, float] = {}
@@ -238,7 +240,7 @@ def gradients(
 
     The loss is the mean over all of the tokens, not over batches.
     """
-    tokens = sum(lesson.tokens(batch) for batch in batches)
+    tokens = max(1, sum(lesson.tokens(batch) for batch in batches))  # none: nothing in them has a label
     optimiser.zero_grad(set_to_none=True)
     total = 0.0
     for batch in batches:
