@@ -136,7 +136,7 @@ def seconds(repeats: int) -> list[str]:
 def long_pass(way: str, words: int) -> Callable[[], Any]:
     """One document of this many words, in a process of its own."""
     model = build().eval()
-    given = [[]]
+    given: list[Any] = [[]]
     while sum(map(len, given[0])) < words:
         given[0] += documents(256, batch=1)[0]
     texts, padded = flat(given), cube(given)
