@@ -13,7 +13,6 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.data.batches import BatchPlan
 from sightline.data.checking import Limits
 from sightline.data.labelled import LabelKind, LabelledFile
 from sightline.data.labels_checking import TEXT_LIMITS
@@ -24,7 +23,6 @@ from sightline.layers.lora import LoraConfig, holds_lora, merge_lora
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModelConfig, Texts
-from sightline.models.text_to_text import Loss
 from sightline.tasks.card import ABOUT, CURVES, describe
 from sightline.tasks.classifier import (
     HIERARCHICAL,
@@ -42,6 +40,7 @@ from sightline.tasks.classify_finish import finish
 from sightline.tasks.classify_scores import METRICS_OF, LabelMetric, fit, score_values, truth_of
 from sightline.tasks.floors import fit_floors
 from sightline.tasks.labels import LABELS, Labels
+from sightline.tasks.lessons import TextLesson
 from sightline.tasks.starting import Start, read_start
 from sightline.tasks.table import Trial
 from sightline.training.checkpoint import checkpoints
@@ -129,21 +128,14 @@ class ClassifyConfig(Config):
         return build_head(labels, model, balanced=balanced, smoothing=self.smoothing, dropout=self.dropout)
 
 
-class ClassifyLesson:
+class ClassifyLesson(TextLesson[PreparedTexts, ClassifyConfig]):
     """Batches, loss and score for the training loop."""
 
     def __init__(self, prepared: PreparedTexts, config: ClassifyConfig) -> None:
-        self.prepared, self.config = prepared, config
-        lengths, _ = prepared.corpus.lengths()
-        self.plan = BatchPlan(lengths, None, config.batch_tokens, config.seed, rows=config.batch_rows)
-        rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
-        self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
+        super().__init__(prepared, config)
         limit = prediction_limit(config.model, config.longest)
         self._read = prepared.reader.read([example.texts for example in self.valid], limit).rows
         self._truth = truth_of(prepared.labels, [example.label for example in self.valid])
-
-    def epoch(self, number: int) -> list[np.ndarray]:
-        return self.plan.epoch(number)
 
     def batch(self, handle: np.ndarray) -> tuple[Texts, Tensor]:
         prepared = self.prepared
@@ -164,9 +156,6 @@ class ClassifyLesson:
     def tokens(self, batch: tuple[Texts, Tensor]) -> int:
         """The loss is of texts, not of their tokens."""
         return len(batch[1])
-
-    def loss(self, model: nn.Module, batch: tuple[Texts, Tensor]) -> Loss:
-        return model.loss(*batch)  # type: ignore[operator]
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """The metric that decides, the loss, and the other metrics."""

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.answers import AnswerReport, AnswersFile, Asked, CheckedAnswers, read_answers
-from sightline.data.batches import BatchPlan
 from sightline.data.checking import Limits
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_corpus
@@ -23,7 +22,6 @@ from sightline.files import write_text
 from sightline.models.encoder import EncoderConfig
 from sightline.models.heads import Span
 from sightline.models.text_to_labels import TextModelConfig, Texts
-from sightline.models.text_to_text import Loss
 from sightline.tasks.answerer import NONE, Answerer, gold_tokens, load_answerer, measure, read_pair, save_answerer
 from sightline.tasks.card import Wording
 from sightline.tasks.classifier import to_texts
@@ -37,6 +35,7 @@ from sightline.tasks.course import (
     train_course,
     write_keys,
 )
+from sightline.tasks.lessons import TextLesson
 from sightline.tasks.preparing import VALID, keep_pipe
 from sightline.tasks.starting import SPAN
 from sightline.tasks.table import Trial
@@ -125,18 +124,8 @@ class PreparedAnswers:
         )
 
 
-class SpanLesson:
+class SpanLesson(TextLesson[PreparedAnswers, SpanConfig]):
     """Batches, loss and score for the training loop."""
-
-    def __init__(self, prepared: PreparedAnswers, config: SpanConfig) -> None:
-        self.prepared, self.config = prepared, config
-        lengths, _ = prepared.corpus.lengths()
-        self.plan = BatchPlan(lengths, None, config.batch_tokens, config.seed, rows=config.batch_rows)
-        rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
-        self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
-
-    def epoch(self, number: int) -> list[np.ndarray]:
-        return self.plan.epoch(number)
 
     def batch(self, handle: np.ndarray) -> tuple[Texts, Tensor]:
         rows = [self.prepared.corpus[row] for row in handle.tolist()]
@@ -146,9 +135,6 @@ class SpanLesson:
     def tokens(self, batch: tuple[Texts, Tensor]) -> int:
         """The loss is of questions, not of tokens."""
         return len(batch[1])
-
-    def loss(self, model: nn.Module, batch: tuple[Texts, Tensor]) -> Loss:
-        return model.loss(*batch)  # type: ignore[operator]
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """The metric that decides, then how unsure the model was, and the other metric."""

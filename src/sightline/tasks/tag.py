@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sightline.data.batches import BatchPlan
 from sightline.data.checking import Limits
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_corpus
@@ -22,7 +21,6 @@ from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.models.heads import NOTHING, Labeller, build_labeller
 from sightline.models.text_to_labels import TextModelConfig, Texts
-from sightline.models.text_to_text import Loss
 from sightline.tasks.card import Wording
 from sightline.tasks.classifier import to_texts
 from sightline.tasks.course import (
@@ -36,6 +34,7 @@ from sightline.tasks.course import (
     write_keys,
 )
 from sightline.tasks.labels import LABELS, Labels
+from sightline.tasks.lessons import TextLesson
 from sightline.tasks.preparing import VALID, keep_pipe
 from sightline.tasks.starting import TAG
 from sightline.tasks.table import Trial
@@ -120,18 +119,8 @@ class PreparedTags:
         )
 
 
-class TagLesson:
+class TagLesson(TextLesson[PreparedTags, TagConfig]):
     """Batches, loss and score for the training loop."""
-
-    def __init__(self, prepared: PreparedTags, config: TagConfig) -> None:
-        self.prepared, self.config = prepared, config
-        lengths, _ = prepared.corpus.lengths()
-        self.plan = BatchPlan(lengths, None, config.batch_tokens, config.seed, rows=config.batch_rows)
-        rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
-        self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
-
-    def epoch(self, number: int) -> list[np.ndarray]:
-        return self.plan.epoch(number)
 
     def batch(self, handle: np.ndarray) -> tuple[Texts, Tensor]:
         rows = [self.prepared.corpus[row] for row in handle.tolist()]
@@ -144,9 +133,6 @@ class TagLesson:
     def tokens(self, batch: tuple[Texts, Tensor]) -> int:
         """Words, each counted once however many pieces it has."""
         return int((batch[1] != NOTHING).sum())
-
-    def loss(self, model: nn.Module, batch: tuple[Texts, Tensor]) -> Loss:
-        return model.loss(*batch)  # type: ignore[operator]
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """The metric that decides, the loss, and the other metrics."""
