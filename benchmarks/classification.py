@@ -19,7 +19,7 @@ from typing import Any
 
 from report import machine, write_section
 
-FLOORS = {"words": "linear model on words", "ngrams": "NB-SVM on n-grams"}
+FLOORS = {"linear": "linear model on words", "nb-svm": "NB-SVM on n-grams"}
 
 
 @dataclass(frozen=True)

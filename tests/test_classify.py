@@ -23,7 +23,7 @@ from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
 from sightline.tasks.classifier import Classifier, load_classifier, save_classifier
 from sightline.tasks.classify import ClassifyConfig, train_classify
-from sightline.tasks.classify_scores import compare, fit, truth_of
+from sightline.tasks.classify_scores import compare, evaluate, fit, truth_of
 from sightline.tasks.labels import Labels
 from sightline.training.folder import RunFolder, load_tensors
 from sightline.training.loop import TrainingConfig
@@ -378,7 +378,22 @@ def test_a_strangers_labels_are_checked(trained, tmp_path):
     (tmp_path / "run" / "checksums.json").unlink()
     path = tmp_path / "run" / "labels.json"
     good = json.loads(path.read_text())
-    for wrong in ({"names": ["a"]}, {"names": ["a", "a"]}, {"names": [1, 2]}, {"kind": "all"}, {"counts": [1]}):
+    names = ({"names": ["a"]}, {"names": ["a", "a"]}, {"names": [1, 2]}, {"names": "ab"}, {"counts": [1]})
+    others = ({"kind": "all"}, {"columns": [1, 2]}, {"columns": 5}, {"separator": 5}, {"pairs": "yes"}, {"mean": []})
+    for wrong in (*names, *others):
         path.write_text(json.dumps(good | wrong))
         with pytest.raises(UserError, match="damaged"):
             load_classifier(tmp_path / "run")
+
+
+def test_floors_of_other_labels_are_refused(trained, tmp_path):
+    import shutil
+
+    folder, _ = trained
+    shutil.copytree(folder / "run", tmp_path / "run")
+    (tmp_path / "run" / "checksums.json").unlink()
+    path = tmp_path / "run" / "floors.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": "several"}))
+    classifier, _ = load_classifier(tmp_path / "run")
+    with pytest.raises(UserError, match=r"floors\.json is damaged: its floors are not those of the run's labels"):
+        evaluate(classifier, [Example("a b", None, classifier.labels.names[0])])

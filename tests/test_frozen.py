@@ -1,12 +1,15 @@
 """Runs of every format there was load and give what they gave: one frozen run of each, never made again."""
 
 import json
+import resource
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 import sightline
+from sightline.errors import UserError
 from sightline.tasks.translator import load_translator
 
 FROZEN = sorted((Path(__file__).parent / "fixtures").glob("run-format-*"))
@@ -37,3 +40,41 @@ def test_a_frozen_run_shows_where_it_looked(path):
     assert record.rows.texts[:4] == ("d", "c", "b", "a")
     # It reads backwards: the first letter written comes from the last one read.
     assert record.matrix()[0].argmax() > record.matrix()[3].argmax()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size": 1 << 20},
+        {"embedding_size": 1 << 20},
+        {"layers": 10_000_000},
+        {"attention": None},
+        {"dropout": "much"},
+        {"size": 10**30},
+    ],
+    ids=str,
+)
+def test_what_a_stranger_describes_is_not_built_before_it_is_known_to_be_what_the_weights_are(tmp_path, wrong):
+    """A few bytes of config.json can describe a model that fills the memory."""
+    run = tmp_path / "run"
+    shutil.copytree(FROZEN[-1], run)
+    (run / "checksums.json").unlink()
+    about = json.loads((run / "config.json").read_text())
+    about["config"]["model"] |= wrong
+    (run / "config.json").write_text(json.dumps(about))
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match="is damaged"):
+        load_translator(run)
+    assert time.perf_counter() - began < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(FROZEN[-1], run)
+    (run / "checksums.json").unlink()
+    about = json.loads((run / "config.json").read_text())
+    for wrong in (10**12, "many", -1, None):
+        (run / "config.json").write_text(json.dumps(about | {"target_words": wrong}))
+        with pytest.raises(UserError, match="is damaged"):
+            load_translator(run)

@@ -264,3 +264,26 @@ def test_batches_of_single_texts_have_a_budget_and_a_limit_of_rows():
         assert len(batch) <= 8
         assert len(batch) == 1 or width * len(batch) <= 100
     assert max(map(len, batches)) == 8
+
+
+def test_lines_of_json_need_not_agree_about_what_is_optional(tmp_path):
+    """The first line decides nothing: a field that others have is read, and None where it is missing."""
+    from sightline.data.answers import AnswersFile, read_answers
+
+    rows = [
+        {"question": "who?", "text": "Ann sleeps, says Ann.", "answer": "Ann"},
+        {"question": "who?", "text": "Ann sleeps, says Ann.", "answer": "Ann", "start": 17},
+    ]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert [row.asked.start for row in read_answers(AnswersFile(str(path)))] == [0, 17]
+
+
+def test_a_label_is_never_wholly_kept_apart(tmp_path):
+    rows = [Example(f"text {i}", None, "rare" if i % 20 == 0 else "often") for i in range(60)]
+    split = split_examples(lambda: iter(rows), 0.9, 0)
+    assert {row.label for row in split.train()} == {row.label for row in split.valid()} == {"rare", "often"}
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    with pytest.raises(UserError, match="2 columns that are called 'text'"):
+        read(write(tmp_path / "a.tsv", "text\ttext\tlabel\na\tb\tc\n"))

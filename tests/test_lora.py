@@ -11,7 +11,8 @@ from sightline.models.encoder import EncoderConfig
 from sightline.models.text_to_labels import Texts
 from sightline.models.transformer import TransformerConfig
 from sightline.training.groups import parameter_groups
-from sightline.training.loop import TrainingConfig, make_optimiser
+from sightline.training.loop import TrainingConfig
+from sightline.training.steps import make_optimiser
 
 SMALL = EncoderConfig(size=16, heads=2, feed_forward=24, layers=2, dropout=0.0)
 FACTORS = ("parametrizations.weight.0.up", "parametrizations.weight.0.down")

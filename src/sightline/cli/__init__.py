@@ -48,9 +48,9 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS, prog="sightline", description=DESCRIPTION, sort_subcommands=False
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         print("sightline: stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(143 if type(stopped).__name__ == "Terminated" else 130)
     except SightlineError as error:
         print(f"sightline: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

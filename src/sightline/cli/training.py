@@ -163,20 +163,32 @@ def _check_pairs(
 
 def resume(
     run: tyro.conf.Positional[Path],
+    verify: int | None = None,
     device: Device = "auto",
     threads: int | None = None,
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False,
     set: tuple[str, ...] = (),  # noqa: A002 - the name of the option
 ) -> None:
-    """Go on with a run from its last checkpoint.
+    """Go on with a run from its last good checkpoint, at the place in the data where it stands.
 
     Args:
         run: The run folder.
+        verify: Prove instead that going on changes nothing: train so many steps in a copy, killed a few times, and in
+            another one without a break; every parameter must be equal. The run itself stays as it is.
         device: auto takes a graphics card where there is one.
         threads: Processor threads; left out, PyTorch decides.
         tensorboard: Write RUN/tensorboard too.
         set: Fields of the training to change: --set epochs=60
     """
+    from sightline.errors import UserError
+
+    if verify is not None:
+        from sightline.commands.verifying import verify_command
+
+        if set or tensorboard:
+            raise UserError("--verify changes nothing in the run; leave out --set and --tensorboard")
+        verify_command(run, verify, threads, device)
+        return
     from sightline.commands.training import resume_command
 
     resume_command(run, threads, set, device, tensorboard)

@@ -17,7 +17,8 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from sightline.commands.common import load_run, set_up, writing
 from sightline.data.checking import Limits
-from sightline.data.reading import LINE_LIMIT, PairFiles, Row, read_rows
+from sightline.data.reading import PairFiles, Row, read_rows
+from sightline.data.tables import LINE_LIMIT
 from sightline.data.words import word_spans
 from sightline.errors import UserError
 from sightline.evidence.alignment import AlignmentScore, Gold, Symmetrising, parse_links, score

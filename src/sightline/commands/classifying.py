@@ -14,7 +14,7 @@ from sightline.commands.comparing import check_runs
 from sightline.commands.evaluation import check_ending, console, plain_table, predicting
 from sightline.commands.prediction import Lines, line_progress
 from sightline.data.labelled import LabelKind, LabelledFile, find_columns
-from sightline.data.reading import LINE_LIMIT
+from sightline.data.tables import LINE_LIMIT
 from sightline.data.texts import Text
 from sightline.errors import UserError
 from sightline.files import whole_file

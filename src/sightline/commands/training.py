@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from sightline.commands.common import set_up
 from sightline.config import ConfigError, override
 from sightline.data.checking import Limits
-from sightline.data.reading import LINE_LIMIT
+from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.machine import check_seed, choose_device
 from sightline.tasks.card import CARD
@@ -22,7 +23,10 @@ from sightline.tasks.presets import read_config
 from sightline.tasks.table import Task, task_named, task_of
 from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.loop import Event
+from sightline.training.loop import OtherRank
+from sightline.training.ranks import Ranks
+from sightline.training.steps import Event
+from sightline.training.stopping import Terminated
 
 # Characters; what is too long to be read whole is cut, or read in stretches.
 LONGEST = {"summarise": 10_000} | dict.fromkeys(("classify", "tag", "span", "pretrain"), LINE_LIMIT)
@@ -95,7 +99,7 @@ def train_command(
     task = task_named(wanted.task)
     longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
     limits = Limits(longest) if max_bad_share is None else Limits(longest, max_bad_share)
-    if (out / CONFIG).exists():
+    if (out / CONFIG).exists() and not Ranks.is_restart():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if dry_run:
         print_estimate(estimate(files, valid, config, limits, wanted.start, chosen, wanted.task), config, task)
@@ -143,8 +147,22 @@ def resume_command(run: Path, threads: int | None, assignments: Sequence[str], d
 
 
 def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None", **options: Any) -> None:
+    device = options.get("device", "cpu")
+    ranks = Ranks.join(device)
+    if not ranks.is_first:
+        ranks.wait()  # the first process prepares the data; then this one finds a run to go on with
+        with suppress(OtherRank):
+            task.train(None, out, config, device=device)
+        ranks.wait()
+        return
     console = Console()
     display = Display(console, task.counted.split()[-1])
+    if Ranks.is_restart() and (out / CONFIG).exists():
+        files, options = None, {"device": device}
+
+    def on_report(prepared: Any, model: Any) -> None:
+        display.report(prepared, model)
+        ranks.wait()
 
     def on_step(event: Event) -> None:
         display.step(event)
@@ -162,15 +180,18 @@ def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None"
                 files,
                 out,
                 config,
-                on_report=display.report,
+                on_report=on_report,
                 on_step=on_step,
                 on_scores=on_scores,
+                on_remark=display.remark,
                 **options,
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         if (out / "checkpoints").exists():
-            raise UserError(f"stopped, and saved; go on with: sightline resume {out}", exit_code=130) from None
+            code = 143 if isinstance(stopped, Terminated) else 130
+            raise UserError(f"stopped, and saved; go on with: sightline resume {out}", exit_code=code) from None
         raise
+    ranks.wait()
     reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
     lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
@@ -219,6 +240,9 @@ class Display:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in (*prepared.lines(), f"{prepared.summary()}; {parameters:,} parameters"):
             self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    def remark(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def step(self, event: Event) -> None:
         progress = event.progress

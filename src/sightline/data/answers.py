@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
-from sightline.data.columns import Cells, choose_columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
 from sightline.data.labelled import Example
 from sightline.data.labels_checking import TEXT_LIMITS
-from sightline.data.reading import _kind, _name
+from sightline.data.tables import kind_of, name_of
 from sightline.errors import UserError
 
 QUESTION_NAMES = ("question", "query")
@@ -67,7 +67,7 @@ class AnswersFile:
 def read_answers(files: AnswersFile) -> Iterator[AskedRow]:
     """Every row, in order, those with a problem too."""
 
-    def find(name: str, found: Sequence[str]) -> tuple[str, ...]:
+    def find(name: str, found: Sequence[str]) -> Columns:
         names = (QUESTION_NAMES, TEXT_NAMES, ANSWER_NAMES)
         return choose_columns(name, found, names, files.columns, (START_NAMES,))
 
@@ -75,7 +75,7 @@ def read_answers(files: AnswersFile) -> Iterator[AskedRow]:
     for row in map(_row, read_columns(files.data, find)):
         yield row
     if row is None:
-        raise UserError(f"{_name(files.data)} has no rows: found an empty file or a header alone; expected questions")
+        raise UserError(f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected questions")
 
 
 class _AnswerError(ValueError):
@@ -104,7 +104,7 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
     found = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(one, str) for one in found):
         wrong = next(one for one in found if not isinstance(one, str))
-        raise _AnswerError(f"answer is not text: found {_kind(wrong)}, expected a string or a list of strings")
+        raise _AnswerError(f"answer is not text: found {kind_of(wrong)}, expected a string or a list of strings")
     for one in found:
         if (problem := text_problem(one, "the answer")) is not None:
             raise _AnswerError(problem)

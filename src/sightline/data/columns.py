@@ -1,34 +1,36 @@
 """Rows of named columns out of every form that tables come in: TSV, CSV, JSON lines, Parquet.
 
-As with pairs, a row that cannot be used is yielded with its problem, and whoever reads decides how many are too many.
+A row that cannot be used is yielded with its problem and never raises: whoever reads decides how many are too many.
 """
 
 import csv
 import importlib
+import io
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sightline.data.labelled import _json_object, _parquet_values, _text_problem
-from sightline.data.reading import (
+from sightline.data.tables import (
     LINE_LIMIT,
-    PARQUET_BATCH,
-    _csv_records,
-    _decode,
-    _format_of,
-    _Line,
-    _lines,
-    _listed,
-    _name,
-    _nearest,
-    _Record,
-    _tsv_records,
+    Line,
+    Record,
+    csv_records,
+    decode,
+    format_of,
+    json_object,
+    kind_of,
+    lines_of,
+    listed,
+    name_of,
+    nearest,
+    tsv_records,
 )
 from sightline.errors import UserError
 
-Find = Callable[[str, Sequence[str]], tuple[str, ...]]  # the file's name and the columns found: those to read
+PARQUET_BATCH = 1024
+LOOKED_AT = 100  # lines of JSON whose fields are the columns
 
 
 class Cells(NamedTuple):
@@ -40,100 +42,157 @@ class Cells(NamedTuple):
     problem: str | None = None
 
 
+class Columns(NamedTuple):
+    """The names of the columns to read. In JSON an optional one may be missing from a line: its value is then None."""
+
+    wanted: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.wanted, *self.optional)
+
+
+# The file's name and the columns found: those to read. None: what was found is no header but the first row of a table,
+# whose columns are read in their order.
+Find = Callable[[str, Sequence[str]], Columns | None]
+
+
 def choose_columns(
     name: str,
     found: Sequence[str],
     known: Sequence[Sequence[str]],
     wanted: Sequence[str] | None,
     optional: Sequence[Sequence[str]] = (),
-) -> tuple[str, ...]:
+) -> Columns:
     """The columns to read: those asked for, or one by each list of names, as the file writes it.
 
     Of the ``optional`` ones, those that are there come behind.
     """
     if wanted is not None:
-        missing = [column for column in wanted if column not in found]
-        if missing:
-            expected = ", ".join(map(repr, wanted))
-            raise UserError(
-                f"{name}: found the columns {_listed(list(found))}; expected {expected}{_nearest(missing, list(found))}"
-            )
-        return tuple(wanted)
+        return asked_columns(name, found, wanted)
     there = {column.strip().casefold(): column for column in reversed(found)}
     chosen = []
     for names in known:
         if (column := next((there[one] for one in names if one in there), None)) is None:
             raise UserError(
-                f"{name}: found the columns {_listed(list(found))}; none of them is called {names[0]!r}; name the "
+                f"{name}: found the columns {listed(found)}; none of them is called {names[0]!r}; name the "
                 f"columns to use: --columns {' '.join(one[0].upper() for one in known)}"
             )
         chosen.append(column)
     behind = (next((there[one] for one in names if one in there), None) for names in optional)
-    return (*chosen, *(column for column in behind if column is not None))
+    return Columns(tuple(chosen), tuple(column for column in behind if column is not None))
 
 
-def read_columns(data: str, find: Find) -> Iterator[Cells]:
-    """Every row, in order, those with a problem too."""
+def asked_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Columns:
+    """The columns asked for, which must be there."""
+    missing = [column for column in wanted if column not in found]
+    if missing:
+        expected = ", ".join(map(repr, wanted))
+        raise UserError(f"{name}: found the columns {listed(found)}; expected {expected}{nearest(missing, found)}")
+    return Columns(tuple(wanted))
+
+
+def read_columns(
+    data: str,
+    find: Find,
+    fields: tuple[str, ...] | None = None,
+    standard_input: io.BufferedIOBase | None = None,
+) -> Iterator[Cells]:
+    """Every row, in order, those with a problem too.
+
+    ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
+    ``standard_input`` is what ``"-"`` reads, if not the real one.
+    """
     with ExitStack() as stack:
         # A text of a hundred thousand words is longer than the csv module takes; a record is limited by its bytes.
         stack.callback(csv.field_size_limit, csv.field_size_limit(LINE_LIMIT))
-        yield from _rows(data, find)
+        yield from _rows(data, find, fields, standard_input)
 
 
-def text_problem(value: Any, column: str) -> str | None:
-    """What is wrong with a text, if anything is."""
-    return _text_problem(value, column)
+def text_problem(value: Any, what: str) -> str | None:
+    """What is wrong with a text, if anything is; ``what`` says which text."""
+    if not isinstance(value, str):
+        return f"field is not text: found {kind_of(value)} in {what}, expected a string"
+    if "\0" in value:
+        return f"NUL character: found one in {what}, expected text"
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return f"bad JSON: found half a surrogate pair in {what}, expected whole characters"
+    return None
 
 
-def _rows(data: str, find: Find) -> Iterator[Cells]:
-    name, kind = _name(data), _format_of(data)
+def _rows(
+    data: str, find: Find, fields: tuple[str, ...] | None, standard_input: io.BufferedIOBase | None
+) -> Iterator[Cells]:
+    name, kind = name_of(data), format_of(data)
     if kind == "parquet":
         return _parquet_rows(name, find)
-    lines: Iterator[_Line] = _lines(data, None)
+    lines: Iterator[Line] = lines_of(data, standard_input)
     if kind is None:
         first = list(itertools.islice(lines, 1))
         lines = itertools.chain(first, lines)
         kind = "jsonl" if first and first[0].content.removeprefix(b"\xef\xbb\xbf").startswith(b"{") else "tsv"
     if kind == "jsonl":
-        return _json_rows(name, lines, find)
-    return _table_rows(name, _csv_records(lines) if kind == "csv" else _tsv_records(lines), find)
+        return _json_rows(name, lines, find, fields)
+    return _table_rows(name, csv_records(lines) if kind == "csv" else tsv_records(lines), find)
 
 
-def _table_rows(name: str, records: Iterator[_Record], find: Find) -> Iterator[Cells]:
+def _table_rows(name: str, records: Iterator[Record], find: Find) -> Iterator[Cells]:
     first = next(records, None)
     if first is None:
         return
     if first.problem is not None:
         raise UserError(f"{name}:{first.line}: the first line has {first.problem}; expected the names of the columns")
     header = [cell.strip() for cell in first.cells]
-    places = [header.index(column) for column in find(name, header)]
+    columns = find(name, header)
+    if columns is None:
+        places, records = range(len(header)), itertools.chain([first], records)
+    else:
+        places = [_place(name, header, column) for column in columns.all]
     for line, cells, problem in records:
         if problem is None and len(cells) != len(header):
             problem = f"wrong number of columns: found {len(cells)}, expected {len(header)}"
         yield Cells(() if problem else tuple(cells[place] for place in places), name, line, problem)
 
 
-def _json_rows(name: str, lines: Iterator[_Line], find: Find) -> Iterator[Cells]:
-    columns: tuple[str, ...] | None = None
-    for line in lines:
-        text, problem = _decode(line)
-        values: tuple[Any, ...] = ()
+def _place(name: str, header: list[str], column: str) -> int:
+    if header.count(column) > 1:
+        raise UserError(f"{name}: found {header.count(column)} columns that are called {column!r}; expected one")
+    return header.index(column)
+
+
+def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[Cells]:
+    columns = None if fields is None else Columns(fields)
+    expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.wanted))}"
+    parsed = (_json_line(line, expected) for line in lines)
+    if columns is None:
+        head = list(itertools.islice(parsed, LOOKED_AT))
+        parsed = itertools.chain(head, parsed)
+        names = dict.fromkeys(field for _, found, _ in head for field in found)
+        start = next((number for number, found, _ in head if found), None)
+        columns = Columns(()) if start is None else find(f"{name}:{start}", list(names))
+        if columns is None:
+            raise UserError(f"{name}: found the fields {listed(list(names))}; name those to use with --columns")
+    for number, found, problem in parsed:
         if problem is None:
-            found, problem = _json_object(text)
-            if problem is None:
-                columns = columns or find(f"{name}:{line.number}", list(found))
-                missing = [column for column in columns if column not in found]
-                if missing:
-                    near = _nearest(missing, list(found))
-                    problem = f"missing field: found {_listed(list(found))}, expected {missing[0]!r}{near}"
-                else:
-                    values = tuple(found[column] for column in columns)
-        yield Cells(values, name, line.number, problem)
+            missing = [column for column in columns.wanted if column not in found]
+            if missing:
+                near = nearest(missing, list(found))
+                problem = f"missing field: found {listed(list(found))}, expected {missing[0]!r}{near}"
+        yield Cells(() if problem else tuple(found.get(column) for column in columns.all), name, number, problem)
+
+
+def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | None]:
+    text, problem = decode(line)
+    return (line.number, *json_object(text, expected)) if problem is None else (line.number, {}, problem)
 
 
 def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
     if not Path(name).is_file():
-        next(_lines(name, None), None)  # says what is wrong with it, as for any file
+        next(lines_of(name), None)  # says what is wrong with it, as for any file
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
@@ -141,11 +200,23 @@ def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
     number = 0
     try:
         with parquet.ParquetFile(name) as table:
-            columns = find(name, list(table.schema_arrow.names))
-            for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns))):
-                for cells in zip(*(batch.column(column) for column in columns), strict=True):
+            names = list(table.schema_arrow.names)
+            columns = find(name, names) or Columns(tuple(names))
+            for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns.all))):
+                for cells in zip(*(batch.column(column) for column in columns.all), strict=True):
                     number += 1
-                    values, problem = _parquet_values(cells)
-                    yield Cells(tuple(values), name, number, problem)
+                    values, problem = _parquet_values(columns.all, cells)
+                    yield Cells(values, name, number, problem)
     except (arrow.ArrowException, OSError) as error:
         raise UserError(f"{name} is no Parquet file that can be read: {str(error).splitlines()[0]}") from None
+
+
+def _parquet_values(columns: Sequence[str], cells: Sequence[Any]) -> tuple[tuple[Any, ...], str | None]:
+    values = []
+    for column, cell in zip(columns, cells, strict=True):
+        try:
+            values.append(cell.as_py())
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            return (), f"bad UTF-8: found byte 0x{byte:02x} at offset {error.start} in {column!r}"
+    return tuple(values), None

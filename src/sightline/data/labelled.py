@@ -3,32 +3,14 @@
 As with pairs, a row that cannot be used is yielded with its problem, and whoever reads decides how many are too many.
 """
 
-import csv
-import importlib
 import itertools
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from sightline.data.reading import (
-    LINE_LIMIT,
-    PARQUET_BATCH,
-    _csv_records,
-    _decode,
-    _format_of,
-    _kind,
-    _Line,
-    _lines,
-    _listed,
-    _name,
-    _nearest,
-    _Record,
-    _tsv_records,
-)
+from sightline.data.columns import Cells, Columns, asked_columns, read_columns, text_problem
+from sightline.data.tables import kind_of, listed, name_of
 from sightline.errors import UserError
 
 LabelKind = Literal["one", "several", "number"]
@@ -91,15 +73,25 @@ class LabelledFile:
 
 def read_labelled(files: LabelledFile) -> Iterator[LabelledRow]:
     """Every row, in order, those with a problem too."""
+    names: list[str] = []
+
+    def find(name: str, found: Sequence[str]) -> Columns | None:
+        columns = find_columns(name, found, files.columns)
+        if columns is None and len(found) != 2:
+            raise UserError(
+                f"{name}: found the columns {listed(found)}; expected 'text' and 'label'; name the columns to use: "
+                "--columns TEXT LABEL"
+            )
+        names.extend(map(repr, columns) if columns else ("the first column", "the second column"))
+        return None if columns is None else Columns(columns)
+
     row = None
-    with ExitStack() as stack:
-        # A text of a hundred thousand words is longer than the csv module takes; a record is limited by its bytes.
-        stack.callback(csv.field_size_limit, csv.field_size_limit(LINE_LIMIT))
-        for row in _rows(files):
-            yield row
+    for cells in read_columns(files.data, find):
+        row = _row(cells, names, files)
+        yield row
     if row is None:
         raise UserError(
-            f"{_name(files.data)} has no rows: found an empty file or a header alone; expected texts and labels"
+            f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected texts and labels"
         )
 
 
@@ -111,31 +103,10 @@ def found_separator(files: LabelledFile) -> str | None:
     return next((sign for sign in SEPARATORS if any(sign in label for label in labels)), None)
 
 
-def _rows(files: LabelledFile) -> Iterator[LabelledRow]:
-    name, kind = _name(files.data), _format_of(files.data)
-    if kind == "parquet":
-        return _parquet_rows(name, files)
-    lines: Iterator[_Line] = _lines(files.data, None)
-    if kind is None:
-        first = list(itertools.islice(lines, 1))
-        lines = itertools.chain(first, lines)
-        is_json = first and first[0].content.removeprefix(b"\xef\xbb\xbf").startswith(b"{")
-        kind = "jsonl" if is_json else "tsv"
-    if kind == "jsonl":
-        return _json_rows(name, lines, files)
-    return _table_rows(name, _csv_records(lines) if kind == "csv" else _tsv_records(lines), files)
-
-
-def find_columns(name: str, found: list[str], wanted: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def find_columns(name: str, found: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names of text, second text where there is one, and label, as the file writes them; None if none is there."""
     if wanted is not None:
-        missing = [column for column in wanted if column not in found]
-        if not missing:
-            return wanted
-        raise UserError(
-            f"{name}: found the columns {_listed(found)}; expected {', '.join(map(repr, wanted))}"
-            f"{_nearest(missing, found)}"
-        )
+        return asked_columns(name, found, wanted).wanted
     known = {column.strip().casefold(): column for column in reversed(found)}
     text, second, label = (_one_of(name, known, names) for names in (TEXT_NAMES, SECOND_NAMES, LABEL_NAMES))
     if text is None and label is None:
@@ -143,7 +114,7 @@ def find_columns(name: str, found: list[str], wanted: tuple[str, ...] | None) ->
     if text is None or label is None:
         what = "text" if text is None else "label"
         raise UserError(
-            f"{name}: found the columns {_listed(found)}; none of them is called {what}; name the columns to use: "
+            f"{name}: found the columns {listed(found)}; none of them is called {what}; name the columns to use: "
             "--columns TEXT LABEL"
         )
     return (text, label) if second is None else (text, second, label)
@@ -153,118 +124,26 @@ def _one_of(name: str, known: dict[str, str], names: tuple[str, ...]) -> str | N
     there = [known[column] for column in names if column in known]
     if len(there) > 1 and names[0] not in known:
         raise UserError(
-            f"{name}: found {_listed(there)}, each of which may be the {names[0]}; name the columns to use: "
+            f"{name}: found {listed(there)}, each of which may be the {names[0]}; name the columns to use: "
             "--columns TEXT LABEL"
         )
     return there[0] if there else None
 
 
-def _table_rows(name: str, records: Iterator[_Record], files: LabelledFile) -> Iterator[LabelledRow]:
-    first = next(records, None)
-    if first is None:
-        return
-    if first.problem is not None:
-        raise UserError(f"{name}:{first.line}: the first line has {first.problem}; expected the names of the columns")
-    header = [cell.strip() for cell in first.cells]
-    columns = find_columns(name, header, files.columns)
-    if columns is None and len(header) != 2:
-        raise UserError(
-            f"{name}: found the columns {_listed(header)}; expected 'text' and 'label'; name the columns to use: "
-            "--columns TEXT LABEL"
-        )
-    headless = columns is None
-    places = (0, 1) if columns is None else tuple(map(header.index, columns))
-    names = columns or ("the first column", "the second column")
-    for line, cells, problem in itertools.chain([first], records) if headless else records:
-        if problem is None and len(cells) != len(header):
-            problem = f"wrong number of columns: found {len(cells)}, expected {len(header)}"
-        yield _row([] if problem else [cells[place] for place in places], names, files, name, line, problem)
-
-
-def _json_rows(name: str, lines: Iterable[_Line], files: LabelledFile) -> Iterator[LabelledRow]:
-    columns: tuple[str, ...] | None = files.columns
-    for line in lines:
-        text, problem = _decode(line)
-        values: list[Any] = []
-        if problem is None:
-            found, problem = _json_object(text)
-            if problem is None:
-                columns = columns or find_columns(f"{name}:{line.number}", list(found), None) or ("text", "label")
-                missing = [column for column in columns if column not in found]
-                if missing:
-                    near = _nearest(missing, list(found))
-                    problem = f"missing field: found {_listed(list(found))}, expected {missing[0]!r}{near}"
-                else:
-                    values = [found[column] for column in columns]
-        yield _row(values, columns or (), files, name, line.number, problem)
-
-
-def _json_object(text: str) -> tuple[dict[str, Any], str | None]:
-    expected = "expected an object with a text and a label"
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        return {}, f"bad JSON: found a fault at column {error.colno} ({error.msg}), {expected}"
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, a thousand nested lists
-        return {}, f"bad JSON: {error}, {expected}"
-    return (found, None) if isinstance(found, dict) else ({}, f"bad JSON: found {_kind(found)}, {expected}")
-
-
-def _parquet_rows(name: str, files: LabelledFile) -> Iterator[LabelledRow]:
-    if not Path(name).is_file():
-        next(_lines(name, None), None)  # says what is wrong with it, as for any file
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise UserError(f"{name}: reading Parquet needs pyarrow; pip install 'sightline[parquet]'") from None
-    number = 0
-    try:
-        with parquet.ParquetFile(name) as table:
-            names = list(table.schema_arrow.names)
-            columns = find_columns(name, names, files.columns)
-            if columns is None:
-                raise UserError(f"{name}: found the columns {_listed(names)}; expected 'text' and 'label'")
-            for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns))):
-                for cells in zip(*(batch.column(column) for column in columns), strict=True):
-                    number += 1
-                    values, problem = _parquet_values(cells)
-                    yield _row(values, columns, files, name, number, problem)
-    except (arrow.ArrowException, OSError) as error:
-        raise UserError(f"{name} is no Parquet file that can be read: {str(error).splitlines()[0]}") from None
-
-
-def _parquet_values(cells: Iterable[Any]) -> tuple[list[Any], str | None]:
-    try:
-        return [cell.as_py() for cell in cells], None
-    except UnicodeDecodeError as error:
-        return [], f"bad UTF-8: found byte 0x{error.object[error.start]:02x} at offset {error.start}"
-
-
-def _row(
-    values: list[Any], columns: tuple[str, ...], files: LabelledFile, name: str, line: int, problem: str | None
-) -> LabelledRow:
+def _row(cells: Cells, names: Sequence[str], files: LabelledFile) -> LabelledRow:
     """A row of raw values: texts first, the label last."""
+    values, file, line, problem = cells
     if problem is None:
-        for column, text in zip(columns[:-1], values[:-1], strict=True):
-            problem = problem or _text_problem(text, column)
+        for name, text in zip(names[:-1], values[:-1], strict=True):
+            problem = problem or text_problem(text, name)
     if problem is None:
         try:
             label = _READERS[files.labels](values[-1], files.separator)
         except _LabelError as error:
-            problem = f"{error} in {columns[-1]!r}"
+            problem = f"{error} in {names[-1]}"
         else:
-            return LabelledRow(Example(values[0], values[1] if len(values) == 3 else None, label), name, line)
-    return LabelledRow(None, name, line, problem)
-
-
-def _text_problem(text: Any, column: str) -> str | None:
-    if not isinstance(text, str):
-        return f"field is not text: found {_kind(text)} in {column!r}, expected a string"
-    if "\0" in text:
-        return f"NUL character: found one in {column!r}, expected text"
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        return f"bad JSON: found half a surrogate pair in {column!r}, expected whole characters"
-    return None
+            return LabelledRow(Example(values[0], values[1] if len(values) == 3 else None, label), file, line)
+    return LabelledRow(None, file, line, problem)
 
 
 class _LabelError(ValueError):
@@ -273,7 +152,7 @@ class _LabelError(ValueError):
 
 def _one_label(value: Any, separator: str | None = None) -> str:
     if isinstance(value, list | dict):
-        found = _kind(value)
+        found = kind_of(value)
         raise _LabelError(f"several labels: found {found}, expected one label (or ask for --labels several)")
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
 from sightline.data.labelled import Example, Label, LabelKind, LabelledRow
-from sightline.data.reading import LINE_LIMIT
+from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 
 NAMED = 20  # labels named in a report

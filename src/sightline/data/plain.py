@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
-from sightline.data.columns import choose_columns, read_columns, text_problem
+from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
 from sightline.data.labelled import TEXT_NAMES
 from sightline.data.labels_checking import TEXT_LIMITS
-from sightline.data.reading import _decode, _lines, _name
+from sightline.data.tables import decode, lines_of, name_of
 from sightline.errors import UserError
 
 PLAIN_ENDINGS = (".txt", ".text")
@@ -52,13 +52,13 @@ def read_plain(files: PlainFile) -> Iterator[PlainRow]:
     for row in _paragraphs(files) if files.is_plain else _column(files):
         yield row
     if row is None:
-        raise UserError(f"{_name(files.data)} has no text: found an empty file or a header alone")
+        raise UserError(f"{name_of(files.data)} has no text: found an empty file or a header alone")
 
 
 def _paragraphs(files: PlainFile) -> Iterator[PlainRow]:
-    name, waiting, began = _name(files.data), list[str](), 0
-    for line in _lines(files.data, None):
-        text, problem = _decode(line)
+    name, waiting, began = name_of(files.data), list[str](), 0
+    for line in lines_of(files.data):
+        text, problem = decode(line)
         problem = problem or text_problem(text, "the line")
         if problem is not None:
             yield PlainRow("", name, line.number, problem)
@@ -76,7 +76,7 @@ def _paragraphs(files: PlainFile) -> Iterator[PlainRow]:
 
 
 def _column(files: PlainFile) -> Iterator[PlainRow]:
-    def find(name: str, found: Any) -> tuple[str, ...]:
+    def find(name: str, found: Any) -> Columns:
         return choose_columns(name, found, (TEXT_NAMES,), files.columns)
 
     for values, file, line, problem in read_columns(files.data, find):

@@ -68,7 +68,7 @@ def split_examples(begin: Callable[[], Iterator[Example]], share: float, seed: i
     for stratum in np.unique(of_texts):
         places = np.flatnonzero(of_texts == stratum)
         if len(places) >= LEAST_TEXTS:
-            chosen[places[: max(1, round(share * len(places)))]] = True
+            chosen[places[: min(max(1, round(share * len(places))), len(places) - 1)]] = True
     if not chosen.any() or chosen.all():
         raise UserError(
             f"validation: {len(texts):,} different texts cannot be split so that every label has some to train on and "

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
-from sightline.data.columns import Cells, choose_columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
 from sightline.data.labelled import LONGEST_LABEL, Example
 from sightline.data.labels_checking import MOST_LABELS, NAMED, TEXT_LIMITS
-from sightline.data.reading import _decode, _kind, _lines, _name
+from sightline.data.tables import decode, kind_of, lines_of, name_of
 from sightline.errors import UserError
 
 WORD_NAMES = ("words", "tokens", "sentence", "text")
@@ -65,7 +65,9 @@ def read_tagged(files: TaggedFile) -> Iterator[SentenceRow]:
     for row in _conll(files.data) if _is_conll(files) else _table(files):
         yield row
     if row is None:
-        raise UserError(f"{_name(files.data)} has no sentences: found an empty file; expected words with their labels")
+        raise UserError(
+            f"{name_of(files.data)} has no sentences: found an empty file; expected words with their labels"
+        )
 
 
 def _is_conll(files: TaggedFile) -> bool:
@@ -77,13 +79,13 @@ def _is_conll(files: TaggedFile) -> bool:
         return False
     if files.data == "-":
         return True  # tables are kept in a file first, and sentences come one word a line
-    first = next(_lines(files.data, None), None)
-    header = [] if first is None else [cell.strip().casefold() for cell in _decode(first)[0].split("\t")]
+    first = next(lines_of(files.data), None)
+    header = [] if first is None else [cell.strip().casefold() for cell in decode(first)[0].split("\t")]
     return not ({*header} & {*WORD_NAMES} and {*header} & {*TAG_NAMES})
 
 
 def _conll(data: str) -> Iterator[SentenceRow]:
-    name, words, tags = _name(data), list[str](), list[str]()
+    name, words, tags = name_of(data), list[str](), list[str]()
     began, problem = 0, None
     separator: str | None = None
     decided = False
@@ -95,8 +97,8 @@ def _conll(data: str) -> Iterator[SentenceRow]:
             yield SentenceRow(Sentence(tuple(words), tuple(tags)), name, began)
 
     bad = 0
-    for line in _lines(data, None):
-        text, wrong = _decode(line)
+    for line in lines_of(data):
+        text, wrong = decode(line)
         if wrong is None and not text.strip():
             yield from whole()
             words, tags, problem = [], [], None
@@ -134,7 +136,7 @@ def _pair_problem(word: str, tag: str) -> str | None:
 
 
 def _table(files: TaggedFile) -> Iterator[SentenceRow]:
-    def find(name: str, found: Sequence[str]) -> tuple[str, ...]:
+    def find(name: str, found: Sequence[str]) -> Columns:
         return choose_columns(name, found, (WORD_NAMES, TAG_NAMES), files.columns)
 
     return (_row(cells) for cells in read_columns(files.data, find))
@@ -146,7 +148,7 @@ def _row(cells: Cells) -> SentenceRow:
         for what, value in zip(("words", "labels"), cells.values, strict=True):
             found = value.split() if isinstance(value, str) else value
             if not isinstance(found, list) or not all(isinstance(one, str | int) for one in found):
-                problem = problem or f"bad {what}: found {_kind(value)}, expected a list, or text with blanks between"
+                problem = problem or f"bad {what}: found {kind_of(value)}, expected a list, or text with blanks between"
             else:
                 sides.append([str(one).strip() for one in found])
     if problem is None:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.interop.tokens import CUT, _from_bytes, read_json
+from sightline.interop.tokens import CUT, from_bytes, read_json
 from sightline.vocabulary import Specials
 
 LARGEST_FILE = 64 << 20  # bytes; RoBERTa's has 3 million
@@ -125,7 +125,7 @@ class PretrainedTokeniser:
     def _label(self, piece: str | None) -> str:
         if piece is None:
             return "?"
-        return (_from_bytes(piece) if self._bytes else piece).translate(_VISIBLE)
+        return (from_bytes(piece) if self._bytes else piece).translate(_VISIBLE)
 
 
 def check(data: dict[str, Any], where: str) -> None:

@@ -85,7 +85,7 @@ class Pieces:
     def _label(self, raw: str) -> str:
         if self._suffix:
             raw = raw.removesuffix(self._suffix)
-        return _from_bytes(raw) if self._bytes else raw
+        return from_bytes(raw) if self._bytes else raw
 
     def _goes_on(self, raw: Sequence[str], texts: Sequence[str], place: int) -> bool:
         """Whether a piece belongs to the word of the one before it."""
@@ -119,7 +119,7 @@ _BYTE_OF = _alphabet()
 _BROKEN = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of bytes that are no character
 
 
-def _from_bytes(raw: str) -> str:
+def from_bytes(raw: str) -> str:
     """A byte-level piece as text. Bytes that are part of a character are written <0xE2>."""
     if any(character not in _BYTE_OF for character in raw):
         return raw

@@ -15,14 +15,22 @@ from sightline.data.answers import AnswerReport, AnswersFile, Asked, CheckedAnsw
 from sightline.data.checking import Limits
 from sightline.data.texts import TextReader
 from sightline.errors import UserError
-from sightline.layers.lora import merge_lora
 from sightline.models.heads import Span
-from sightline.tasks.classifier import BATCH_TOKENS, TOKENISER, _batches, about_reader, adapt, load_reader, to_texts
+from sightline.tasks.classifier import (
+    BATCH_TOKENS,
+    TOKENISER,
+    about_reader,
+    load_labeller,
+    load_reader,
+    text_batches,
+    to_texts,
+)
 from sightline.tasks.classify_data import in_training
+from sightline.tasks.loading import Saved
 from sightline.tasks.starting import SPAN
 from sightline.tasks.windows import windows
 from sightline.training import scores
-from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
+from sightline.training.folder import MODEL, RunFolder, save_tensors
 
 NONE = 0  # the token on which both pointers stand where a stretch of text does not hold the answer
 ANSWERED = 256  # questions answered together
@@ -139,7 +147,7 @@ class Answerer:
         in_training_mode = self.model.training
         self.model.eval()
         try:
-            for chosen in _batches([len(stretch.tokens) for _, stretch in jobs], batch_tokens):
+            for chosen in text_batches([len(stretch.tokens) for _, stretch in jobs], batch_tokens):
                 texts = to_texts(*self.reader.pad([jobs[i][1].tokens for i in chosen]), self.device)
                 logits = self.model.scores(texts).float()  # type: ignore[operator]
                 for job, one in zip(chosen, self._best(logits), strict=True):
@@ -300,21 +308,11 @@ def load_answerer(path: Path) -> tuple[Answerer, dict[str, Any]]:
     """A trained model from its run folder, checked file by file; or as it was at one of the run's checkpoints."""
     from sightline.tasks.span import SpanConfig
 
-    weights, name = path / MODEL, str(path)
-    if path.parent.name == "checkpoints" and weights.exists():
-        path = path.parent.parent
-    data = RunFolder.open(path).read_config()
-    if data.get("task") != SPAN:
-        raise UserError(f"{path} is a run of the task {data.get('task')!r}; expected {SPAN!r}")
-    reader = load_reader(path, data, pairs=True)
-    try:
+    saved = Saved.open(path, SPAN)
+    data = saved.about
+    reader = load_reader(saved.path, data, pairs=True)
+    with saved.reading():
         config = SpanConfig.from_json(data["config"])
-        model, tensors = config.build(reader), load_tensors(weights)
-        if config.lora is not None and any(".parametrizations." in one for one in tensors):
-            adapt(model, config.lora)  # a training that has not ended
-        model.load_state_dict(tensors)
-        merge_lora(model)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+    model = load_labeller(saved, lambda: config.build(reader), config.lora)
     shape = (config.longest, config.overlap, config.longest_answer, data.get("unanswered") is True)
-    return Answerer(model.eval(), reader, *shape, name, path), data
+    return Answerer(model, reader, *shape, saved.name, saved.path), data

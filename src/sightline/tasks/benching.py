@@ -17,7 +17,7 @@ from sightline.speed import Profile, profile_of, seconds_of
 from sightline.tasks.preparing import prepared_before
 from sightline.tasks.translate import TranslateConfig, TranslateLesson
 from sightline.tasks.translator import Translator, load_translator
-from sightline.training.loop import gradients, make_optimiser
+from sightline.training.steps import gradients, make_optimiser
 
 BATCHES = 4  # of training, which repeat
 SENTENCES = 64

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,13 +20,16 @@ from sightline.layers.lora import LoraConfig, add_lora, merge_lora
 from sightline.models.heads import Labeller, Objective, build_labeller
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
 from sightline.tasks.labels import Labels
+from sightline.tasks.loading import Saved
 from sightline.training import scores as measures
-from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
+from sightline.training.folder import MODEL, RunFolder, save_tensors
 from sightline.vocabulary import MASK, Specials
 
 if TYPE_CHECKING:
     from sightline.explanation import Explanation
     from sightline.tasks.classify_scores import LabelEvaluation
+
+L = TypeVar("L", bound=Labeller)
 
 TASK, TOKENISER = "classify", "tokenizer.json"
 BATCH_TOKENS = 16_384
@@ -137,7 +140,7 @@ class Classifier:
         in_training = self.model.training
         self.model.eval()
         try:
-            for chosen in _batches([len(row) for row in rows], batch_tokens):
+            for chosen in text_batches([len(row) for row in rows], batch_tokens):
                 texts = to_texts(*self.reader.pad([rows[i] for i in chosen]), self.device)
                 found[chosen] = self.model.scores(texts).double().cpu().numpy()  # type: ignore[operator]
                 on_predicted(len(chosen))
@@ -179,7 +182,7 @@ def to_texts(words: np.ndarray, parts: np.ndarray | None, device: torch.device |
     return Texts(moved(words), None if parts is None else moved(parts))
 
 
-def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+def text_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
     """Texts of like length together, the longest first."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     start = 0
@@ -237,30 +240,31 @@ def load_classifier(path: Path) -> tuple[Classifier, dict[str, Any]]:
     """A trained model from its run folder, checked file by file; or as it was at one of the run's checkpoints."""
     from sightline.tasks.classify import ClassifyConfig
 
-    weights, name = path / MODEL, str(path)
-    if path.parent.name == "checkpoints" and weights.exists():
-        path = path.parent.parent
-    folder = RunFolder.open(path)
-    data = folder.read_config()
-    if data.get("task") != TASK:
-        raise UserError(f"{path} is a run of the task {data.get('task')!r}; expected {TASK!r}")
-    labels = Labels.load(path)
-    reader = load_reader(path, data, labels.pairs)
-    try:
+    saved = Saved.open(path, TASK)
+    data = saved.about
+    labels = Labels.load(saved.path)
+    reader = load_reader(saved.path, data, labels.pairs)
+    with saved.reading():
         config = ClassifyConfig.from_json(data["config"])
         temperature, threshold = float(data.get("temperature", 1.0)), float(data.get("threshold", THRESHOLD))
         if not (0 < temperature < 1e6 and 0 <= threshold <= 1):
             raise ValueError(f"temperature is {temperature!r} and threshold {threshold!r}")
-        model, tensors = config.build(labels, reader), load_tensors(weights)
-        if config.lora is not None and any(".parametrizations." in name for name in tensors):
-            adapt(model, config.lora)  # a training that has not ended
-        model.load_state_dict(tensors)
-        merge_lora(model)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+    model = load_labeller(saved, lambda: config.build(labels, reader), config.lora)
     longest = prediction_limit(config.model, config.longest)
     fitted: dict[str, Any] = {"temperature": temperature, "threshold": threshold}
-    return Classifier(model.eval(), reader, labels, name, **fitted, longest=longest, run=path), data
+    return Classifier(model, reader, labels, saved.name, **fitted, longest=longest, run=saved.path), data
+
+
+def load_labeller(saved: Saved, build: Callable[[], L], lora: LoraConfig | None) -> L:
+    """A model with a head and its weights; of a training with LoRA that has not ended, the products merged."""
+
+    def adapted(model: L, tensors: dict[str, Tensor]) -> None:
+        if lora is not None and any(".parametrizations." in name for name in tensors):
+            adapt(model, lora)
+
+    model = saved.model(build, adapted)
+    merge_lora(model)
+    return model
 
 
 def about_reader(reader: TextReader) -> dict[str, Any]:

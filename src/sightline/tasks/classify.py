@@ -216,7 +216,8 @@ def train_classify(
     held_out = fit(classifier, prepared.valid)
     save_classifier(folder, classifier, config, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
-    draw_curves(folder.metrics(), folder.path / CURVES)
+    unit = "squared error" if prepared.labels.kind == "number" else "nats a text"
+    draw_curves(folder.metrics(), folder.path / CURVES, unit)
     sealed = finish(folder, config, classifier, prepared, held_out, outcome)
     folder.seal([CONFIG, MODEL, TOKENISER, LABELS, METRICS, *sealed])
     return classifier, outcome

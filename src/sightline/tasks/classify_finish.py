@@ -36,7 +36,7 @@ def finish(
     labels, examples = classifier.labels, prepared.valid
     truth = truth_of(labels, [example.label for example in examples])
     said = said_by(held_out, truth, classifier.least_margin)
-    floors = floors_of(folder.path) if config.floors else None
+    floors = floors_of(folder.path, labels) if config.floors else None
     beside = {} if floors is None else floors.scores([example.texts for example in examples])
     systems = {f"**this model** (`{config.model.kind}`)": said}
     systems |= {_shown(name): said_by(one, truth) for name, one in beside.items()}

@@ -279,7 +279,7 @@ def evaluate(
     said = said_by(found, truth, classifier.least_margin)
     seen = None if classifier.run is None else in_training(classifier.run, examples)
     others = None if seen is None or not seen.any() or seen.all() else ~seen
-    beside = floors_of(classifier.run) if floors else None
+    beside = floors_of(classifier.run, classifier.labels) if floors else None
     margins = {} if beside is None else {name: said_by(one, truth) for name, one in beside.scores(texts).items()}
     matrix = scores.confusion(said, truth.gold, len(truth.names)) if truth.kind == "one" else None
     table = [] if matrix is None else scores.per_class(matrix, truth.names)
@@ -314,9 +314,16 @@ def _known(said: np.ndarray, truth: Truth) -> dict[str, float] | None:
     return values_of(said, truth, rows) if rows.any() else None
 
 
-def floors_of(run: Path | None) -> Floors | None:
-    """The floors that a run keeps, if it does."""
-    return None if run is None or not (run / FACTS).exists() else Floors.load(run)
+def floors_of(run: Path | None, labels: Labels) -> Floors | None:
+    """The floors that a run keeps, if it does; of these labels."""
+    if run is None or not (run / FACTS).exists():
+        return None
+    floors = Floors.load(run)
+    outputs = {len(floor.bias) for floor in floors.floors.values()}
+    fitting = {labels.classes, 1} if labels.kind == "one" and labels.classes == 2 else {labels.classes}
+    if floors.kind != labels.kind or not outputs <= fitting:
+        raise UserError(f"{run / FACTS} is damaged: its floors are not those of the run's labels")
+    return floors
 
 
 def read_examples(files: LabelledFile, limits: Limits | None = None) -> tuple[list[Example], LabelReport]:

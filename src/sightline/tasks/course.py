@@ -92,6 +92,7 @@ class Course(ABC, Generic[C, P, F]):
     """What a task says of its training. ``config`` may be fitted to the data when that has been read."""
 
     task: ClassVar[str]
+    counted: ClassVar[str]  # what the loss is the mean over
     sealed: ClassVar[tuple[str, ...]] = ()  # files of the run besides those that every run has
 
     def __init__(self, config: C, limits: Limits | None = None, start: Path | None = None) -> None:
@@ -184,7 +185,7 @@ def train_course(
     model.eval()
     course.save(folder, found, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
-    draw_curves(folder.metrics(), folder.path / CURVES)
+    draw_curves(folder.metrics(), folder.path / CURVES, f"nats a {course.counted}")
     wording = course.wording(folder, found, prepared)
     write_text(folder.path / CARD, card(folder, course.config, model, outcome, wording))
     folder.seal([CONFIG, MODEL, TOKENISER, METRICS, *course.sealed])

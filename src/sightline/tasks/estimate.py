@@ -24,7 +24,8 @@ from sightline.tasks.translate import (
     read_translate_start,
 )
 from sightline.tasks.translator import Translator
-from sightline.training.loop import TrainingConfig, gradients, make_optimiser
+from sightline.training.loop import TrainingConfig
+from sightline.training.steps import gradients, make_optimiser
 
 TRIED, DECODED = 8, 64  # batches to train, sentences to decode
 
@@ -69,7 +70,7 @@ def estimate(
             if number == 1:  # the first step also sets things up
                 tokens, rows, began = 0, 0, time.perf_counter()
             batch = fabric.to_device(lesson.batch(handle))
-            _, count = gradients(model, optimiser, lesson, [batch], config.training, fabric)
+            count = gradients(model, optimiser, lesson, [batch], config.training, fabric).tokens
             optimiser.step()
             tokens, rows = tokens + count, rows + len(handle)
         spent = time.perf_counter() - began

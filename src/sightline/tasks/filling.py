@@ -19,8 +19,8 @@ from sightline.models.encoder import Encoder
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
 from sightline.tasks.classifier import load_reader
+from sightline.tasks.loading import Saved
 from sightline.tasks.starting import PRETRAIN
-from sightline.training.folder import MODEL, RunFolder, load_tensors
 from sightline.vocabulary import MASK_SPELLING
 
 if TYPE_CHECKING:
@@ -146,17 +146,10 @@ def load_pretrain(path: Path) -> tuple[Reader, dict[str, Any]]:
     """A pre-trained encoder from its run folder, or as it was at one of the run's checkpoints."""
     from sightline.tasks.pretrain import PretrainConfig
 
-    weights, name = path / MODEL, str(path)
-    if path.parent.name == "checkpoints" and weights.exists():
-        path = path.parent.parent
-    data = RunFolder.open(path).read_config()
-    if data.get("task") != PRETRAIN:
-        raise UserError(f"{path} is a run of the task {data.get('task')!r}; expected {PRETRAIN!r}")
-    reader = load_reader(path, data)
-    try:
+    saved = Saved.open(path, PRETRAIN)
+    data = saved.about
+    reader = load_reader(saved.path, data)
+    with saved.reading():
         config = PretrainConfig.from_json(data["config"])
-        model = build_masked(config, reader)
-        model.load_state_dict(load_tensors(weights))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
-    return Reader(model.eval(), reader, config, name, path), data
+    model = saved.model(lambda: build_masked(config, reader))
+    return Reader(model, reader, config, saved.name, saved.path), data

@@ -44,6 +44,11 @@ class Labels:
             raise ValueError("a name of a label is empty, there twice, or no text")
         if len(self.counts) != len(self.names) or not all(type(count) is int and count >= 0 for count in self.counts):
             raise ValueError("there is not one count for each label")
+        if type(self.pairs) is not bool or not (self.separator is None or isinstance(self.separator, str)):
+            raise ValueError(f"pairs is {self.pairs!r} and separator {self.separator!r}")
+        columns = self.columns
+        if columns is not None and (not columns or not all(isinstance(one, str) and one for one in columns)):
+            raise ValueError(f"columns is {columns!r}")
         if not (math.isfinite(self.mean) and math.isfinite(self.spread) and self.spread > 0):
             raise ValueError(f"mean and spread are {self.mean!r} and {self.spread!r}")
 
@@ -105,6 +110,8 @@ class Labels:
 
 def _read(name: str, value: Any) -> Any:
     if name in ("names", "counts", "columns"):
+        if not (value is None or isinstance(value, list)):
+            raise ValueError(f"{name} is no list")
         return None if value is None else tuple(value)
     return float(value) if name in ("mean", "spread") else value
 

@@ -150,7 +150,7 @@ class _Again:
 
 
 class PretrainCourse(Course[PretrainConfig, PreparedPlain, Reader]):
-    task = PRETRAIN
+    task, counted = PRETRAIN, "hidden word"
 
     def prepare(self, files: PlainFile, valid: PlainFile | None, folder: Path) -> PreparedPlain:
         data, config = folder / "data", self.config

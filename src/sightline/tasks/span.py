@@ -152,7 +152,7 @@ def _answerer(model: nn.Module, prepared: PreparedAnswers, config: SpanConfig, *
 
 
 class SpanCourse(Course[SpanConfig, PreparedAnswers, Answerer]):
-    task = SPAN
+    task, counted = SPAN, "question"
 
     def prepare(self, files: AnswersFile, valid: AnswersFile | None, folder: Path) -> PreparedAnswers:
         data, config = folder / "data", self.config

@@ -150,7 +150,7 @@ class TagLesson(TextLesson[PreparedTags, TagConfig]):
 
 
 class TagCourse(Course[TagConfig, PreparedTags, Tagger]):
-    task, sealed = TAG, (LABELS,)
+    task, counted, sealed = TAG, "word", (LABELS,)
 
     def prepare(self, files: TaggedFile, valid: TaggedFile | None, folder: Path) -> PreparedTags:
         data, config = folder / "data", self.config

@@ -16,22 +16,22 @@ from sightline.data.tagged import CheckedSentences, Sentence, TaggedFile, TagRep
 from sightline.data.texts import TextReader
 from sightline.errors import UserError
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
-from sightline.layers.lora import merge_lora
 from sightline.tasks.classifier import (
     BATCH_TOKENS,
     TOKENISER,
-    _batches,
     about_reader,
-    adapt,
+    load_labeller,
     load_reader,
+    text_batches,
     to_texts,
 )
 from sightline.tasks.classify_data import in_training
 from sightline.tasks.labels import UNSEEN, Labels
+from sightline.tasks.loading import Saved
 from sightline.tasks.starting import TAG
 from sightline.tasks.windows import owners, windows
 from sightline.training import scores
-from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
+from sightline.training.folder import MODEL, RunFolder, save_tensors
 
 TagMetric = Literal["span_f1", "accuracy", "macro_f1"]
 OVERLAP = 64  # tokens that two stretches of a long sentence share
@@ -142,7 +142,7 @@ class Tagger:
         in_training_mode = self.model.training
         self.model.eval()
         try:
-            for chosen in _batches([len(one.tokens) for _, one, _ in jobs], batch_tokens):
+            for chosen in text_batches([len(one.tokens) for _, one, _ in jobs], batch_tokens):
                 texts = to_texts(*self.reader.pad([jobs[i][1].tokens for i in chosen]), self.device)
                 logits = torch.log_softmax(self.model.scores(texts).double(), dim=-1).cpu().numpy()  # type: ignore[operator]
                 for row, job in enumerate(chosen):
@@ -292,20 +292,10 @@ def load_tagger(path: Path) -> tuple[Tagger, dict[str, Any]]:
     """A trained model from its run folder, checked file by file; or as it was at one of the run's checkpoints."""
     from sightline.tasks.tag import TagConfig
 
-    weights, name = path / MODEL, str(path)
-    if path.parent.name == "checkpoints" and weights.exists():
-        path = path.parent.parent
-    data = RunFolder.open(path).read_config()
-    if data.get("task") != TAG:
-        raise UserError(f"{path} is a run of the task {data.get('task')!r}; expected {TAG!r}")
-    labels, reader = Labels.load(path), load_reader(path, data)
-    try:
+    saved = Saved.open(path, TAG)
+    data = saved.about
+    labels, reader = Labels.load(saved.path), load_reader(saved.path, data)
+    with saved.reading():
         config = TagConfig.from_json(data["config"])
-        model, tensors = config.build(labels, reader), load_tensors(weights)
-        if config.lora is not None and any(".parametrizations." in one for one in tensors):
-            adapt(model, config.lora)  # a training that has not ended
-        model.load_state_dict(tensors)
-        merge_lora(model)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
-    return Tagger(model.eval(), reader, labels, config.longest, name, path), data
+    model = load_labeller(saved, lambda: config.build(labels, reader), config.lora)
+    return Tagger(model, reader, labels, config.longest, saved.name, saved.path), data

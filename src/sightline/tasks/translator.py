@@ -9,12 +9,12 @@ import torch
 
 from sightline.config import Config
 from sightline.data.tokenise import Tokeniser
-from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.models.text_to_text import TextToText, TextToTextConfig
+from sightline.tasks.loading import Saved
 from sightline.tasks.predictor import Member, Prediction, Predictor  # noqa: F401 - others import them from here
 from sightline.tasks.searching import pad
-from sightline.training.folder import MODEL, RunFolder, load_tensors, save_tensors
+from sightline.training.folder import MODEL, RunFolder, save_tensors
 from sightline.vocabulary import END, START
 
 if TYPE_CHECKING:
@@ -85,22 +85,15 @@ def save_translator(folder: RunFolder, translator: Translator, config: Config, w
 
 def load_translator(path: Path) -> tuple[Translator, dict[str, Any]]:
     """A trained model from its run folder, checked file by file; or as it was at one of the run's checkpoints."""
-    weights, name = path / MODEL, str(path)
-    if path.parent.name == "checkpoints" and weights.exists():
-        path = path.parent.parent
-    folder = RunFolder.open(path)
-    data = folder.read_config()
-    if data.get("task") != "translate":
-        raise UserError(f"{path} is a run of the task {data.get('task')!r}; expected 'translate'")
-    try:
-        model_config = TextToTextConfig.from_json(data["config"]["model"])
-        model = model_config.build(data["source_words"], data["target_words"])
-        model.load_state_dict(load_tensors(weights))
+    saved = Saved.open(path, "translate")
+    data = saved.about
+    with saved.reading():
+        config = TextToTextConfig.from_json(data["config"]["model"])
+        sizes = data["source_words"], data["target_words"]
         shift = data.get("shift", 0)  # runs of earlier versions have none
         if shift not in (-1, 0, 1):
             raise ValueError(f"shift is {shift!r}; it is -1, 0 or 1")
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
-    source, target = Tokeniser.load(path / SOURCE), Tokeniser.load(path / TARGET)
-    model.eval().requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
-    return Translator(model, source, target, name, shift), data
+    model = saved.model(lambda: config.build(*sizes))
+    source, target = Tokeniser.load(saved.path / SOURCE), Tokeniser.load(saved.path / TARGET)
+    model.requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
+    return Translator(model, source, target, saved.name, shift), data

@@ -1,8 +1,14 @@
-"""Checkpoints for going on: model, optimiser, random state and position, as safetensors and JSON, each folder whole."""
+"""Checkpoints for going on: model, optimiser, random state and position, as safetensors and JSON, each folder whole.
 
+A checkpoint is written under another name and renamed when it is on the disk, and it keeps the checksums of its files:
+whatever happens to the process or the disk, the last good one is found.
+"""
+
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.errors import UserError
-from sightline.training.folder import load_tensors, save_tensors
+from sightline.errors import MachineError, UserError
+from sightline.training.folder import MODEL, RunFolder, checksum, load_tensors, save_tensors
 
-STATE = "state.json"
+STATE, OPTIMISER = "state.json", "optimiser.safetensors"
 
 
 @dataclass
 class Progress:
-    """Where training stands. Batches are counted within the epoch."""
+    """Where training stands. Batches are counted within the epoch; ``pending``: this step is still to be validated."""
 
     step: int = 0
     epoch: int = 0
@@ -29,6 +35,7 @@ class Progress:
     best_tie: float = 0.0
     best_step: int = 0
     since_best: int = 0
+    pending: bool = False
 
 
 def save_checkpoint(
@@ -39,37 +46,67 @@ def save_checkpoint(
     keep: int,
     interrupted: bool = False,
 ) -> Path:
-    """Write ``checkpoints/step-N`` under a temporary name, rename it when whole, drop the oldest beyond ``keep``.
+    """Write ``checkpoints/step-N``, and drop the oldest beyond ``keep``.
 
-    One that an interrupt wrote is for going on only: it goes when training has come to its next validation, so that a
+    One that no validation wrote is for going on only: it goes when training has come to its next validation, so that a
     run that was interrupted ends like one that was not.
     """
     path = folder / "checkpoints" / f"step-{progress.step}"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     try:
-        save_tensors(part / "model.safetensors", dict(model.state_dict()))
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        save_tensors(part / MODEL, dict(model.state_dict()))
         tensors, numbers = _flatten(optimiser)
-        save_tensors(part / "optimiser.safetensors", {**tensors, **_random_states()})
-        about = {"progress": asdict(progress), "optimiser": numbers, "interrupted": interrupted}
-        text = json.dumps(about, indent=2)
-        (part / STATE).write_text(text, encoding="utf-8")
+        save_tensors(part / OPTIMISER, {**tensors, **_random_states()})
+        files = {name: checksum(part / name) for name in (MODEL, OPTIMISER)}
+        about = {"progress": asdict(progress), "optimiser": numbers, "interrupted": interrupted, "files": files}
+        with (part / STATE).open("w", encoding="utf-8") as file:
+            file.write(json.dumps({**about, "digest": _digest(about)}, indent=2))
+            file.flush()
+            os.fsync(file.fileno())
         shutil.rmtree(path, ignore_errors=True)
         part.rename(path)
+        _to_disk(path.parent)
+    except OSError as error:
+        raise MachineError(
+            f"cannot write {path}: {error.strerror or error}; the checkpoints before are whole"
+        ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    if not interrupted:
-        kept = validated(checkpoints(folder))[-keep:]
-        for old in checkpoints(folder):
-            if old not in kept:
-                shutil.rmtree(old)
+    _drop_old(folder, path, keep, interrupted)
     return path
+
+
+def _drop_old(folder: Path, newest: Path, keep: int, interrupted: bool) -> None:
+    """Of those that validations wrote the last ones stay, of the others the newest until the next validation."""
+    there = checkpoints(folder)
+    kept = [path for path in there if not _only_for_going_on(path)][-keep:]
+    for old in there:
+        if old not in kept and not (interrupted and old == newest):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _to_disk(folder: Path) -> None:
+    """The names in a folder, as `fsync` does it for what a file holds; where the system has no such thing, nothing."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def validated(paths: list[Path]) -> list[Path]:
     """Those that a validation wrote; all, if none was."""
-    return [path for path in paths if not _read_state(path).get("interrupted")] or paths
+    return [path for path in paths if not _only_for_going_on(path)] or paths
+
+
+def _only_for_going_on(path: Path) -> bool:
+    try:
+        return bool(_read_state(path).get("interrupted"))
+    except UserError:  # damaged: training is beyond it, or would have said so
+        return True
 
 
 def _read_state(path: Path) -> dict[str, Any]:
@@ -91,25 +128,84 @@ def _random_states() -> dict[str, Tensor]:
 def checkpoints(folder: Path) -> list[Path]:
     """The whole checkpoints of a run, oldest first."""
     found = [path for path in (folder / "checkpoints").glob("step-*") if (path / STATE).exists()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted((path for path in found if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
+
+
+def _step_of(path: Path) -> int | None:
+    number = path.name.removeprefix("step-")
+    return int(number) if number.isdecimal() and len(number) < 19 else None
+
+
+def go_on(
+    folder: RunFolder, model: nn.Module, optimiser: torch.optim.Optimizer, on_remark: Callable[[str], None]
+) -> Progress:
+    """Where the last good checkpoint stands, with everything put back as it was there; at the start, if there is none.
+
+    Damaged checkpoints are named and left behind: training comes to their place again.
+    """
+    there = checkpoints(folder.path)
+    for path in reversed(there):
+        try:
+            verify_checkpoint(path)
+            progress = load_checkpoint(path, model, optimiser)
+        except UserError as error:
+            if path == there[0]:
+                raise UserError(f"{error}; it is the last checkpoint, and there is none before it") from None
+            on_remark(f"{error}; going on from the checkpoint before it")
+            continue
+        for damaged in there[there.index(path) + 1 :]:
+            shutil.rmtree(damaged)
+        folder.rewind_metrics(progress.step, progress.pending)
+        return progress
+    if (folder.path / MODEL).exists():  # it ended before its first checkpoint: what it began with stands there
+        model.load_state_dict(load_tensors(folder.path / MODEL))
+    folder.rewind_metrics(0, pending=True)
+    return Progress()
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Every file of a checkpoint is what was written. Those of earlier versions keep no checksums."""
+    state = _read_state(path)
+    if "files" not in state and "digest" not in state:
+        return
+    files = state.get("files")
+    if state.pop("digest", None) != _digest(state) or not isinstance(files, dict):
+        raise UserError(f"{path / STATE} is damaged: it is not what was written")
+    for name, expected in files.items():
+        if not (path / name).exists():
+            raise UserError(f"{path / name} is missing: the checkpoint is not whole")
+        if checksum(path / name) != expected:
+            raise UserError(f"{path / name} is damaged: its checksum is not the one in {STATE}")
+
+
+def _digest(state: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def read_progress(path: Path) -> Progress:
+    """Where training stood."""
+    state = _read_state(path)
+    known = {field.name for field in fields(Progress)}
+    try:
+        return Progress(**{name: value for name, value in state["progress"].items() if name in known})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path / STATE} is damaged: {error}") from None
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
     """Put model, optimiser and random state back as they were."""
-    state = _read_state(path)
+    progress, numbers = read_progress(path), _read_state(path).get("optimiser", {})
+    tensors = load_tensors(path / OPTIMISER)
     try:
-        known = {field.name for field in fields(Progress)}
-        progress = Progress(**{name: value for name, value in state["progress"].items() if name in known})
-        numbers = state["optimiser"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path / STATE} is damaged: {error}") from None
-    model.load_state_dict(load_tensors(path / "model.safetensors"))
-    tensors = load_tensors(path / "optimiser.safetensors")
-    torch.set_rng_state(tensors.pop("torch_random"))
-    card = tensors.pop("cuda_random", None)
-    if card is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(card)
-    _unflatten(optimiser, tensors, numbers)
+        model.load_state_dict(load_tensors(path / MODEL))
+        torch.set_rng_state(tensors.pop("torch_random"))
+        card = tensors.pop("cuda_random", None)
+        if card is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(card)
+        _unflatten(optimiser, tensors, numbers)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} is damaged: {reason}") from None
     return progress
 
 

@@ -11,6 +11,9 @@
 
 import hashlib
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,14 @@ from torch import Tensor
 from sightline.errors import MachineError, UserError
 from sightline.files import whole_file, write_text
 
+try:
+    import fcntl
+except ImportError:  # no such thing on Windows
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT = 1
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
+LOCK = ".lock"
 
 
 class RunFolder:
@@ -90,6 +99,37 @@ class RunFolder:
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+    def rewind_metrics(self, step: int, pending: bool) -> None:
+        """Only what was measured up to a step, to which training goes back; also when the last line was cut short."""
+        if not (self.path / METRICS).exists():
+            return
+        kept = [
+            line
+            for line in self.metrics()
+            if line.get("step", 0) < step or (line.get("step") == step and not pending and not line.get("final"))
+        ]
+        write_text(self.path / METRICS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While a process trains the run no other may; the system lets go of the lock with the process.
+
+        What killed processes left half-written goes now: nobody else writes here.
+        """
+        with (self.path / LOCK).open("a") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise UserError(f"another process is training {self.path}; wait for it, or stop it") from None
+            self._sweep()
+            yield
+
+    def _sweep(self) -> None:
+        for folder in (self.path, self.path / "data", self.path / "checkpoints"):
+            for part in folder.glob(".*.part*"):
+                shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
 
     def seal(self, names: list[str]) -> None:
         """Write the checksums of the files that the run needs."""

@@ -2,8 +2,9 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -12,10 +13,11 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.errors import UserError
-from sightline.training.checkpoint import Progress, checkpoints, load_checkpoint, save_checkpoint, validated
+from sightline.training.checkpoint import Progress, checkpoints, go_on, save_checkpoint, validated
 from sightline.training.folder import MODEL, RunFolder, average, load_tensors, save_tensors
-from sightline.training.groups import parameter_groups
+from sightline.training.ranks import Ranks
+from sightline.training.steps import Ahead, Event, Stepper, Window, make_optimiser
+from sightline.training.stopping import Stopping
 
 
 @runtime_checkable
@@ -60,8 +62,9 @@ class TrainingConfig(Config):
 
     ``cooldown`` is the last share of the way to the nearest limit over which the learning rate falls to nothing: small
     steps at the end are worth about as much as many more epochs (Hägele et al. 2024). ``validate_every`` counts steps;
-    left out, it is an epoch, but no less than 100 steps and no more than 2,000. ``layer_decay`` is the share of its
-    learning rate that each layer of an encoder passes on to the one below.
+    left out, it is an epoch, but no less than 100 steps and no more than 2,000. ``save_minutes`` is the longest that a
+    killed process loses: so often a checkpoint for going on is written between validations. ``layer_decay`` is the
+    share of its learning rate that each layer of an encoder passes on to the one below.
     """
 
     learning_rate: float = 4e-3
@@ -76,6 +79,7 @@ class TrainingConfig(Config):
     averaged: int = 5
     cooldown: float = 0.25
     validate_every: int | None = None
+    save_minutes: float = 10.0
     layer_decay: float = 1.0
     family: ClassVar[str] = "training"
 
@@ -87,7 +91,7 @@ class TrainingConfig(Config):
             raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay is {self.layer_decay}; it must be above 0 and at most 1")
-        for name in ("epochs", "steps", "minutes", "validate_every"):
+        for name in ("epochs", "steps", "minutes", "validate_every", "save_minutes"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
 
@@ -150,15 +154,6 @@ class TrainingConfig(Config):
         return None
 
 
-class Event(NamedTuple):
-    """What a progress display gets after every step. ``share`` is how much of the way to the nearest limit is done."""
-
-    progress: Progress
-    loss: float
-    tokens_per_second: float
-    share: float
-
-
 class Outcome(NamedTuple):
     """How training ended: why, where, and the weights to use with their scores and where they come from."""
 
@@ -169,10 +164,8 @@ class Outcome(NamedTuple):
     source: str
 
 
-def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """AdamW with the betas of the Transformer; biases, norms and vectors do not decay."""
-    groups = parameter_groups(model, config.weight_decay, config.layer_decay)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
+class OtherRank(Exception):  # noqa: N818 - not an error
+    """This process did its part; the first one finishes the run."""
 
 
 def train(
@@ -184,164 +177,122 @@ def train(
     fabric: Fabric,
     on_step: Callable[[Event], None] = lambda event: None,
     on_scores: Callable[[Progress, dict[str, float]], None] = lambda progress, scores: None,
+    on_remark: Callable[[str], None] = warnings.warn,
 ) -> Outcome:
-    """Train until a limit is reached; go on where the folder's last checkpoint stands.
+    """Train until a limit is reached; go on where the folder's last good checkpoint stands.
 
-    An interrupt saves a checkpoint before it is passed on.
+    Ctrl-C and SIGTERM save a checkpoint before they are passed on. Of several processes, only the first comes to an
+    outcome: the others raise `OtherRank`.
     """
+    ranks = Ranks.join(fabric.device.type)
+    config = replace(config, accumulate=config.accumulate * ranks.count)
     model.to(fabric.device)  # before the optimiser: what a checkpoint puts into it goes where the parameters are
     optimiser = make_optimiser(model, config)
-    progress, saved = Progress(), checkpoints(folder.path)
-    if saved:
-        progress = load_checkpoint(saved[-1], model, optimiser)
-    elif (folder.path / MODEL).exists():  # it ended before its first checkpoint: what it began with stands there
-        model.load_state_dict(load_tensors(folder.path / MODEL))
-    trained, optimiser_ = fabric.setup(model, optimiser)
-    started = time.perf_counter() - progress.seconds
-    best: dict[str, float] = {}
-    reason, window = config.over(progress), Window(progress)
-    plan, planned = lesson.epoch(progress.epoch), progress.epoch
-    ahead = Ahead(lesson)
-    try:
-        while reason is None:
+    with folder.locked() if ranks.is_first else nullcontext():
+        progress = go_on(folder, model, optimiser, on_remark if ranks.is_first else lambda text: None)
+        ranks.same_start(model)
+        stepper = Stepper(model, optimiser, lesson, config, fabric, ranks, progress)
+        loop = _Loop(model, lesson, config, folder, stepper, on_step, on_scores)
+        with Stopping() as stopping:
+            try:
+                reason = loop.run(stopping)
+            except KeyboardInterrupt:
+                if ranks.is_first and not stopping.forced:
+                    loop.save(interrupted=True)
+                raise
+            finally:
+                loop.ahead.close()
+        if not ranks.is_first:
+            raise OtherRank
+        return _finish(model, lesson, folder, progress, loop.best, reason)
+
+
+class _Loop:
+    """Step, validate, save; until a limit is reached."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        lesson: Lesson,
+        config: TrainingConfig,
+        folder: RunFolder,
+        stepper: Stepper,
+        on_step: Callable[[Event], None],
+        on_scores: Callable[[Progress, dict[str, float]], None],
+    ) -> None:
+        self.model, self.lesson, self.config, self.folder, self.stepper = model, lesson, config, folder, stepper
+        self.progress, self.ranks = stepper.progress, stepper.ranks
+        self.on_step, self.on_scores = on_step, on_scores
+        self.best: dict[str, float] = {}
+        self.window, self.ahead, self.saved = Window(self.progress), Ahead(lesson), time.monotonic()
+
+    def run(self, stopping: Stopping) -> str:
+        """Why training ended."""
+        progress, config = self.progress, self.config
+        plan, planned = self.lesson.epoch(progress.epoch), progress.epoch
+        while True:
+            if progress.pending:
+                self.validate(stopping)
+            if (reason := self.ranks.from_first(config.over(progress))) is not None:
+                return reason
             if planned != progress.epoch:
-                plan, planned = lesson.epoch(progress.epoch), progress.epoch
-            batches = len(plan)
-            behind = progress.batch + config.accumulate
-            ready = ahead.take(plan[progress.batch : behind], plan[behind : behind + config.accumulate])
-            rate = config.rate(progress.step, config.done(progress, batches), batches)
-            event = _step(trained, optimiser_, lesson, ready, config, rate, progress, fabric, started)
-            if progress.batch >= batches:
-                progress.epoch, progress.batch = progress.epoch + 1, 0
-            window.add(event, rate)
-            on_step(event._replace(share=config.share(progress, batches)))
-            reason = config.over(progress)
-            if reason is not None or progress.step % config.interval(batches) == 0:
-                scores = _validate(model, lesson, progress, folder, window)
-                window = Window(progress)
-                on_scores(progress, scores)
-                if progress.since_best == 0:
-                    best = scores
-                    save_tensors(folder.path / MODEL, dict(model.state_dict()))
-                save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged)
-                reason = reason or config.over(progress)
-    except KeyboardInterrupt:
-        save_checkpoint(folder.path, model, optimiser, progress, keep=config.averaged, interrupted=True)
-        raise
-    finally:
-        ahead.close()
-    return _finish(model, lesson, folder, progress, best, reason)
+                plan, planned = self.lesson.epoch(progress.epoch), progress.epoch
+            asked = self.step(plan, stopping.asked is not None)
+            if asked:
+                raise stopping.error()
+            if time.monotonic() - self.saved > 60 * config.save_minutes and not progress.pending:
+                self.save(interrupted=True)
 
+    def step(self, plan: Sequence[Any], stopping: bool) -> bool:
+        progress, config, batches = self.progress, self.config, len(plan)
+        behind = progress.batch + config.accumulate
+        handles = plan[progress.batch : behind]
+        ready = self.ahead.take(self.ranks.share(handles), self.ranks.share(plan[behind : behind + config.accumulate]))
+        rate = config.rate(progress.step, config.done(progress, batches), batches)
+        event, asked = self.stepper.step(ready, len(handles), rate, stopping)
+        if progress.batch >= batches:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+        self.window.add(event, rate)
+        progress.pending = config.over(progress) is not None or progress.step % config.interval(batches) == 0
+        progress.pending = self.ranks.from_first(progress.pending)  # clocks differ
+        self.on_step(event._replace(share=config.share(progress, batches)))
+        return asked
 
-def gradients(
-    model: Any, optimiser: Any, lesson: Lesson, batches: Sequence[Any], config: TrainingConfig, fabric: Fabric
-) -> tuple[float, int]:
-    """The clipped gradients of one or more batches; also the sum of their losses, and of their tokens.
+    def validate(self, stopping: Stopping) -> None:
+        """The scores, and a checkpoint. The first process works, the others wait for what it found."""
+        progress, trained = self.progress, self.window.metrics(self.progress)
+        scores: dict[str, float] = {}
+        if self.ranks.is_first:
+            stopping.at_once = self.ranks.count == 1
+            self.model.eval()
+            with torch.no_grad():
+                scores = self.lesson.validate(self.model)
+            self.model.train()
+            stopping.at_once = False
+        scores = self.ranks.from_first(scores)
+        rank = rank_of(scores)
+        if progress.best is None or rank > (progress.best, progress.best_tie):
+            progress.best, progress.best_tie = rank
+            progress.best_step, progress.since_best = progress.step, 0
+            self.best = scores
+        else:
+            progress.since_best += 1
+        progress.pending = False
+        self.window = Window(progress)
+        if self.ranks.is_first:
+            where = {"step": progress.step, "epoch": progress.epoch, "seconds": round(progress.seconds, 1)}
+            self.folder.add_metrics(**where, **scores, **trained)
+            self.on_scores(progress, scores)
+            if progress.since_best == 0:
+                save_tensors(self.folder.path / MODEL, dict(self.model.state_dict()))
+            self.save()
 
-    The loss is the mean over all of the tokens, not over batches.
-    """
-    tokens = max(1, sum(lesson.tokens(batch) for batch in batches))  # none: nothing in them has a label
-    optimiser.zero_grad(set_to_none=True)
-    total = 0.0
-    for batch in batches:
-        loss = lesson.loss(model, batch)
-        fabric.backward(loss.total / tokens)
-        total += float(loss.total.detach())
-    if math.isfinite(total):
-        fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
-    return total, tokens
-
-
-class Ahead:
-    """Batches made in another thread while the step before is computed. Which ones they are does not depend on it."""
-
-    def __init__(self, lesson: Lesson) -> None:
-        self._lesson = lesson
-        self._thread = ThreadPoolExecutor(1)
-        self._coming: tuple[list[Any], list[Future[Any]]] = ([], [])
-
-    def take(self, handles: Sequence[Any], following: Sequence[Any]) -> list[Any]:
-        """The batches of these handles; those of the handles that follow are begun."""
-        expected, coming = self._coming
-        waited = len(expected) == len(handles) and all(a is b for a, b in zip(expected, handles, strict=True))
-        found = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
-        self._coming = (list(following), [self._thread.submit(self._lesson.batch, one) for one in following])
-        return found
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=True)
-
-
-def _step(
-    model: Any,
-    optimiser: Any,
-    lesson: Lesson,
-    ready: Sequence[Any],
-    config: TrainingConfig,
-    rate: float,
-    progress: Progress,
-    fabric: Fabric,
-    started: float,
-) -> Event:
-    """One update from one or more batches."""
-    begun = time.perf_counter()
-    for group in optimiser.param_groups:
-        group["lr"] = rate * group.get("scale", 1.0)
-    batches = [fabric.to_device(batch) for batch in ready]
-    total, tokens = gradients(model, optimiser, lesson, batches, config, fabric)
-    if not math.isfinite(total):
-        raise UserError(
-            f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
-            f"choose a smaller learning rate than {config.learning_rate:g} (training.learning_rate)"
-        )
-    optimiser.step()
-    progress.step += 1
-    progress.batch += len(ready)
-    progress.tokens += tokens
-    now = time.perf_counter()
-    progress.seconds = now - started
-    return Event(progress, total / tokens, tokens / (now - begun), 0.0)
-
-
-class Window:
-    """What training did since the last validation."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.tokens_before, self.began = progress.tokens, time.perf_counter()
-        self.loss, self.rate, self.steps = 0.0, 0.0, 0
-
-    def add(self, event: Event, rate: float) -> None:
-        self.loss, self.rate, self.steps = self.loss + event.loss, rate, self.steps + 1
-
-    def metrics(self, progress: Progress) -> dict[str, float]:
-        if not self.steps:
-            return {}
-        seconds = time.perf_counter() - self.began
-        return {
-            "loss": round(self.loss / self.steps, 4),
-            "learning_rate": float(f"{self.rate:.4g}"),
-            "tokens_per_second": round((progress.tokens - self.tokens_before) / max(seconds, 1e-9)),
-        }
-
-
-def _validate(
-    model: nn.Module, lesson: Lesson, progress: Progress, folder: RunFolder, window: Window
-) -> dict[str, float]:
-    trained = window.metrics(progress)
-    model.eval()
-    with torch.no_grad():
-        scores = lesson.validate(model)
-    model.train()
-    rank = rank_of(scores)
-    if progress.best is None or rank > (progress.best, progress.best_tie):
-        progress.best, progress.best_tie = rank
-        progress.best_step, progress.since_best = progress.step, 0
-    else:
-        progress.since_best += 1
-    folder.add_metrics(
-        step=progress.step, epoch=progress.epoch, seconds=round(progress.seconds, 1), **scores, **trained
-    )
-    return scores
+    def save(self, interrupted: bool = False) -> None:
+        """A checkpoint: of a validation, or one for going on only."""
+        if self.ranks.is_first:
+            optimiser, keep = self.stepper.saved_optimiser, self.config.averaged
+            save_checkpoint(self.folder.path, self.model, optimiser, self.progress, keep, interrupted)
+        self.saved = time.monotonic()
 
 
 def rank_of(scores: dict[str, float]) -> tuple[float, float]:

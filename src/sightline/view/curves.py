@@ -13,11 +13,11 @@ from sightline.view.pictures import save
 
 # Blue and orange of Okabe and Ito: told apart by every kind of colour vision, and dashes tell them apart in grey.
 TRAINED, VALIDATED = "#0072B2", "#D55E00"
-NOT_SCORES = {"step", "epoch", "seconds", "loss", "tokens_per_second", "learning_rate", "perplexity"}
+NOT_SCORES = {"step", "epoch", "seconds", "loss", "tokens_per_second", "learning_rate", "perplexity", "valid_loss"}
 
 
-def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path) -> Path | None:
-    """The score, and the losses, against epochs. ``metrics`` are the lines of a run's metrics.jsonl."""
+def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, unit: str = "nats a token") -> Path | None:
+    """The score, and the losses, against steps. ``metrics`` are the lines of a run's metrics.jsonl."""
     lines = [line for line in metrics if "epoch" in line and "seconds" in line]
     if not lines:
         return None
@@ -26,7 +26,7 @@ def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path) -> Path | None
     # An epoch may be validated twice (a limit reached inside it, then a resume): steps tell such points apart.
     steps = np.array([line["step"] for line in lines], dtype=float)
     _draw_score(left, steps, lines)
-    _draw_losses(right, steps, lines)
+    _draw_losses(right, steps, lines, unit)
     for axes in (left, right):
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -51,13 +51,17 @@ def _draw_score(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]
     axes.set_title(f"{name.replace('_', ' ')} on validation data", fontsize=10)
 
 
-def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]]) -> None:
+def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]], unit: str) -> None:
     trained = np.array([line.get("loss", np.nan) for line in lines], dtype=float)
     perplexity = np.array([line.get("perplexity", np.nan) for line in lines], dtype=float)
+    validated = np.array([line.get("valid_loss", np.nan) for line in lines], dtype=float)
     if np.isfinite(trained).any():
-        axes.plot(steps, trained, color=TRAINED, linestyle="--", label="training loss (smoothed targets)")
+        smoothed = " (smoothed targets)" if np.isfinite(perplexity).any() else ""
+        axes.plot(steps, trained, color=TRAINED, linestyle="--", label=f"training loss{smoothed}")
     if np.isfinite(perplexity).any():
         axes.plot(steps, np.log(perplexity), color=VALIDATED, label="validation, log perplexity")
+    elif np.isfinite(validated).any():
+        axes.plot(steps, validated, color=VALIDATED, label="validation loss")
     if axes.lines:
         axes.legend(frameon=False, fontsize=9)
-    axes.set_title("nats a token", fontsize=10)
+    axes.set_title(unit, fontsize=10)

@@ -1,0 +1,131 @@
+"""`sightline resume RUN --verify STEPS`: train on in a copy, kill it, go on, and compare with a copy left in peace."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from sightline.errors import SightlineError, UserError
+from sightline.training.checkpoint import OPTIMISER, Progress, checkpoints, read_progress
+from sightline.training.folder import CHECKSUMS, LOCK, METRICS, MODEL, RunFolder, load_tensors
+
+KILLS = 3
+OFTEN = 0.001  # minutes between checkpoints in the copy that is killed
+
+
+def verify_command(run: Path, steps: int, threads: int | None, device: str) -> None:
+    """Say whether every parameter is the same; leave with 1 where one is not."""
+    if steps < 2:
+        raise UserError(f"--verify is {steps}; between the steps training is killed: it must be at least 2")
+    RunFolder.open(run)
+    saved = checkpoints(run)
+    start = read_progress(saved[-1]).step if saved else 0
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix=".verify-", dir=run.absolute().parent) as name:
+        whole, killed = Path(name) / "whole", Path(name) / "killed"
+        for copy in (whole, killed):
+            _copy(run, copy)
+        command = _command(start + steps, threads, device)
+        with console.status(f"training {steps:,} steps from step {start:,} without a break"):
+            _run(command(whole))
+        with console.status("the same, killed at random moments"):
+            moments = _run_killed([*command(killed), f"training.save_minutes={OFTEN}"], killed, start, start + steps)
+        _compare(whole, killed, start + steps, moments, console)
+
+
+def _copy(run: Path, to: Path) -> None:
+    """Of what training needs: large files that only grow anew are linked, not copied."""
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+    last = checkpoints(run)[-1:]
+    skipped = {"tensorboard", LOCK, CHECKSUMS, *(path.name for path in run.glob(".*.part*"))}
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        if Path(folder) == run / "checkpoints":
+            return set(names) - {path.name for path in last}
+        return set(names) & skipped if Path(folder) == run else set()
+
+    shutil.copytree(run, to, copy_function=link, ignore=ignored)
+    if (to / METRICS).exists():  # the one file that is written to, and not replaced
+        (to / METRICS).unlink()
+        shutil.copy2(run / METRICS, to / METRICS)
+
+
+def _command(goal: int, threads: int | None, device: str) -> Callable[[Path], list[str]]:
+    limits = [f"steps={goal}", "epochs=null", "minutes=null", "patience=1000000000"]
+
+    def command(run: Path) -> list[str]:
+        words = [sys.executable, "-m", "sightline", "resume", str(run), "--device", device]
+        words += ["--threads", str(threads)] if threads is not None else []
+        return [*words, "--set", *limits]
+
+    return command
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SightlineError(f"training in the copy failed: {(done.stderr or done.stdout).strip()[-500:]}")
+
+
+def _run_killed(command: list[str], run: Path, start: int, goal: int) -> list[int]:
+    """Kill it a few times; the steps whose checkpoints stood then."""
+    chance, moments = random.Random(goal), list[int]()
+    for number in range(KILLS):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wanted = start + max(1, round((goal - start) * (number + chance.random()) / KILLS))
+        while process.poll() is None:
+            there = checkpoints(run)
+            if there and wanted <= read_progress(there[-1]).step < goal:
+                time.sleep(chance.random() * 0.2)  # anywhere: within a step, within a write
+                process.kill()
+                process.wait()
+                moments.append(read_progress(checkpoints(run)[-1]).step)
+                break
+            time.sleep(0.005)
+    _run(command)
+    return moments
+
+
+def _compare(whole: Path, killed: Path, goal: int, moments: list[int], console: Console) -> None:
+    if not moments:
+        raise UserError("training came to its end before it could be killed; give more steps to --verify")
+    found = [folder / "checkpoints" / f"step-{goal}" for folder in (whole, killed)]
+    states = [{**load_tensors(path / MODEL), **load_tensors(path / OPTIMISER)} for path in found]
+    differing = sorted(states[0].keys() ^ states[1].keys()) or [
+        name for name, tensor in states[0].items() if not tensor.equal(states[1][name])
+    ]
+    progress = [_without_clock(read_progress(path)) for path in found]
+    if differing or progress[0] != progress[1]:
+        what = differing[0] if differing else f"the position ({progress[0]} and {progress[1]})"
+        raise SightlineError(
+            f"killed at step {_listed(moments)} and gone on with, the run ends otherwise: {what} differs"
+        )
+    numbers = sum(tensor.numel() for tensor in load_tensors(found[0] / MODEL).values())
+    console.print(
+        f"killed after step {_listed(moments)} and gone on with, the run at step {goal:,} is that of a run without a "
+        f"break: all {numbers:,} parameters, the optimiser and the random state are equal bit for bit",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _without_clock(progress: Progress) -> Progress:
+    progress.seconds = 0.0
+    return progress
+
+
+def _listed(steps: list[int]) -> str:
+    return ", ".join(f"{step:,}" for step in steps)

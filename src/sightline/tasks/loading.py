@@ -1,0 +1,83 @@
+"""From a run folder, which may be a stranger's, to a model with its weights: what the loaders of all tasks share."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from sightline.errors import UserError
+from sightline.training.folder import MODEL, RunFolder, load_tensors
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Saved(NamedTuple):
+    """A run folder: where its weights stand, what errors call it, and what config.json says."""
+
+    path: Path
+    weights: Path
+    name: str
+    about: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: Path, task: str) -> "Saved":
+        """A run of a task, checked file by file; or as it was at one of its checkpoints."""
+        weights, name = path / MODEL, str(path)
+        if path.parent.name == "checkpoints" and weights.exists():
+            path = path.parent.parent
+        about = RunFolder.open(path).read_config()
+        if about.get("task") != task:
+            raise UserError(f"{path} is a run of the task {about.get('task')!r}; expected {task!r}")
+        return cls(path, weights, name, about)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What does not fit together in the folder is said in one sentence."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(f"{self.path} is damaged: {reason}") from None
+
+    def model(self, build: Callable[[], M], finish: Callable[[M, dict[str, Tensor]], None] | None = None) -> M:
+        """The model with its weights, for use and not for learning.
+
+        It is built when its shapes are known to be those of the weights: a configuration of a few bytes can describe a
+        model that fills the memory. ``finish`` is what is done to a model before it takes the weights.
+        """
+        with self.reading():
+            tensors = load_tensors(self.weights)
+            _check_layers(self.about.get("config"), len(tensors))
+            with torch.device("meta"):
+                described = build()
+                if finish is not None:
+                    finish(described, tensors)
+            _check_shapes({name: tensor.shape for name, tensor in described.state_dict().items()}, tensors)
+            model = build()
+            if finish is not None:
+                finish(model, tensors)
+            model.load_state_dict(tensors)
+        return model.eval()
+
+
+def _check_layers(config: Any, tensors: int) -> None:
+    """Even a description takes time to build: a model has no more layers than it has weights."""
+    if not isinstance(config, dict):
+        return
+    for name, value in config.items():
+        if name.endswith("layers") and isinstance(value, int) and value > tensors:
+            raise ValueError(f"{name} is {value:,}, and there are {tensors:,} tensors of weights")
+        _check_layers(value, tensors)
+
+
+def _check_shapes(described: dict[str, torch.Size], tensors: dict[str, Tensor]) -> None:
+    missing = sorted(described.keys() - tensors.keys())
+    if missing or len(described) != len(tensors):
+        name = missing[0] if missing else min(tensors.keys() - described.keys())
+        raise ValueError(f"the weights {'have no' if missing else 'have a'} {name}, unlike the model that is described")
+    for name, shape in described.items():
+        if tensors[name].shape != shape:
+            raise ValueError(f"{name} has the shape {tuple(tensors[name].shape)}, not {tuple(shape)} as described")

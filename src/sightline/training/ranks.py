@@ -1,0 +1,122 @@
+"""Several processes that train one model: each takes its share of every update, and all make the same step.
+
+Started by `torchrun`, `fabric run` or anything else that sets RANK and WORLD_SIZE. Gradients are summed over the
+processes and not averaged over them, and the loss is a mean over the tokens of all: two processes with one batch each
+do what one does with two.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from sightline.errors import UserError
+
+PATIENCE = timedelta(hours=12)  # the others wait while the first process prepares data, validates and writes
+
+
+class Ranks:
+    """The processes of a training; one alone unless a launcher says otherwise."""
+
+    def __init__(self, rank: int = 0, count: int = 1) -> None:
+        self.rank, self.count = rank, count
+
+    @classmethod
+    def join(cls, device: str = "cpu") -> "Ranks":
+        """Meet the other processes, if a launcher started any."""
+        count = _number("WORLD_SIZE", 1)
+        if count == 1:
+            return cls()
+        if not dist.is_initialized():
+            backend = "nccl" if device == "cuda" else "gloo"
+            if device == "cuda":
+                torch.cuda.set_device(_number("LOCAL_RANK", 0))
+            dist.init_process_group(backend, timeout=PATIENCE)
+        return cls(dist.get_rank(), dist.get_world_size())
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes and speaks."""
+        return self.rank == 0
+
+    @staticmethod
+    def is_restart() -> bool:
+        """Whether a launcher started the processes anew after one of them was lost."""
+        return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
+
+    def share(self, batches: Sequence[Any]) -> Sequence[Any]:
+        """This process's part of the batches of an update: every batch has one process."""
+        return batches[self.rank :: self.count] if self.count > 1 else batches
+
+    def sum(self, *numbers: float) -> list[float]:
+        """Each number, summed over the processes."""
+        if self.count == 1:
+            return list(numbers)
+        total = torch.tensor(numbers, dtype=torch.float64, device=_device())
+        dist.all_reduce(total)
+        return total.tolist()
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Of all processes, in every process. One without a batch left has none of its own, which counts as zeros."""
+        if self.count == 1:
+            return
+        learning = [parameter for parameter in parameters if parameter.requires_grad]
+        used = torch.tensor([parameter.grad is not None for parameter in learning], dtype=torch.uint8, device=_device())
+        dist.all_reduce(used)
+        by_type: dict[torch.dtype, list[nn.Parameter]] = {}
+        for parameter, anywhere in zip(learning, used.tolist(), strict=True):
+            if anywhere:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                by_type.setdefault(parameter.dtype, []).append(parameter)
+        for some in by_type.values():
+            _sum_together([parameter.grad for parameter in some if parameter.grad is not None])
+
+    def from_first(self, value: Any) -> Any:
+        """What the first process has, in every process: plain data."""
+        if self.count == 1:
+            return value
+        held = [value]
+        dist.broadcast_object_list(held, src=0)
+        return held[0]
+
+    def same_start(self, model: nn.Module) -> None:
+        """The first process's parameters in all of them, and other draws (of dropout) in each."""
+        if self.count == 1:
+            return
+        with torch.no_grad():
+            for tensor in model.state_dict().values():
+                dist.broadcast(tensor, src=0)
+        seed = self.from_first(torch.initial_seed())
+        if not self.is_first:
+            torch.manual_seed((seed + 1_000_003 * self.rank) % 2**63)
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.count > 1:
+            dist.barrier()
+
+
+def _sum_together(gradients: Sequence[Tensor]) -> None:
+    """In one message: many small ones take as long as one large one each."""
+    joined = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    dist.all_reduce(joined)
+    for gradient, part in zip(gradients, joined.split([gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise UserError(f"the environment's {name} is {text!r}; a launcher sets it to a number")
+    return int(text)

@@ -1,0 +1,155 @@
+"""One update of a model: its batches, its gradients, its step. The loop is in `sightline.training.loop`."""
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from sightline.errors import UserError
+from sightline.training.checkpoint import Progress
+from sightline.training.groups import parameter_groups
+from sightline.training.ranks import Ranks
+
+if TYPE_CHECKING:
+    from sightline.training.loop import Lesson, TrainingConfig
+
+ALONE = Ranks()
+
+
+class Event(NamedTuple):
+    """What a progress display gets after every step. ``share`` is how much of the way to the nearest limit is done."""
+
+    progress: Progress
+    loss: float
+    tokens_per_second: float
+    share: float
+
+
+def make_optimiser(model: nn.Module, config: "TrainingConfig") -> torch.optim.Optimizer:
+    """AdamW with the betas of the Transformer; biases, norms and vectors do not decay."""
+    groups = parameter_groups(model, config.weight_decay, config.layer_decay)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+class Gradients(NamedTuple):
+    """What an update is made from: the sum of the losses and of the tokens of all processes, and who wants to stop."""
+
+    total: float
+    tokens: int
+    stopping: bool
+
+
+def gradients(
+    model: Any,
+    optimiser: Any,
+    lesson: "Lesson",
+    batches: Sequence[Any],
+    config: "TrainingConfig",
+    fabric: Fabric,
+    ranks: Ranks = ALONE,
+    stopping: bool = False,
+) -> Gradients:
+    """The clipped gradients of the batches of an update. The loss is the mean over all of the tokens, not over batches.
+
+    ``stopping`` is whether this process was asked to stop: all must know before any of them does.
+    """
+    counted, asked = ranks.sum(float(sum(lesson.tokens(batch) for batch in batches)), float(stopping))
+    tokens = max(1, int(counted))  # none: nothing in them has a label
+    optimiser.zero_grad(set_to_none=True)
+    total = 0.0
+    for batch in batches:
+        loss = lesson.loss(model, batch)
+        fabric.backward(loss.total / tokens)
+        total += float(loss.total.detach())
+    (total,) = ranks.sum(total)
+    if math.isfinite(total):
+        ranks.sum_gradients(model.parameters())
+        fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
+    return Gradients(total, tokens, bool(asked))
+
+
+class Ahead:
+    """Batches made in another thread while the step before is computed. Which ones they are does not depend on it."""
+
+    def __init__(self, lesson: "Lesson") -> None:
+        self._lesson = lesson
+        self._thread = ThreadPoolExecutor(1)
+        self._coming: tuple[list[Any], list[Future[Any]]] = ([], [])
+
+    def take(self, handles: Sequence[Any], following: Sequence[Any]) -> list[Any]:
+        """The batches of these handles; those of the handles that follow are begun."""
+        expected, coming = self._coming
+        waited = len(expected) == len(handles) and all(a is b for a, b in zip(expected, handles, strict=True))
+        found = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
+        self._coming = (list(following), [self._thread.submit(self._lesson.batch, one) for one in following])
+        return found
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+class Stepper:
+    """Makes updates, and counts them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        lesson: "Lesson",
+        config: "TrainingConfig",
+        fabric: Fabric,
+        ranks: Ranks,
+        progress: Progress,
+    ) -> None:
+        self.saved_optimiser = optimiser  # as checkpoints keep it
+        self.model, self.optimiser = fabric.setup(model, optimiser)
+        self.lesson, self.config, self.fabric, self.ranks, self.progress = lesson, config, fabric, ranks, progress
+        self.started = time.perf_counter() - progress.seconds
+
+    def step(self, ready: Sequence[Any], used: int, rate: float, stopping: bool) -> tuple[Event, bool]:
+        """One update from this process's batches, out of ``used`` of all; and whether any process wants to stop."""
+        begun, progress = time.perf_counter(), self.progress
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group.get("scale", 1.0)
+        batches = [self.fabric.to_device(batch) for batch in ready]
+        total, tokens, asked = gradients(
+            self.model, self.optimiser, self.lesson, batches, self.config, self.fabric, self.ranks, stopping
+        )
+        if not math.isfinite(total):
+            raise UserError(
+                f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
+                f"choose a smaller learning rate than {self.config.learning_rate:g} (training.learning_rate)"
+            )
+        self.optimiser.step()
+        progress.step += 1
+        progress.batch += used
+        progress.tokens += tokens
+        now = time.perf_counter()
+        progress.seconds = now - self.started
+        return Event(progress, total / tokens, tokens / (now - begun), 0.0), asked
+
+
+class Window:
+    """What training did since the last validation."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.tokens_before, self.began = progress.tokens, time.perf_counter()
+        self.loss, self.rate, self.steps = 0.0, 0.0, 0
+
+    def add(self, event: Event, rate: float) -> None:
+        self.loss, self.rate, self.steps = self.loss + event.loss, rate, self.steps + 1
+
+    def metrics(self, progress: Progress) -> dict[str, float]:
+        if not self.steps:
+            return {}
+        seconds = time.perf_counter() - self.began
+        return {
+            "loss": round(self.loss / self.steps, 4),
+            "learning_rate": float(f"{self.rate:.4g}"),
+            "tokens_per_second": round((progress.tokens - self.tokens_before) / max(seconds, 1e-9)),
+        }

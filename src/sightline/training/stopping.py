@@ -1,0 +1,47 @@
+"""Ctrl-C and SIGTERM during training: heard where nothing is half done."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a cluster wants its machine back. As for Ctrl-C, what was done is saved."""
+
+
+class Stopping:
+    """While it is open, a signal is remembered, and the loop asks for it between steps.
+
+    ``at_once`` says that nothing is half done (during a validation, which may take long): then the signal is raised
+    where it comes. The second signal is always raised: ``forced``, whatever is half done.
+    """
+
+    def __init__(self) -> None:
+        self.asked: int | None = None
+        self.at_once = False
+        self.forced = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stopping":
+        if threading.current_thread() is threading.main_thread():  # no other thread may set handlers, or hears signals
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background
+                    self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.forced = self.asked is not None and not self.at_once
+        first, self.asked = self.asked is None, number
+        if self.at_once or not first:
+            raise self.error()
+
+    def error(self) -> KeyboardInterrupt:
+        """What to raise for the signal that came."""
+        return Terminated() if self.asked == signal.SIGTERM else KeyboardInterrupt()
