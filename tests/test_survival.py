@@ -209,3 +209,20 @@ def test_two_processes_do_what_one_does_with_two_batches(tmp_path):
         if not name.startswith("torch_random"):
             torch.testing.assert_close(tensor, states[1][name], atol=1e-8, rtol=0)
     assert read_progress(checkpoints(two.path)[-1]).tokens == read_progress(checkpoints(one.path)[-1]).tokens
+
+
+def test_data_that_was_half_prepared_when_killed_is_prepared_anew(tmp_path):
+    """Nothing has to be cleared away by hand; a folder of the user's own is never touched."""
+    with RunFolder.creating(tmp_path / "run") as folder:
+        (folder.path / "data").mkdir()
+    copy = shutil.copytree(folder.path, tmp_path / "killed")
+    folder.write_config({})
+    assert not list(folder.path.glob(".*"))
+    with RunFolder.creating(copy) as again:
+        assert not (again.path / "data").exists()
+    own = tmp_path / "own" / "data"
+    own.mkdir(parents=True)
+    (own / "pairs.tsv").write_text("mine")
+    with pytest.raises(UserError, match="has a folder 'data' already"), RunFolder.creating(own.parent):
+        raise AssertionError
+    assert (own / "pairs.tsv").read_text() == "mine"

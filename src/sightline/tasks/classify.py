@@ -276,17 +276,12 @@ def _prepare_new(
 ) -> tuple[PreparedTexts, ClassifyConfig, RunFolder]:
     _check_kind(files, config)
     how = preparation(config, limits, earlier)
-    was_there = out.exists()
-    folder = RunFolder.create(out)
-    try:
+    with RunFolder.creating(out) as folder:
         prepared = prepare_texts(files, valid, how, folder.path)
         config = config.fitted(prepared.labels.pairs, earlier is None)
         _check_pairs(config, prepared)
         build_model(config, prepared, earlier)  # what cannot be built is said now, while nothing stands yet
         return prepared, config, folder
-    except BaseException:  # data that cannot be used leaves nothing behind, nor does an interrupt
-        shutil.rmtree(out / "data" if was_there else out, ignore_errors=True)
-        raise
 
 
 def _check_kind(files: LabelledFile, config: ClassifyConfig) -> None:

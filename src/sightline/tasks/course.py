@@ -194,15 +194,10 @@ def train_course(
 
 def _prepare_new(course: Course[Any, P, Any], files: Any, valid: Any, out: Path) -> tuple[P, RunFolder]:
     _check_lora(course)
-    was_there = out.exists()
-    folder = RunFolder.create(out)
-    try:
+    with RunFolder.creating(out) as folder:
         prepared = course.prepare(files, valid, folder.path)
         course.build(prepared)  # what cannot be built is said now, while nothing stands yet
         return prepared, folder
-    except BaseException:  # data that cannot be used leaves nothing behind, nor does an interrupt
-        shutil.rmtree(out / "data" if was_there else out, ignore_errors=True)
-        raise
 
 
 def _check_lora(course: Course[Any, Any, Any]) -> None:

@@ -1,6 +1,5 @@
 """From a file of pairs to a trained model: translate, normalise, transliterate. The same task, another metric."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,12 +208,7 @@ def _prepare_new(
     earlier: Translator | EncoderStart | None,
 ) -> tuple[Prepared, RunFolder]:
     how = preparation(config, limits, earlier)
-    was_there = out.exists()
-    folder = RunFolder.create(out)
-    try:
+    with RunFolder.creating(out) as folder:
         prepared = prepare(files, valid, how, folder.path)
         build_model(config, prepared, earlier)  # what cannot be built is said now, while nothing stands yet
         return prepared, folder
-    except BaseException:  # data that cannot be used leaves nothing behind, nor does an interrupt
-        shutil.rmtree(out / "data" if was_there else out, ignore_errors=True)
-        raise

@@ -32,7 +32,7 @@ except ImportError:  # no such thing on Windows
 
 FORMAT = 1
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
-LOCK = ".lock"
+LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
 
 
 class RunFolder:
@@ -48,10 +48,28 @@ class RunFolder:
             raise UserError(
                 f"{path} holds a run already; choose another folder, or go on with: sightline resume {path}"
             )
-        if (path / "data").exists():  # it may hold what the run is to learn from
+        if (path / PREPARING).exists():  # a process was killed while it prepared the data
+            shutil.rmtree(path / DATA, ignore_errors=True)
+        if (path / DATA).exists():  # it may hold what the run is to learn from
             raise UserError(f"{path} has a folder 'data' already, where a run keeps its own; choose another folder")
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
+
+    @classmethod
+    @contextmanager
+    def creating(cls, path: Path) -> Iterator["RunFolder"]:
+        """A new run while its data is prepared. Data that cannot be used leaves nothing behind, nor does an interrupt;
+        what a killed process leaves, the next try clears away."""
+        was_there = path.exists()
+        folder = cls.create(path)
+        marker = path / PREPARING
+        try:
+            marker.touch()
+            yield folder
+        except BaseException:
+            shutil.rmtree(path / DATA if was_there else path, ignore_errors=True)
+            marker.unlink(missing_ok=True)
+            raise
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -78,6 +96,7 @@ class RunFolder:
 
     def write_config(self, data: dict[str, Any]) -> None:
         self.write_json(CONFIG, {"format": FORMAT, **data})
+        (self.path / PREPARING).unlink(missing_ok=True)  # now there is a run to go on with
 
     def read_config(self) -> dict[str, Any]:
         data = self.read_json(CONFIG)
@@ -127,7 +146,7 @@ class RunFolder:
             yield
 
     def _sweep(self) -> None:
-        for folder in (self.path, self.path / "data", self.path / "checkpoints"):
+        for folder in (self.path, self.path / DATA, self.path / "checkpoints"):
             for part in folder.glob(".*.part*"):
                 shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
 
