@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from rich.text import Text as Plain
 
-from sightline.commands.common import say_unfinished, set_up, writing
+from sightline.commands.common import say_unfinished, set_up
 from sightline.commands.comparing import check_runs
 from sightline.commands.evaluation import check_ending, console, plain_table, predicting
-from sightline.commands.prediction import Lines, line_progress
+from sightline.commands.prediction import Lines, write_predictions
 from sightline.data.labelled import LabelKind, LabelledFile, find_columns
 from sightline.data.tables import LINE_LIMIT
 from sightline.data.texts import Text
@@ -92,15 +92,14 @@ def predict_command(
     classifier = load_run(run)
     reading = _Reading(classifier, path)
     cut = 0
-    with writing(out) as stream, line_progress(lines, out) as advance:
-        for block, size in _blocks(lines):
-            given = reading.texts(block)
-            cut += classifier.cut(given)
-            found = classifier.predict(given, batch_tokens=batch_tokens, threshold=threshold)
-            for text, one in zip(given, found, strict=True):
-                print(_line(text, one, as_json, classifier), file=stream)
-            stream.flush()
-            advance(len(given), size)
+
+    def say(given: list[Text], number: int) -> list[str]:
+        nonlocal cut
+        cut += classifier.cut(given)
+        found = classifier.predict(given, batch_tokens=batch_tokens, threshold=threshold)
+        return [_line(text, one, as_json, classifier) for text, one in zip(given, found, strict=True)]
+
+    write_predictions(lines, ((reading.texts(block), size) for block, size in _blocks(lines)), say, out)
     if cut:
         print(
             f"sightline: {cut:,} texts have more than {classifier.longest:,} tokens, of which the model reads the "

@@ -3,12 +3,13 @@
 import contextlib
 import itertools
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
@@ -19,6 +20,9 @@ from sightline.errors import UserError
 from sightline.tasks.ensemble import Ensemble
 from sightline.tasks.predictor import BATCH_TOKENS, Prediction, Predictor
 from sightline.tasks.searching import SearchConfig
+from sightline.training.ranks import Ranks
+
+T = TypeVar("T")
 
 BLOCK = 512  # lines predicted together: enough to sort by length, few enough to stream
 
@@ -116,14 +120,40 @@ def predict_command(
     if others:
         predictor = Ensemble([predictor, *map(load_run, others)])
     warned = wanted.split
-    with writing(out) as stream, line_progress(lines, out) as advance:
-        for number, (texts, size) in enumerate(lines.blocks()):
-            warned = warned or _warn_of_long_lines(texts, number * BLOCK + 1)
-            found = wanted.predict(predictor, texts, number)
-            for text, some in zip(texts, found, strict=True):
-                print(wanted.line(text, some), file=stream)
+
+    def say(texts: list[str], number: int) -> list[str]:
+        nonlocal warned
+        warned = warned or _warn_of_long_lines(texts, number * BLOCK + 1)
+        found = wanted.predict(predictor, texts, number)
+        return [wanted.line(text, some) for text, some in zip(texts, found, strict=True)]
+
+    write_predictions(lines, lines.blocks(), say, out)
+
+
+def write_predictions(
+    lines: Lines, blocks: Iterable[tuple[list[T], int]], say: Callable[[list[T], int], Iterable[str]], out: Path | None
+) -> None:
+    """What is said of each block, in the order of the input; ``say`` gets a block and its number.
+
+    Of several processes (`torchrun`), each takes every n-th block, and the first one writes.
+    """
+    ranks = Ranks.join()
+    if ranks.count > 1 and lines.path == "-":
+        raise UserError("several processes cannot share standard input; give a file as --input")
+    numbered = enumerate(blocks)
+    stream: IO[str]
+    with (
+        writing(out) if ranks.is_first else open(os.devnull, "w") as stream,  # the others say nothing
+        line_progress(lines, out, ranks.is_first) as advance,
+    ):
+        while some := list(itertools.islice(numbered, ranks.count)):
+            mine = list(say(some[ranks.rank][1][0], some[ranks.rank][0])) if ranks.rank < len(some) else []
+            for said in ranks.to_first(mine):
+                for line in said:
+                    print(line, file=stream)
             stream.flush()
-            advance(len(texts), size)
+            for _, (block, size) in some:
+                advance(len(block), size)
 
 
 def _warn_of_long_lines(texts: Sequence[str], first: int) -> bool:
@@ -141,9 +171,9 @@ def _warn_of_long_lines(texts: Sequence[str], first: int) -> bool:
 
 
 @contextlib.contextmanager
-def line_progress(lines: Lines, out: Path | None) -> Iterator[Callable[[int, int], None]]:
+def line_progress(lines: Lines, out: Path | None, wanted: bool = True) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error where somebody sees it and the predictions do not run through it."""
-    hidden = out is None and sys.stdout.isatty()
+    hidden = (out is None and sys.stdout.isatty()) or not wanted
     if lines.file is None or hidden or not sys.stderr.isatty():
         yield lambda count, size: None
         return

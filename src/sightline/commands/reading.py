@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from rich.text import Text as Plain
 
-from sightline.commands.common import say_unfinished, set_up, writing
+from sightline.commands.common import say_unfinished, set_up
 from sightline.commands.evaluation import check_ending, console, plain_table, predicting
-from sightline.commands.prediction import Lines, line_progress
+from sightline.commands.prediction import Lines, write_predictions
 from sightline.data.answers import QUESTION_NAMES, TEXT_NAMES, AnswersFile
 from sightline.data.checking import Report
 from sightline.data.plain import PlainFile
@@ -95,12 +95,7 @@ def predict_command(
         reading, say = _questions(lines), lambda some: _answer_lines(found, some, as_json, batch_tokens)
     else:
         reading, say = lines.blocks(), lambda some: _filled_lines(found, some, as_json, max(best, 5 if as_json else 1))
-    with writing(out) as stream, line_progress(lines, out) as advance:
-        for block, size in reading:
-            for line in say(block):
-                print(line, file=stream)
-            stream.flush()
-            advance(len(block), size)
+    write_predictions(lines, reading, lambda block, number: say(block), out)
 
 
 def _is_json(lines: Lines) -> bool:

@@ -84,6 +84,14 @@ class Ranks:
         dist.broadcast_object_list(held, src=0)
         return held[0]
 
+    def to_first(self, value: Any) -> list[Any]:
+        """What every process has, in the order of the processes; elsewhere than in the first one, nothing."""
+        if self.count == 1:
+            return [value]
+        found: list[Any] | None = [None] * self.count if self.is_first else None
+        dist.gather_object(value, found, dst=0)
+        return found or []
+
     def same_start(self, model: nn.Module) -> None:
         """The first process's parameters in all of them, and other draws (of dropout) in each."""
         if self.count == 1:
