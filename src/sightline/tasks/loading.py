@@ -38,7 +38,7 @@ class Saved(NamedTuple):
         """What does not fit together in the folder is said in one sentence."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(f"{self.path} is damaged: {reason}") from None
 

@@ -91,7 +91,7 @@ class RunFolder:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{path} is missing: the run folder is not complete") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is damaged: {error}") from None
 
     def write_config(self, data: dict[str, Any]) -> None:
