@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import ctranslate2  # type: ignore[import-not-found]
+import ctranslate2
 from jobs import LONGEST
 from shared import Timed, sentences, time_decoding
 

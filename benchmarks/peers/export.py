@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import ctranslate2  # type: ignore[import-not-found]
+import ctranslate2
 import torch
-from ctranslate2.converters import transformers as converters  # type: ignore[import-not-found]
+from ctranslate2.converters import transformers as converters
 from marian import config_of, padded
 from transformers import MarianMTModel
 

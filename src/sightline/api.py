@@ -1,11 +1,14 @@
 """The same as on the command line, in Python: `sightline.train(...)` and `sightline.load(...)`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.data.answers import AnswersFile
 from sightline.data.checking import Limits
+from sightline.data.grids import GridFile
+from sightline.data.image_tables import is_image_data
 from sightline.data.labelled import LabelKind, LabelledFile
 from sightline.data.plain import PlainFile
 from sightline.data.reading import PairFiles
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from sightline.tasks.course import ReadingConfig
     from sightline.tasks.presets import Preset
     from sightline.tasks.translate import TranslateConfig
+
+LABELLING = ("classify", "classify_images")
 
 
 def train(
@@ -50,6 +55,8 @@ def train(
     ``separator`` are for ``task="classify"``.
     """
     keep_memory()
+    if task == "classify" and is_image_data(str(data)):
+        task = "classify_images"
     chosen = task_named(task)
     if config is not None and not isinstance(config, chosen.config):
         raise UserError(f"config is a {type(config).__name__}; {task} takes a {chosen.config.__name__}")
@@ -61,23 +68,15 @@ def train(
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
     whole = replace(whole, training=replace(whole.training, **changed))
-    files: Any
-    valid_files: Any
-    if task == "classify":
+    if task in LABELLING:
         kind: LabelKind = labels or ("several" if separator else whole.labels)
-        if kind != whole.labels:
-            whole = replace(whole, labels=kind)
-        files, valid_files = (
-            None if name is None else LabelledFile(str(name), columns, kind, separator) for name in (data, valid)
-        )
+        whole = whole if kind == whole.labels else replace(whole, labels=kind)
+        make = _labelled(task, columns, kind, separator)
     elif labels is not None or separator is not None:
         raise UserError("labels and separator are for task='classify'")
-    elif task in ("pretrain", "tag", "span"):
-        kinds: dict[str, Any] = {"pretrain": PlainFile, "tag": TaggedFile, "span": AnswersFile}
-        files, valid_files = (None if name is None else kinds[task](str(name), columns) for name in (data, valid))
     else:
-        some: Any = {} if columns is None else {"columns": columns}
-        files, valid_files = (None if name is None else PairFiles(str(name), **some) for name in (data, valid))
+        make = _unlabelled(task, columns)
+    files, valid_files = (None if name is None else make(str(name)) for name in (data, valid))
     trained, _ = chosen.train(
         files,
         Path(out),
@@ -89,6 +88,30 @@ def train(
         **listeners,
     )
     return trained
+
+
+def _labelled(
+    task: str, columns: tuple[str, ...] | None, kind: LabelKind, separator: str | None
+) -> Callable[[str], Any]:
+    """What makes files of texts, or of images, with labels."""
+    if task == "classify":
+        return lambda name: LabelledFile(name, columns, kind, separator)
+    from sightline.tasks.image_data import ImageLabelFile
+
+    return lambda name: ImageLabelFile(name, columns, kind, separator)
+
+
+def _unlabelled(task: str, columns: tuple[str, ...] | None) -> Callable[[str], Any]:
+    """What makes the files of the other tasks."""
+    if task == "caption":
+        from sightline.tasks.caption_data import CaptionFile
+
+        return lambda name: CaptionFile(name, columns)  # type: ignore[arg-type]
+    kinds: dict[str, Any] = {"pretrain": PlainFile, "tag": TaggedFile, "span": AnswersFile, "grid": GridFile}
+    if task in kinds:
+        return lambda name: kinds[task](name, columns)
+    given: dict[str, Any] = {} if columns is None else {"columns": columns}
+    return lambda name: PairFiles(name, **given)
 
 
 def load(run: str | Path) -> Any:

@@ -57,6 +57,21 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "rnnsearch": "sightline.models.rnnsearch:RNNSearchConfig",
         "transformer": "sightline.models.transformer:TransformerConfig",
     },
+    "image_encoder": {
+        "cnn": "sightline.layers.image:CNNConfig",
+        "efficientnet_lite0": "sightline.layers.efficientnet:EfficientNetLite0Config",
+        "timm": "sightline.layers.timm_images:TimmConfig",
+    },
+    "image_to_labels": {"attentive": "sightline.models.image_to_labels:ImageToLabelsConfig"},
+    "image_to_text": {
+        "show_attend_tell": "sightline.models.show_attend_tell:ShowAttendTellConfig",
+        "transformer": "sightline.models.captioning_transformer:CaptioningTransformerConfig",
+    },
+    "grid_model": {
+        "at_once": "sightline.models.grid_at_once:AtOnceConfig",
+        "sequential": "sightline.models.grid_sequential:SequentialConfig",
+        "single": "sightline.models.grid_at_once:SingleConfig",
+    },
     "text_model": {
         "attentive": "sightline.models.attentive:AttentiveConfig",
         "han": "sightline.models.han:HANConfig",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sightline.files import write_text
+from sightline.picture import Labelling, Picture
 from sightline.records import Record
 
 
@@ -156,7 +157,8 @@ class Explanation:
     """One input, what the model made of it, and where it looked.
 
     ``shift`` is how many rows the maps should be moved down by when they are shown, because this model looks at a word
-    before or after it writes that word. ``highlights`` are those of a classifier.
+    before or after it writes that word. ``highlights`` are those of a classifier. ``image`` is what records whose
+    columns are a `Grid` look at; ``cells`` are labels for the cells of a grid over it.
     """
 
     title: str
@@ -172,6 +174,8 @@ class Explanation:
     shift: int = 0
     notes: tuple[str, ...] = ()
     highlights: Highlights | None = None
+    image: Picture | None = None
+    cells: Labelling | None = None
 
     def __post_init__(self) -> None:
         known = {record.name for record in self.records}
@@ -211,8 +215,9 @@ class Explanation:
             data[name] = [asdict(one) for one in getattr(self, name)]
         data["calculations"] = [_calculation_to_json(one) for one in self.calculations]
         data["belief"] = None if self.belief is None else asdict(self.belief)
-        if self.highlights is not None:
-            data["highlights"] = self.highlights.to_json()
+        for name in ("highlights", "image", "cells"):
+            if getattr(self, name) is not None:
+                data[name] = getattr(self, name).to_json()
         return data
 
     @classmethod
@@ -227,6 +232,8 @@ class Explanation:
             calculations=tuple(map(_calculation, data["calculations"])),
             belief=None if data["belief"] is None else _belief(data["belief"]),
             highlights=Highlights.from_json(data["highlights"]) if data.get("highlights") else None,
+            image=Picture.from_json(data["image"]) if data.get("image") else None,
+            cells=Labelling.from_json(data["cells"]) if data.get("cells") else None,
         )
 
 

@@ -8,7 +8,9 @@ import tyro
 
 from sightline import __version__
 from sightline.cli.aligning import align
+from sightline.cli.exporting import export
 from sightline.cli.mechanisms import check, mechanisms
+from sightline.cli.saliency import saliency
 from sightline.cli.seeing import view
 from sightline.cli.serving import serve
 from sightline.cli.training import demo, resume, train
@@ -30,6 +32,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "view": view,
     "align": align,
     "serve": serve,
+    "export": export,
+    "saliency": saliency,
     "bench": bench,
     "mechanisms": mechanisms,
     "check": check,

@@ -11,6 +11,7 @@ def view(
     out: Path,
     text: tuple[str, ...] = (),
     text2: tuple[str, ...] = (),
+    image: tuple[Path, ...] = (),
     input: str | None = None,  # noqa: A002 - the name of the option
     output: str | None = None,
     layout: Literal["alignment", "heads", "layers"] = "alignment",
@@ -38,6 +39,7 @@ def view(
         out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data).
         text: A text; several for a page.
         text2: To classify pairs: the second text of each pair.
+        image: An image, for a run that reads images; several for a page.
         input: A file of texts, one a line, instead; - for a pipe. Pairs to classify have a tab between them.
         output: Explain this output instead of the model's own; of a run that classifies, this label.
         layout: What a picture shows: the alignment, all heads of a layer, or all layers at a glance.
@@ -55,8 +57,21 @@ def view(
     from sightline.commands.prediction import Lines
     from sightline.commands.viewing import Drawing, view_command
     from sightline.tasks.explaining import Wanted
+    from sightline.tasks.table import task_of
 
+    if len(runs) == 1 and not str(runs[0]).startswith("hf:") and task_of(runs[0]) == "grid":
+        from sightline.commands.gridding import view_command as view_grid
+
+        view_grid(runs[0], image, input, out, threads)
+        return
     wanted = Wanted(output, beam, top=top, shift=shift, measure=not quick)
     view_command(
-        runs, Lines(input, text), out, wanted, Drawing(layout, attention, head, pieces, width, title), threads, text2
+        runs,
+        Lines(input, text),
+        out,
+        wanted,
+        Drawing(layout, attention, head, pieces, width, title),
+        threads,
+        text2,
+        image,
     )

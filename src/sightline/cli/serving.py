@@ -25,9 +25,12 @@ def serve(
     max_stopping: float = 30.0,
     max_waiting: int = 256,
     max_connections: int = 1_024,
+    max_images: int = 8,
+    max_image_bytes: int = 16 << 20,
+    max_pixels: int = 50_000_000,
     threads: int | None = None,
 ) -> None:
-    """Serve runs: a page to type texts into and see where a model looks, and an HTTP API for other programs.
+    """Serve runs: a page to type texts into, or drop images on, and see where a model looks, and an HTTP API.
 
     The page is at the address that is printed, the API's documentation at /docs. Requests that come at the same time
     are predicted together, and the answers are those of predict. Ctrl-C, or SIGTERM, stops it: no new requests are
@@ -53,6 +56,9 @@ def serve(
         max_stopping: Seconds to go on answering after it is told to stop.
         max_waiting: Requests that may wait; more are refused with 503.
         max_connections: Clients that may be connected.
+        max_images: Images in a request, for runs that read images.
+        max_image_bytes: Bytes of all images of a request together, as files; a body may be that much larger.
+        max_pixels: Pixels of an image.
         threads: Processor threads; left out, PyTorch decides.
     """
     from sightline.commands.serving import serve_command
@@ -71,5 +77,8 @@ def serve(
         stopping=max_stopping,
         waiting=max_waiting,
         connections=max_connections,
+        images=max_images,
+        image_bytes=max_image_bytes,
+        pixels=max_pixels,
     )
     serve_command(runs, host, port, token, allow_host, without_token, limits, threads)

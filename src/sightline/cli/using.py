@@ -1,19 +1,24 @@
 """The commands that use what was trained: predict, evaluate, compare, bench."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from sightline.cli.choices import BleuTokeniser, LabelMetric, Metric
+from sightline.cli.choices import BleuTokeniser, ImageMetric, LabelMetric, Metric, WordMetric
+
+if TYPE_CHECKING:
+    from sightline.tasks.searching import SearchConfig
 
 READING = ("pretrain", "tag", "span")  # tasks that `sightline.commands.reading` is for
+IMAGES = ("caption", "grid", "classify_images")  # tasks that read images
 
 
 def predict(
     run: tyro.conf.Positional[Path],
     input: str | None = None,  # noqa: A002 - the name of the option
     text: tuple[str, ...] = (),
+    image: tuple[Path, ...] = (),
     out: Path | None = None,
     format: Literal["text", "jsonl"] = "text",  # noqa: A002 - the name of the option
     ensemble: tuple[Path, ...] = (),
@@ -33,6 +38,7 @@ def predict(
     seed: int = 0,
     batch_tokens: int = 4096,
     threshold: float | None = None,
+    engine: Literal["sightline", "ctranslate2", "onnx"] = "sightline",
     threads: int | None = None,
 ) -> None:
     """One prediction for each line of the input, in its order; an empty line gives an empty line.
@@ -44,7 +50,9 @@ def predict(
             blanks between them (or words in a .jsonl file, or a word a line in a .conll file); of span: a question, a
             tab and a text (or question and text); of pretrain: texts with <mask> in them.
         text: Texts given here instead.
-        out: A file to write to instead of standard output; it is there when it is whole.
+        image: Images, or folders of them, for a run that reads images; --input may be a table or a folder of them too.
+        out: A file to write to instead of standard output; it is there when it is whole. Of a run of grid: a folder for
+            masks, pictures and JSON.
         format: text, or jsonl with scores; to classify, with the probabilities of all labels. Text of tags is a word, a
             tab and its label a line.
         ensemble: More runs, with the same target vocabulary: at each step the mean of all probabilities counts.
@@ -65,31 +73,72 @@ def predict(
         batch_tokens: How many tokens are in work at once; less takes less memory.
         threshold: Of a run with several labels a text: how likely a label must be to be given; left out, as
             likely as was best on validation data.
+        engine: What runs the model: ours, CTranslate2 (the fastest for Transformers) or onnxruntime. A run is converted
+            on the spot; a folder that export wrote needs no run.
         threads: Processor threads; left out, PyTorch decides.
     """
     from sightline.commands.prediction import Lines, Wanted, predict_command
+    from sightline.errors import UserError
     from sightline.tasks.searching import SearchConfig
     from sightline.tasks.table import task_of
 
-    if task_of(run) == "classify":
+    search = SearchConfig(
+        beam, length_penalty, best, min_length, max_length, no_repeat, sample, temperature, top, mass, seed
+    )
+    task = task_of(run)
+    if task != "translate":
+        _refuse(run, {"--engine": engine != "sightline"})
+    if task in IMAGES:
+        _refuse(run, {"--text": text, "--ensemble": ensemble, "--split": split})
+        _predict_images(run, task, image, input, out, format == "jsonl", threshold, threads, search, prefix)
+        return
+    if image:
+        raise UserError(f"{run} reads texts, and --image is for runs that read images; leave it out")
+    if task == "classify":
         from sightline.commands.classifying import predict_command as classify_command
 
         written = {"--ensemble": ensemble, "--split": split, "--prefix": prefix, "--sample": sample, "--best": best > 1}
         _refuse(run, written)
         classify_command(run, input, text, out, format == "jsonl", batch_tokens, threshold, threads)
         return
-    if task_of(run) in READING:
+    if task in READING:
         from sightline.commands.reading import predict_command as reading_command
 
         _refuse(run, {"--ensemble": ensemble, "--split": split, "--prefix": prefix, "--sample": sample})
         _refuse(run, {"--threshold": threshold is not None})
         reading_command(run, input, text, out, format == "jsonl", batch_tokens, best, threads)
         return
-    search = SearchConfig(
-        beam, length_penalty, best, min_length, max_length, no_repeat, sample, temperature, top, mass, seed
-    )
     wanted = Wanted(search, prefix, split, keep_unknown, batch_tokens, as_json=format == "jsonl")
-    predict_command(run, ensemble, Lines(input, text), wanted, out, threads)
+    predict_command(run, ensemble, Lines(input, text), wanted, out, threads, engine)
+
+
+def _predict_images(
+    run: Path,
+    task: str,
+    images: tuple[Path, ...],
+    path: str | None,
+    out: Path | None,
+    as_json: bool,
+    threshold: float | None,
+    threads: int | None,
+    search: "SearchConfig",
+    prefix: str,
+) -> None:
+    if task == "caption":
+        from sightline.commands.captioning import predict_command as caption_command
+
+        _refuse(run, {"--threshold": threshold is not None})
+        caption_command(run, images, path, out, as_json, search, threads, prefix=prefix)
+        return
+    _refuse(run, {"--prefix": prefix, "--sample": search.sample, "--best": search.best > 1})
+    if task == "grid":
+        from sightline.commands.gridding import predict_command as grid_command
+
+        grid_command(run, images, path, out, as_json, threshold, threads)
+        return
+    from sightline.commands.image_classifying import predict_command as label_command
+
+    label_command(run, images, path, out, as_json, threshold, threads)
 
 
 def evaluate(
@@ -111,7 +160,9 @@ def evaluate(
 
     A run that classifies: accuracy, macro-F1, a table of the labels, the confusion matrix, calibration, and the same of
     the linear models beside it; with and without the rows that stand in the training data. One of tag: F1 of spans or
-    of labels, accuracy of words; of span: F1 and exact match; of pretrain: hidden words guessed, and perplexity.
+    of labels, accuracy of words; of span: F1 and exact match; of pretrain: hidden words guessed, and perplexity. Of
+    caption: BLEU-1 to 4, CIDEr, ROUGE-L, chrF against all captions of an image; of grid: precision, recall, F1 and
+    average precision of cells, F1 of pixels within 0, 2 and 5 pixels.
 
     Args:
         run: The run folder.
@@ -133,13 +184,18 @@ def evaluate(
     from sightline.commands.evaluation import evaluate_command
     from sightline.tasks.table import task_of
 
-    if task_of(run) == "classify":
+    task = task_of(run)
+    if task in IMAGES:
+        _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
+        _evaluate_images(run, task, data, columns, beam, length_penalty, json, threads, errors, out)
+        return
+    if task == "classify":
         from sightline.commands.classifying import evaluate_command as classify_command
 
         _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
         classify_command(run, data, columns, json, threads, errors=errors, out=out)
         return
-    if task_of(run) in READING:
+    if task in READING:
         from sightline.commands.reading import evaluate_command as reading_command
 
         _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
@@ -159,13 +215,39 @@ def evaluate(
     )
 
 
+def _evaluate_images(
+    run: Path,
+    task: str,
+    data: str | None,
+    columns: tuple[str, ...] | None,
+    beam: int,
+    length_penalty: float,
+    as_json: bool,
+    threads: int | None,
+    errors: int,
+    out: Path | None,
+) -> None:
+    if task == "caption":
+        from sightline.commands.captioning import evaluate_command as caption_command
+
+        caption_command(run, data, columns, beam, length_penalty, as_json, threads, errors=errors, out=out)
+    elif task == "grid":
+        from sightline.commands.gridding import evaluate_command as grid_command
+
+        grid_command(run, data, columns, as_json, threads, errors=errors, out=out)
+    else:
+        from sightline.commands.image_classifying import evaluate_command as label_command
+
+        label_command(run, data, columns, as_json, threads, errors=errors, out=out)
+
+
 def compare(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN RUN ...")],
     data: str | None = None,
     source: str | None = None,
     target: str | None = None,
     columns: tuple[str, ...] | None = None,
-    metrics: tuple[Metric | LabelMetric, ...] | None = None,
+    metrics: tuple[Metric | LabelMetric | WordMetric | ImageMetric, ...] | None = None,
     samples: int = 1000,
     seed: int = 0,
     beam: int = 5,
@@ -199,17 +281,30 @@ def compare(
     from sightline.commands.comparing import check_metrics, compare_command
     from sightline.tasks.table import task_of
 
-    if runs and task_of(runs[0]) == "classify":
+    task = task_of(runs[0]) if runs else ""
+    if task in IMAGES:
+        _refuse(runs[0], {"--source": source, "--target": target})
+        if task == "caption":
+            from sightline.commands.captioning import compare_command as caption_command
+
+            caption_command(runs, data, columns, metrics, samples, seed, beam, length_penalty, out, json, threads)
+            return
+        from sightline.commands import gridding, image_classifying
+
+        command = gridding.compare_command if task == "grid" else image_classifying.compare_command
+        command(runs, data, columns, metrics, samples, seed, out, json, threads)
+        return
+    if task == "classify":
         from sightline.commands.classifying import compare_command as classify_command
 
         _refuse(runs[0], {"--source": source, "--target": target})
         classify_command(runs, data, columns, metrics, samples, seed, out, json, threads)
         return
-    if runs and task_of(runs[0]) in READING:
+    if task in READING:
         from sightline.errors import UserError
 
         raise UserError(
-            f"{runs[0]} is a run of {task_of(runs[0])}, and compare is for translate and classify; evaluate each"
+            f"{runs[0]} is a run of {task}, and compare is for texts, labels, captions and grids; evaluate each"
         )
     compare_command(
         runs,

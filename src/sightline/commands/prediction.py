@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 from sightline.commands.common import load_run, set_up, writing
 from sightline.data.checking import Limits
 from sightline.errors import UserError
+from sightline.tasks.engine import load_engine
 from sightline.tasks.ensemble import Ensemble
 from sightline.tasks.predictor import BATCH_TOKENS, Prediction, Predictor
 from sightline.tasks.searching import SearchConfig
@@ -110,13 +111,21 @@ class Wanted:
 
 
 def predict_command(
-    run: Path, others: Sequence[Path], lines: Lines, wanted: Wanted, out: Path | None, threads: int | None
+    run: Path,
+    others: Sequence[Path],
+    lines: Lines,
+    wanted: Wanted,
+    out: Path | None,
+    threads: int | None,
+    engine: Literal["sightline", "ctranslate2", "onnx"] = "sightline",
 ) -> None:
     """One prediction a line, in the order of the input; an empty line gives an empty line."""
     set_up(threads)
     if out is not None and out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
-    predictor: Predictor = load_run(run)
+    if engine != "sightline" and others:
+        raise UserError("--ensemble runs on our own engine; leave out --engine")
+    predictor: Predictor = load_run(run) if engine == "sightline" else load_engine(run, engine, threads)
     if others:
         predictor = Ensemble([predictor, *map(load_run, others)])
     warned = wanted.split

@@ -3,18 +3,25 @@
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sightline.commands.classifying import load_run as load_classifying
+from sightline.commands import captioning, classifying, gridding, image_classifying
 from sightline.commands.common import load_run, set_up
 from sightline.errors import MachineError, UserError
 from sightline.serve import Limits, check_installed, serve
-from sightline.serve.worker import MODEL_THREAD, Served
+from sightline.serve.kinds import Served
+from sightline.serve.worker import MODEL_THREAD
 from sightline.tasks.table import task_of
 
 TOKEN = "SIGHTLINE_TOKEN"
+LOADERS: dict[str, Callable[[Path], Served]] = {
+    "classify": classifying.load_run,
+    "caption": captioning.load_run,
+    "grid": gridding.load_run,
+    "classify_images": image_classifying.load_run,
+}
 
 
 def serve_command(
@@ -78,7 +85,7 @@ def named(runs: Sequence[Path]) -> dict[str, Served]:
         while unique in found:
             number += 1
             unique = f"{name} ({number})"
-        run: Served = load_classifying(path) if task_of(path) == "classify" else load_run(path)
+        run = LOADERS.get(task_of(path), load_run)(path)
         run.name = unique
         found[unique] = run
     return found

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ from sightline.training.stopping import Terminated
 
 # Characters; what is too long to be read whole is cut, or read in stretches.
 LONGEST = {"summarise": 10_000} | dict.fromkeys(("classify", "tag", "span", "pretrain"), LINE_LIMIT)
+
+SECONDS_SILENT = 5.0
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,9 @@ def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None"
     if Ranks.is_restart() and (out / CONFIG).exists():
         files, options = None, {"device": device}
 
+    if task.sees_images and files is not None:
+        options["on_images"] = display.images
+
     def on_report(prepared: Any, model: Any) -> None:
         display.report(prepared, model)
         ranks.wait()
@@ -230,7 +236,7 @@ class Display:
     """A line that lives: step, loss, speed, time left, best score."""
 
     def __init__(self, console: Console, counted: str = "tokens") -> None:
-        self.console = console
+        self.console, self.last_said = console, time.monotonic()
         texts = ("{task.description}", "loss {task.fields[loss]:.3f}", f"{{task.fields[speed]:,.0f}} {counted}/s")
         columns = [TextColumn(text) for text in (*texts, "best {task.fields[best]}", "{task.fields[left]}")]
         self.progress = Progress(columns[0], BarColumn(bar_width=20), *columns[1:], console=console)
@@ -240,6 +246,13 @@ class Display:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in (*prepared.lines(), f"{prepared.summary()}; {parameters:,} parameters"):
             self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    def images(self, done: int, total: int, per_second: float) -> None:
+        """How the reading of images goes on: a line now and then, since it comes before the bar."""
+        now = time.monotonic()
+        if done == total or now - self.last_said > SECONDS_SILENT:
+            self.last_said = now
+            self.remark(f"{done:,} of {total:,} images read, {per_second:.0f} a second")
 
     def remark(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)

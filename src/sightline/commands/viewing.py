@@ -55,8 +55,9 @@ def view_command(
     drawing: Drawing,
     threads: int | None,
     seconds: Sequence[str] = (),
+    images: Sequence[Path] = (),
 ) -> None:
-    """Explain each text by each run, and write what the ending of ``out`` says.
+    """Explain each text, or image, by each run, and write what the ending of ``out`` says.
 
     ``seconds`` are the second texts of pairs to classify, one for each text.
     """
@@ -70,7 +71,7 @@ def view_command(
         raise UserError(f"--out is {out}, which is a folder; name a file")
     if not runs:
         raise UserError("name the run folder to view")
-    texts = _texts(lines, seconds)
+    texts = _images(lines, images) if images else _texts(lines, seconds)
     count = len(texts) * len(runs)
     if out.suffix in PICTURES and count > 1:
         raise UserError(f"{count} explanations do not go into one picture; write a page (--out NAME.html) instead")
@@ -90,6 +91,15 @@ def view_command(
     else:
         found[0].save(out, **(drawing.options() if out.suffix in PICTURES else {}))
     _say(found, out)
+
+
+def _images(lines: Lines, images: Sequence[Path]) -> list[Any]:
+    if lines.path is not None or lines.texts:
+        raise UserError("give --image, or --text or --input, not both")
+    for path in images:
+        if not path.is_file():
+            raise UserError(f"there is no image {path}")
+    return list(images)
 
 
 def _texts(lines: Lines, seconds: Sequence[str] = ()) -> list[Text]:
@@ -123,7 +133,10 @@ def _explained(runs: Sequence[Path], texts: Sequence[Text], wanted: Wanted) -> I
 def _eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
     """What explains a text: a run of ours, or with hf: before it, the folder of a Hugging Face model."""
     if not str(run).startswith(FOREIGN):
-        if task_of(run) == "classify":
+        task = task_of(run)
+        if task in ("caption", "classify_images"):
+            return _image_eye(run, task, wanted)
+        if task == "classify":
             return _classifying_eye(run, wanted)
         return partial(_one_text, partial(explain, load_run(run), wanted=wanted), str(run))
     from sightline.interop.huggingface import load
@@ -137,7 +150,23 @@ def _eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
     return partial(_one_text, look, str(run))
 
 
-def _one_text(look: Callable[[str], Explanation], name: str, text: Text) -> Explanation:
+def _image_eye(run: Path, task: str, wanted: Wanted) -> Callable[[Any], Explanation]:
+    from sightline.commands.captioning import captioning_eye
+    from sightline.commands.image_classifying import image_classifying_eye
+
+    eye = (captioning_eye if task == "caption" else image_classifying_eye)(run, wanted)
+
+    def look(image: Any) -> Explanation:
+        if not isinstance(image, Path):
+            raise UserError(f"{run} reads images; name one with --image")
+        return eye(image)
+
+    return look
+
+
+def _one_text(look: Callable[[str], Explanation], name: str, text: Any) -> Explanation:
+    if isinstance(text, Path):
+        raise UserError(f"{name} reads texts; --image is for runs that read images")
     if not isinstance(text, str):
         raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
     return look(text)

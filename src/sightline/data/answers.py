@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
+from sightline.data.checking import TOO_LONG, Checked, Limits, Report
 from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
+from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import Example
 from sightline.data.labels_checking import TEXT_LIMITS
 from sightline.data.tables import kind_of, name_of
@@ -175,7 +176,7 @@ class CheckedAnswers(Checked[Asked, AnswerReport]):
         self._kept = self._check(rows)
 
     def _check(self, rows: Iterable[AskedRow]) -> Iterator[Asked]:
-        report, seen = self.report, HashSet()
+        report, seen = self.report, Distinct()
         for asked, file, line, problem in rows:
             report.rows += 1
             problem = problem or self._problem(asked)
@@ -186,8 +187,9 @@ class CheckedAnswers(Checked[Asked, AnswerReport]):
             report.source_characters.add(len(asked.text))
             report.target_characters.add(len(asked.question))
             report.unanswered += not asked.answers
-            report.duplicates += not seen.add(hash_of("\0".join((asked.question, asked.text, *asked.answers))))
+            seen.add(hash_of("\0".join((asked.question, asked.text, *asked.answers))))
             yield asked
+        report.duplicates = seen.count - seen.different()
         if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
             raise self._too_many()
 

@@ -4,17 +4,23 @@ Pairs are sorted by the longer of their sides and then by the other, and cut whe
 share a batch is therefore the same in every epoch; which of the pairs of those lengths, and the order of the batches,
 is drawn anew from the seed and the epoch alone. Training that stopped in epoch 7 asks for epoch 7 and goes on: there is
 nothing to play back. (NumPy promises the same draws for one version of NumPy, not for all of them.)
+
+Above `LARGE` rows the order is a formula instead of an array (`sightline.data.shuffled`): the batches have the same
+widths, memory stays flat, and other rows of the same lengths come together than an array would have drawn.
 """
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from sightline.data.shuffled import Groups, Order, cut, group_rows, padding_share
 from sightline.vocabulary import END, PADDING, START
 
 TokenPair = tuple[np.ndarray, np.ndarray]
 SOURCE_EXTRA, TARGET_EXTRA = 1, 2  # END behind a source; START before and END behind a target
+LARGE = 500_000  # rows; an order of more is not held in memory
 
 
 class BatchPlan:
@@ -46,11 +52,14 @@ class BatchPlan:
         if tokens < 1 or seed < 0 or (rows is not None and rows < 1):
             raise ValueError(f"tokens and rows are at least 1 and seed at least 0, found {tokens}, {rows} and {seed}")
         self.tokens, self.seed, self.shuffle = tokens, seed, shuffle
-        if lengths_target is None:
-            source = target = np.maximum(lengths_source.astype(np.int64), 1)
-        else:
-            source = lengths_source.astype(np.int64) + SOURCE_EXTRA
-            target = lengths_target.astype(np.int64) + TARGET_EXTRA
+        self._order: Order | None = None
+        if len(lengths_source) > LARGE:
+            groups = _grouped(lengths_source, lengths_target)
+            self._order = Order(groups, seed, shuffle)
+            self._starts = cut(groups, tokens, rows)
+            self.padding_share = padding_share(groups, self._starts)
+            return
+        source, target = _widths(lengths_source, lengths_target)
         self._key = _sort_key(source, target)
         order = np.argsort(self._key, kind="stable")
         self._starts = _cut(np.maximum(source, target)[order], tokens, rows)
@@ -60,8 +69,13 @@ class BatchPlan:
         """Batches in an epoch; the same for all of them."""
         return len(self._starts) - 1
 
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The rows of each batch of this epoch, in order."""
+    def epoch(self, epoch: int) -> list[Any]:
+        """The rows of each batch of this epoch, in order: arrays, or of a large corpus `Rows` that become such."""
+        if self._order is not None:
+            large = self._order.batches(self._starts.tolist(), epoch)
+            if not self.shuffle:
+                return large
+            return [large[index] for index in np.random.default_rng([self.seed, epoch]).permutation(len(large))]
         if not self.shuffle:
             return self._slices(np.argsort(self._key, kind="stable"))
         random = np.random.default_rng([self.seed, epoch])
@@ -72,6 +86,21 @@ class BatchPlan:
     def _slices(self, order: np.ndarray) -> list[np.ndarray]:
         starts = self._starts.tolist()
         return [order[start:end] for start, end in itertools.pairwise(starts)]
+
+
+def _widths(source: np.ndarray, target: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """What rows take in a batch, with the tokens that are added."""
+    if target is None:
+        widths = np.maximum(source.astype(np.int64), 1)
+        return widths, widths
+    return source.astype(np.int64) + SOURCE_EXTRA, target.astype(np.int64) + TARGET_EXTRA
+
+
+def _grouped(source: np.ndarray, target: np.ndarray | None) -> Groups:
+    def widths(start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        return _widths(source[start:end], None if target is None else target[start:end])
+
+    return group_rows(len(source), widths, _sort_key)
 
 
 def _sort_key(source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -1,60 +1,19 @@
 """Checking rows on their way: the good ones go on as pairs, the bad ones are counted, and too many of them stop it."""
 
-import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from sightline.data.hashes import Distinct, HashSet, hash_of
 from sightline.data.reading import Row
 from sightline.errors import UserError
 
+__all__ = ["Checked", "CheckedPairs", "Distinct", "HashSet", "Lengths", "Limits", "Report", "hash_of"]
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # the kinds of problem that are found here and not in reading
 _EXACT = 1024  # lengths below it have a bin each; above, bins widen with the length
 _LONGEST = (1 << 31) - 1
-
-
-def hash_of(text: str, key: bytes = b"") -> int:
-    """Eight bytes that are the same in every process, unlike Python's own hash. Never 0."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
-    return int.from_bytes(digest, "big") or 1
-
-
-class HashSet:
-    """A set of what `hash_of` gives, in 13 to 27 bytes each. A Python set of integers takes 60 to 90."""
-
-    def __init__(self) -> None:
-        self._slots = array("Q", [0]) * 1024  # open addressing; 0 is a free slot
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __contains__(self, value: int) -> bool:
-        return self._slots[self._slot(value)] == value
-
-    def add(self, value: int) -> bool:
-        """Whether it was new."""
-        at = self._slot(value)
-        if self._slots[at]:
-            return False
-        self._slots[at] = value
-        self._count += 1
-        if self._count * 5 > len(self._slots) * 3:
-            old, self._slots = self._slots, array("Q", [0]) * (2 * len(self._slots))
-            for moved in filter(None, old):
-                self._slots[self._slot(moved)] = moved
-        return True
-
-    def _slot(self, value: int) -> int:
-        """Where the value is, or where it would go."""
-        slots = self._slots
-        mask = len(slots) - 1
-        at = value & mask
-        while slots[at] and slots[at] != value:
-            at = (at + 1) & mask
-        return at
 
 
 class Lengths:
@@ -205,8 +164,10 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
 
     def _leave_out(self, file: str, line: int, problem: str) -> None:
         self.report.left_out[problem.partition(":")[0]] += 1
-        if len(self.report.places) < self._places:
-            self.report.places.append(f"{file}:{line}: {problem}")
+        place = f"{file}:{line}: {problem}"
+        # All that a damaged shard lost has one place.
+        if len(self.report.places) < self._places and (not self.report.places or self.report.places[-1] != place):
+            self.report.places.append(place)
         if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
             raise self._too_many()
 
@@ -231,15 +192,23 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
         return UserError(f"{bad}, {advice}")
 
 
-class CheckedPairs(Checked[tuple[str, str], Report]):
-    """The good pairs of some rows."""
+def pair_hash(source: str, target: str) -> int:
+    """What pairs that are the same have in common. NUL stands in no good row."""
+    return hash_of(f"{source}\0{target}")
 
-    def __init__(self, rows: Iterable[Row], limits: Limits | None = None, *, places: int = 20) -> None:
+
+class CheckedPairs(Checked[tuple[str, str], Report]):
+    """The good pairs of some rows. Without ``duplicates`` it is not counted how many were there before."""
+
+    def __init__(
+        self, rows: Iterable[Row], limits: Limits | None = None, *, places: int = 20, duplicates: bool = True
+    ) -> None:
         super().__init__(Report(), limits or Limits(), places)
+        self._duplicates = duplicates
         self._kept = self._check(rows)
 
     def _check(self, rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
-        report, seen = self.report, HashSet()
+        report, seen = self.report, Distinct()
         for row in rows:
             report.rows += 1
             problem = row.problem or self._problem(row)
@@ -251,8 +220,10 @@ class CheckedPairs(Checked[tuple[str, str], Report]):
             report.source_characters.add(len(source))
             report.target_characters.add(len(target))
             report.identical += source == target
-            report.duplicates += not seen.add(hash_of(f"{source}\0{target}"))  # NUL stands in no good row
+            if self._duplicates:
+                seen.add(pair_hash(source, target))
             yield source, target
+        report.duplicates = seen.count - seen.different()
         if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
             raise self._too_many()
 

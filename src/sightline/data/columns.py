@@ -12,7 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sightline.data.shards import DamagedError, is_address, one_line, open_bytes, over_shards, shards_of
 from sightline.data.tables import (
+    FORMATS,
     LINE_LIMIT,
     Line,
     Record,
@@ -99,7 +101,7 @@ def read_columns(
     fields: tuple[str, ...] | None = None,
     standard_input: io.BufferedIOBase | None = None,
 ) -> Iterator[Cells]:
-    """Every row, in order, those with a problem too.
+    """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
     ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
     ``standard_input`` is what ``"-"`` reads, if not the real one.
@@ -107,7 +109,30 @@ def read_columns(
     with ExitStack() as stack:
         # A text of a hundred thousand words is longer than the csv module takes; a record is limited by its bytes.
         stack.callback(csv.field_size_limit, csv.field_size_limit(LINE_LIMIT))
-        yield from _rows(data, find, fields, standard_input)
+        shards = shards_of(data, FORMATS)
+        alike = find if len(shards) == 1 else _alike(data, find)
+        yield from over_shards(
+            shards,
+            lambda shard: _rows(shard, alike, fields, standard_input),
+            lambda file, line, problem: Cells((), file, line, problem),
+        )
+
+
+def _alike(data: str, find: Find) -> Find:
+    """``find``, and all shards must have names of columns, or none of them."""
+    named: dict[bool, str] = {}
+
+    def found(name: str, columns: Sequence[str]) -> Columns | None:
+        chosen = find(name, columns)
+        named.setdefault(chosen is not None, name)
+        if len(named) == 2:
+            raise UserError(
+                f"{data}: {named[True]} begins with the names of its columns and {named[False]} does not; expected the "
+                "same of all files"
+            )
+        return chosen
+
+    return found
 
 
 def text_problem(value: Any, what: str) -> str | None:
@@ -148,6 +173,7 @@ def _table_rows(name: str, records: Iterator[Record], find: Find) -> Iterator[Ce
         raise UserError(f"{name}:{first.line}: the first line has {first.problem}; expected the names of the columns")
     header = [cell.strip() for cell in first.cells]
     columns = find(name, header)
+    places: Sequence[int]
     if columns is None:
         places, records = range(len(header)), itertools.chain([first], records)
     else:
@@ -167,7 +193,7 @@ def _place(name: str, header: list[str], column: str) -> int:
 def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[Cells]:
     columns = None if fields is None else Columns(fields)
     expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.wanted))}"
-    parsed = (_json_line(line, expected) for line in lines)
+    parsed: Iterator[tuple[int, dict[str, Any], str | None]] = (_json_line(line, expected) for line in lines)
     if columns is None:
         head = list(itertools.islice(parsed, LOOKED_AT))
         parsed = itertools.chain(head, parsed)
@@ -191,27 +217,49 @@ def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | No
 
 
 def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
-    if not Path(name).is_file():
+    if not is_address(name) and not Path(name).is_file():
         next(lines_of(name), None)  # says what is wrong with it, as for any file
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise UserError(f"{name}: reading Parquet needs pyarrow; pip install 'sightline[parquet]'") from None
-    number = 0
+    number, rows = 0, None
     try:
-        with parquet.ParquetFile(name) as table:
-            names = list(table.schema_arrow.names)
+        with ExitStack() as stack:
+            place = stack.enter_context(open_bytes(name)) if is_address(name) else name
+            table = stack.enter_context(parquet.ParquetFile(place))
+            rows, names = table.metadata.num_rows, list(table.schema_arrow.names)
             columns = find(name, names) or Columns(tuple(names))
             for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns.all))):
-                for cells in zip(*(batch.column(column) for column in columns.all), strict=True):
+                for values, problem in _parquet_values(columns.all, batch):
                     number += 1
-                    values, problem = _parquet_values(columns.all, cells)
                     yield Cells(values, name, number, problem)
-    except (arrow.ArrowException, OSError) as error:
-        raise UserError(f"{name} is no Parquet file that can be read: {str(error).splitlines()[0]}") from None
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError(f"{name}: there is no such file") from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of what stands there
+            raise UserError(f"{name} cannot be read: {error.strerror or one_line(error)}") from None
+        if isinstance(error, arrow.ArrowException | OSError):
+            lost = None if rows is None else rows - number
+            raise DamagedError(name, f"is no Parquet file that can be read: {one_line(error)}", number, lost) from None
+        if not is_address(name):
+            raise
+        raise UserError(f"{name} cannot be read: {one_line(error)}") from None
 
 
-def _parquet_values(columns: Sequence[str], cells: Sequence[Any]) -> tuple[tuple[Any, ...], str | None]:
+def _parquet_values(columns: Sequence[str], batch: Any) -> Iterator[tuple[tuple[Any, ...], str | None]]:
+    try:
+        found = [batch.column(column).to_pylist() for column in columns]
+    except UnicodeDecodeError:  # somewhere: look for the rows
+        for cells in zip(*(batch.column(column) for column in columns), strict=True):
+            yield _cells_values(columns, cells)
+        return
+    yield from ((values, None) for values in zip(*found, strict=True))
+
+
+def _cells_values(columns: Sequence[str], cells: Sequence[Any]) -> tuple[tuple[Any, ...], str | None]:
     values = []
     for column, cell in zip(columns, cells, strict=True):
         try:

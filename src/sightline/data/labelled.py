@@ -82,7 +82,7 @@ def read_labelled(files: LabelledFile) -> Iterator[LabelledRow]:
                 f"{name}: found the columns {listed(found)}; expected 'text' and 'label'; name the columns to use: "
                 "--columns TEXT LABEL"
             )
-        names.extend(map(repr, columns) if columns else ("the first column", "the second column"))
+        names[:] = map(repr, columns) if columns else ("the first column", "the second column")
         return None if columns is None else Columns(columns)
 
     row = None

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
+from sightline.data.checking import TOO_LONG, Checked, Limits, Report
 from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
+from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import TEXT_NAMES
 from sightline.data.labels_checking import TEXT_LIMITS
-from sightline.data.tables import decode, lines_of, name_of
+from sightline.data.shards import ending_of, over_shards, shards_of
+from sightline.data.tables import FORMATS, decode, lines_of, name_of
 from sightline.errors import UserError
 
 PLAIN_ENDINGS = (".txt", ".text")
@@ -33,8 +34,12 @@ class PlainFile:
             raise UserError(f"columns: found {found}; expected the name of one column, of the text")
 
     @property
+    def shards(self) -> list[str]:
+        return shards_of(self.data, (*PLAIN_ENDINGS, *FORMATS))
+
+    @property
     def is_plain(self) -> bool:
-        return self.data == "-" or Path(self.data.lower().removesuffix(".gz")).suffix in PLAIN_ENDINGS
+        return self.data == "-" or ending_of(self.shards[0]) in PLAIN_ENDINGS
 
 
 class PlainRow(NamedTuple):
@@ -49,20 +54,28 @@ class PlainRow(NamedTuple):
 def read_plain(files: PlainFile) -> Iterator[PlainRow]:
     """Every text, in order. Empty lines are no texts."""
     row = None
-    for row in _paragraphs(files) if files.is_plain else _column(files):
+    for row in _plain(files) if files.is_plain else _column(files):
         yield row
     if row is None:
         raise UserError(f"{name_of(files.data)} has no text: found an empty file or a header alone")
 
 
-def _paragraphs(files: PlainFile) -> Iterator[PlainRow]:
-    name, waiting, began = name_of(files.data), list[str](), 0
-    for line in lines_of(files.data):
+def _plain(files: PlainFile) -> Iterator[PlainRow]:
+    return over_shards(
+        files.shards,
+        lambda shard: _texts(shard, files.paragraphs),
+        lambda file, line, problem: PlainRow("", file, line, problem),
+    )
+
+
+def _texts(shard: str, paragraphs: bool) -> Iterator[PlainRow]:
+    name, waiting, began = name_of(shard), list[str](), 0
+    for line in lines_of(shard):
         text, problem = decode(line)
         problem = problem or text_problem(text, "the line")
         if problem is not None:
             yield PlainRow("", name, line.number, problem)
-        elif not files.paragraphs:
+        elif not paragraphs:
             if text.strip():
                 yield PlainRow(text.strip(), name, line.number)
         elif text.strip():
@@ -112,7 +125,7 @@ class CheckedTexts(Checked[str, PlainReport]):
         self._kept = self._check(rows)
 
     def _check(self, rows: Iterable[PlainRow]) -> Iterator[str]:
-        report, seen, most = self.report, HashSet(), self.limits.max_characters
+        report, seen, most = self.report, Distinct(), self.limits.max_characters
         for text, file, line, problem in rows:
             report.rows += 1
             if problem is None and len(text) > most:
@@ -122,7 +135,8 @@ class CheckedTexts(Checked[str, PlainReport]):
                 continue
             report.pairs += 1
             report.source_characters.add(len(text))
-            report.duplicates += not seen.add(hash_of(text))
+            seen.add(hash_of(text))
             yield text
+        report.duplicates = seen.count - seen.different()
         if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
             raise self._too_many()

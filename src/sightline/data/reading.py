@@ -83,7 +83,7 @@ def _rows(files: PairFiles, standard_input: io.BufferedIOBase | None) -> Iterato
     for values, file, line, problem in read_columns(files.data, find, files.columns, standard_input):
         if problem is None:
             problem = text_problem(values[0], names[0]) or text_problem(values[1], names[1])
-        yield Row(*values, file, line) if problem is None else Row("", "", file, line, problem)
+        yield Row(values[0], values[1], file, line) if problem is None else Row("", "", file, line, problem)
 
 
 def _aligned_rows(source: str, target: str, standard_input: io.BufferedIOBase | None) -> Iterator[Row]:
@@ -102,7 +102,11 @@ def _aligned_rows(source: str, target: str, standard_input: io.BufferedIOBase | 
         problem = problems[wrong]
         if problem is None:
             problem = text_problem(texts[0], "the source") or text_problem(texts[1], "the target")
-        yield Row(*texts, names[wrong], number) if problem is None else Row("", "", names[wrong], number, problem)
+        yield (
+            Row(texts[0], texts[1], names[wrong], number)
+            if problem is None
+            else Row("", "", names[wrong], number, problem)
+        )
 
 
 def _find_columns(name: str, found: Sequence[str], columns: tuple[str, str]) -> tuple[str, ...] | None:

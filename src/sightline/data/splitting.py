@@ -4,16 +4,20 @@ import hashlib
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from sightline.data.checking import HashSet, hash_of
+import numpy as np
+
+from sightline.data.hashes import HashSet, hash_of
 from sightline.errors import UserError
 
 Pair = tuple[str, str]
 Part = Literal["train", "valid", "left out"]
+MOST_VALID = 20_000  # pairs that a share comes to; more say no more, and are held in memory
 _BINS_BITS = 20  # fine enough that a bin of a large corpus is a handful of pairs
+_CHUNK = 1 << 18
 
 
 def normalise(text: str) -> str:
@@ -73,22 +77,17 @@ class Splitter:
 def split_pairs(pairs_factory: Callable[[], Iterator[Pair]], share_or_count: float | int, seed: int) -> Splitter:
     """Split by seed and content: the same pairs in any order give the same parts.
 
-    ``share_or_count`` is the share of the pairs for validation (0.05) or their number (2000), met within 10 % or 50
-    pairs. ``pairs_factory`` begins the pairs anew; it is called twice here.
+    ``share_or_count`` is the share of the pairs for validation (0.05), but no more than 20,000 of them, or their number
+    (2000), met within 10 % or 50 pairs. ``pairs_factory`` begins the pairs anew; it is called twice here.
     """
     _check_asked(share_or_count)
-    key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
+    key = key_of(seed)
     bins = array("Q", [0]) * (1 << _BINS_BITS)
     total = 0
     for source, _ in pairs_factory():
         bins[_bin_of(source, key)] += 1
         total += 1
-    asked = share_or_count if isinstance(share_or_count, int) else max(1, round(share_or_count * total))
-    if asked >= total:
-        raise UserError(
-            f"validation: asked for {asked:,} pairs of {total:,}; expected fewer, so that some are to train on"
-        )
-    chosen = _choose_bins(bins, asked)
+    chosen = _choose_bins(bins, _asked(share_or_count, total))
     valid_targets, again = HashSet(), 0
     for source, target in pairs_factory():
         again += 1
@@ -100,6 +99,64 @@ def split_pairs(pairs_factory: Callable[[], Iterator[Pair]], share_or_count: flo
             "so save them to a file if they come from a pipe"
         )
     return Splitter(pairs_factory, key, chosen, valid_targets)
+
+
+class HashedSplit(NamedTuple):
+    """Which pairs are for training and which for validation, by their hashes."""
+
+    sources: np.ndarray
+    targets: np.ndarray
+    chosen: np.ndarray  # of the bins
+    valid_targets: np.ndarray
+
+    def valid(self, start: int, end: int) -> np.ndarray:
+        return self.chosen[_bins_of(self.sources[start:end])]
+
+    def train(self, start: int, end: int) -> np.ndarray:
+        return ~(self.valid(start, end) | _among(self.targets[start:end], self.valid_targets))
+
+
+def split_hashes(sources: np.ndarray, targets: np.ndarray, share_or_count: float | int) -> HashedSplit:
+    """As `split_pairs` splits, by the hashes of normalised texts: of the sources with the key of the seed."""
+    _check_asked(share_or_count)
+    total, bins = len(sources), np.zeros(1 << _BINS_BITS, np.int64)
+    parts = [(start, min(start + _CHUNK, total)) for start in range(0, total, _CHUNK)]
+    for start, end in parts:
+        bins += np.bincount(_bins_of(sources[start:end]), minlength=len(bins))
+    chosen = np.frombuffer(_choose_bins(bins.tolist(), _asked(share_or_count, total)), bool)
+    found = [targets[start:end][chosen[_bins_of(sources[start:end])]] for start, end in parts]
+    split = HashedSplit(sources, targets, chosen, np.unique(np.concatenate(found)))
+    if not any(split.train(start, end).any() for start, end in parts):
+        raise _nothing_left()
+    return split
+
+
+def _bins_of(hashes: np.ndarray) -> np.ndarray:
+    return (hashes >> np.uint64(64 - _BINS_BITS)).astype(np.int64)
+
+
+def _among(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which of the values are among those known, which are sorted."""
+    if not len(known):
+        return np.zeros(len(values), bool)
+    return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+def key_of(seed: int) -> bytes:
+    """What sources are hashed with, so that every seed chooses others."""
+    return hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
+
+
+def _asked(share_or_count: float | int, total: int) -> int:
+    if isinstance(share_or_count, int):
+        asked = share_or_count
+    else:
+        asked = min(max(1, round(share_or_count * total)), MOST_VALID)
+    if asked >= total:
+        raise UserError(
+            f"validation: asked for {asked:,} pairs of {total:,}; expected fewer, so that some are to train on"
+        )
+    return asked
 
 
 def _check_asked(asked: float | int) -> None:
@@ -115,9 +172,10 @@ def _bin_of(source: str, key: bytes) -> int:
     return hash_of(normalise(source), key) >> (64 - _BINS_BITS)
 
 
-def _choose_bins(bins: array, asked: int) -> bytearray:
+def _choose_bins(bins: Sequence[int], asked: int) -> bytearray:
     """Bins that hold about as many pairs as asked for, in the order of their hash, without those that hold too many."""
-    chosen, taken, passed_over = bytearray(len(bins)), 0, []
+    chosen, taken = bytearray(len(bins)), 0
+    passed_over: tuple[int, int] | None = None  # the least of those
     for index, count in enumerate(bins):
         if taken == asked:
             break
@@ -125,10 +183,10 @@ def _choose_bins(bins: array, asked: int) -> bytearray:
             chosen[index] = 1
             taken += count
         elif count:
-            passed_over.append((count, index))
+            passed_over = min(passed_over or (count, index), (count, index))
     allowed = max(asked // 10, 50)
     if passed_over and (not taken or asked - taken > allowed):  # one source has very many pairs
-        count, index = min(passed_over)
+        count, index = passed_over
         if taken + count - asked < asked - taken or not taken:
             chosen[index] = 1
             taken += count
@@ -169,6 +227,27 @@ def count_overlap(train: Iterable[Pair], evaluation: Iterable[Pair]) -> Overlap:
         found_sources += sources.pop(hash_of(normalise(source)), 0)
         found_pairs += pairs.pop(_pair_hash(source, target), 0)
     return Overlap(total, found_pairs, found_sources)
+
+
+def overlap_of_hashes(train: tuple[np.ndarray, np.ndarray], evaluation: Sequence[Pair], key: bytes) -> Overlap:
+    """As `count_overlap`, by the hashes of the normalised training texts: of sources (with the key) and targets."""
+    sources = np.array([hash_of(normalise(source), key) for source, _ in evaluation], np.uint64)
+    pairs = _mixed(sources, np.array([hash_of(normalise(target)) for _, target in evaluation], np.uint64))
+    found = []
+    for wanted, mixed in ((sources, False), (pairs, True)):
+        known = np.unique(wanted)
+        met = np.zeros(len(known), bool)
+        for start in range(0, len(train[0]), _CHUNK):
+            some = train[0][start : start + _CHUNK]
+            some = _mixed(some, train[1][start : start + _CHUNK]) if mixed else some
+            met[np.searchsorted(known, some[_among(some, known)])] = True
+        found.append(int(met[np.searchsorted(known, wanted)].sum()))
+    return Overlap(len(evaluation), found[1], found[0])
+
+
+def _mixed(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """One number for both; which is which must matter."""
+    return sources * np.uint64(0x9E3779B97F4A7C15) ^ targets
 
 
 def _pair_hash(source: str, target: str) -> int:

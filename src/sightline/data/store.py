@@ -8,19 +8,30 @@ a whole corpus, or something happened to it afterwards, which `Corpus.open` look
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from sightline.data.scratch import scratch_array
 from sightline.errors import MachineError, UserError
 
 FORMAT, VERSION = "sightline corpus", 1
 SIDES = ("source", "target")
 _HEADER = 128  # bytes before the numbers, fixed so that the header can be written last, when the length is known
 _CHUNK = 2**18  # numbers held in memory while writing
+_HELD = 2**19  # rows; the lengths of more are not held in memory
 _NARROW, _WIDE, _OFFSET = np.dtype("<u2"), np.dtype("<i4"), np.dtype("<i8")
+
+
+class Block(NamedTuple):
+    """Some pairs: the tokens of each side one after the other, and how many each pair has."""
+
+    source: np.ndarray
+    source_lengths: np.ndarray
+    target: np.ndarray
+    target_lengths: np.ndarray
 
 
 class Corpus:
@@ -28,6 +39,7 @@ class Corpus:
 
     def __init__(self, tokens: tuple[np.ndarray, np.ndarray], offsets: tuple[np.ndarray, np.ndarray]) -> None:
         self._tokens, self._offsets = tokens, offsets
+        self._lengths: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
@@ -58,20 +70,53 @@ class Corpus:
         return source, target
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """How many tokens the sources and the targets have."""
-        source, target = (np.diff(offsets) for offsets in self._offsets)
-        return source, target
+        """How many tokens the sources and the targets have. Of very many rows they are kept in a file."""
+        if self._lengths is None:
+            source, target = map(_lengths, self._offsets)
+            self._lengths = source, target
+        return self._lengths
+
+
+def _lengths(offsets: np.ndarray) -> np.ndarray:
+    rows = len(offsets) - 1
+    if rows <= _HELD:
+        return np.diff(offsets)
+    lengths = scratch_array(rows, np.int32)
+    for start in range(0, rows, _CHUNK):
+        lengths[start : start + _CHUNK] = np.diff(offsets[start : start + _CHUNK + 1])
+    return lengths
 
 
 def write_corpus(folder: Path, pairs: Iterable[tuple[list[int], list[int]]]) -> Corpus:
     """Write pairs of token ids as they come, in little memory whatever their number, and open the result."""
+
+    def write(source: "_Side", target: "_Side") -> None:
+        for source_ids, target_ids in pairs:
+            source.append(source_ids)
+            target.append(target_ids)
+
+    return _write(folder, write)
+
+
+def write_blocks(folder: Path, blocks: Iterable[Block]) -> Corpus:
+    """The same of many pairs at a time."""
+
+    def write(source: "_Side", target: "_Side") -> None:
+        for block in blocks:
+            source.extend(block.source, block.source_lengths)
+            target.extend(block.target, block.target_lengths)
+
+    return _write(folder, write)
+
+
+def _write(folder: Path, write: Callable[["_Side", "_Side"], None]) -> Corpus:
     if folder.exists():
         raise UserError(f"{folder} exists already; remove it, or choose another folder")
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)  # of an earlier process with our number that was killed
         part.mkdir(parents=True)
-        _write_parts(part, pairs)
+        _write_parts(part, write)
         part.rename(folder)
     except OSError as error:
         raise MachineError(f"the corpus {folder} cannot be written: {error.strerror or error}") from None
@@ -80,11 +125,9 @@ def write_corpus(folder: Path, pairs: Iterable[tuple[list[int], list[int]]]) -> 
     return Corpus.open(folder)
 
 
-def _write_parts(part: Path, pairs: Iterable[tuple[list[int], list[int]]]) -> None:
+def _write_parts(part: Path, write: Callable[["_Side", "_Side"], None]) -> None:
     with _Side(part, "source") as source, _Side(part, "target") as target:
-        for source_ids, target_ids in pairs:
-            source.append(source_ids)
-            target.append(target_ids)
+        write(source, target)
         abouts = {"source": source.finish(), "target": target.finish()}
         count = source.count
     if not count:
@@ -125,6 +168,13 @@ class _Side:
         if len(self._buffer) >= _CHUNK or len(self._ends) >= _CHUNK:
             self._flush()
 
+    def extend(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+        self._flush()
+        self._put(ids, self._tokens + np.cumsum(lengths, dtype=_OFFSET))
+        self.count += len(lengths)
+        self._tokens += len(ids)
+        self._longest = max(self._longest, int(lengths.max(initial=0)))
+
     def finish(self) -> dict[str, Any]:
         """Write what is left and the headers, and say what there is."""
         self._flush()
@@ -138,10 +188,12 @@ class _Side:
         }
 
     def _flush(self) -> None:
-        np.array(self._ends, _OFFSET).tofile(self._offsets)
-        ids = np.array(self._buffer, np.int64)
+        self._put(np.array(self._buffer, np.int64), np.array(self._ends, _OFFSET))
         self._ends.clear()
         self._buffer.clear()
+
+    def _put(self, ids: np.ndarray, ends: np.ndarray) -> None:
+        ends.tofile(self._offsets)
         if not ids.size:
             return
         if ids.min() < 0 or ids.max() > np.iinfo(_WIDE).max:
@@ -199,9 +251,15 @@ def _check_about(about: Any) -> None:
 def _open_side(folder: Path, side: str, about: dict[str, Any], pairs: int) -> tuple[np.ndarray, np.ndarray]:
     tokens = _map(folder / f"{side}.npy", about["type"], about["tokens"])
     offsets = _map(folder / f"{side}_offsets.npy", _OFFSET.str, pairs + 1)
-    if offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[-1] != len(tokens) or not _rises(offsets):
         raise ValueError(f"{side}_offsets.npy does not fit {side}.npy")
     return tokens, offsets
+
+
+def _rises(offsets: np.ndarray) -> bool:
+    """Whether no number is less than the one before it. In parts: of a large corpus, a copy would be large too."""
+    parts = range(0, len(offsets) - 1, _CHUNK)
+    return all((np.diff(offsets[start : start + _CHUNK + 1]) >= 0).all() for start in parts)
 
 
 def _map(path: Path, dtype: str, length: int) -> np.ndarray:

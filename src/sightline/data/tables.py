@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sightline.data.shards import DamagedError, ending_of, is_address, one_line, open_bytes
 from sightline.errors import UserError
 
 LINE_LIMIT = 1_000_000  # bytes; nobody means a longer line, and one must not fill the memory
@@ -46,9 +47,8 @@ def format_of(path: str) -> str | None:
     """The format that the ending names, or None where it is to be guessed from the first line: a pipe has no ending."""
     if path == "-":
         return None
-    ending = Path(Path(path).name.lower().removesuffix(".gz")).suffix
-    place = Path(path)
-    if ending in FORMATS or not place.exists() or place.is_dir():
+    ending, place = ending_of(path), Path(path)
+    if ending in FORMATS or (not is_address(path) and (not place.exists() or place.is_dir())):
         return FORMATS.get(ending, "tsv")  # opening it says what is wrong with a file that is not there
     if place.is_fifo() or place.is_char_device():
         return None
@@ -58,7 +58,7 @@ def format_of(path: str) -> str | None:
 class _Rejoined(io.RawIOBase):
     """A stream whose first bytes were read to look at them. A pipe cannot go back, so they are put in front again."""
 
-    def __init__(self, head: bytes, rest: io.BufferedIOBase) -> None:
+    def __init__(self, head: bytes, rest: Any) -> None:
         self._head, self._rest = head, rest
 
     def readable(self) -> bool:
@@ -73,7 +73,7 @@ class _Rejoined(io.RawIOBase):
 def _open(path: str, standard_input: io.BufferedIOBase | None, stack: ExitStack) -> io.BufferedIOBase:
     """The bytes of a file, unpacked if they are gzip: by their content, because names lie and pipes have none."""
     if path != "-":
-        raw: Any = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
+        raw: Any = stack.enter_context(open_bytes(path))
     elif (raw := standard_input or getattr(sys.stdin, "buffer", None)) is None:
         raise UserError("standard input is closed; expected pairs there")
     head = raw.read(2)
@@ -99,15 +99,23 @@ def lines_of(path: str, standard_input: io.BufferedIOBase | None = None) -> Iter
                 else:
                     yield Line(number, b"", length + _skip_line(stream))
     except EOFError:
-        raise UserError(f"{name} is a gzip file cut short after line {number}; copy or download it again") from None
+        what = f"is a gzip file cut short after line {number}; copy or download it again"
+        raise DamagedError(name, what, number) from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{name} is a damaged gzip file after line {number} ({error}); copy it again") from None
+        what = f"is a damaged gzip file after line {number} ({error}); copy it again"
+        raise DamagedError(name, what, number) from None
     except FileNotFoundError:
         raise UserError(f"{name}: there is no such file") from None
     except IsADirectoryError:
         raise UserError(f"{name} is a folder; expected a file") from None
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror or error}") from None
+    except UserError:
+        raise
+    except Exception as error:  # other file systems have errors of their own
+        if not is_address(path):
+            raise
+        raise UserError(f"{name} cannot be read: {one_line(error)}") from None
 
 
 def _skip_line(stream: io.BufferedIOBase) -> int:

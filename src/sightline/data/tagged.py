@@ -9,14 +9,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
+from sightline.data.checking import TOO_LONG, Checked, Limits, Report
 from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
+from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import LONGEST_LABEL, Example
 from sightline.data.labels_checking import MOST_LABELS, NAMED, TEXT_LIMITS
-from sightline.data.tables import decode, kind_of, lines_of, name_of
+from sightline.data.shards import ending_of, over_shards, shards_of
+from sightline.data.tables import FORMATS, decode, kind_of, lines_of, name_of
 from sightline.errors import UserError
 
 WORD_NAMES = ("words", "tokens", "sentence", "text")
@@ -61,8 +62,8 @@ class TaggedFile:
 
 def read_tagged(files: TaggedFile) -> Iterator[SentenceRow]:
     """Every sentence, in order, those with a problem too."""
-    row = None
-    for row in _conll(files.data) if _is_conll(files) else _table(files):
+    row, shards = None, shards_of(files.data, (*CONLL_ENDINGS, *FORMATS))
+    for row in _conll_rows(shards) if _is_conll(shards[0], files.columns) else _table(files):
         yield row
     if row is None:
         raise UserError(
@@ -70,18 +71,22 @@ def read_tagged(files: TaggedFile) -> Iterator[SentenceRow]:
         )
 
 
-def _is_conll(files: TaggedFile) -> bool:
+def _is_conll(data: str, columns: tuple[str, ...] | None) -> bool:
     """By its ending; a .tsv is a table if its first line names the two columns."""
-    ending = Path(files.data.lower().removesuffix(".gz")).suffix
-    if files.data != "-" and ending in CONLL_ENDINGS:
+    if data == "-":
+        return columns is None  # tables are kept in a file first, and sentences come one word a line
+    ending = ending_of(data)
+    if ending in CONLL_ENDINGS:
         return True
-    if files.columns is not None or (files.data != "-" and ending != ".tsv"):
+    if columns is not None or ending != ".tsv":
         return False
-    if files.data == "-":
-        return True  # tables are kept in a file first, and sentences come one word a line
-    first = next(lines_of(files.data), None)
+    first = next(lines_of(data), None)
     header = [] if first is None else [cell.strip().casefold() for cell in decode(first)[0].split("\t")]
     return not ({*header} & {*WORD_NAMES} and {*header} & {*TAG_NAMES})
+
+
+def _conll_rows(shards: Sequence[str]) -> Iterator[SentenceRow]:
+    return over_shards(shards, _conll, lambda file, line, problem: SentenceRow(Sentence(()), file, line, problem))
 
 
 def _conll(data: str) -> Iterator[SentenceRow]:
@@ -213,7 +218,7 @@ class CheckedSentences(Checked[Sentence, TagReport]):
         self._kept = self._check(rows)
 
     def _check(self, rows: Iterable[SentenceRow]) -> Iterator[Sentence]:
-        report, seen, most = self.report, HashSet(), self.limits.max_characters
+        report, seen, most = self.report, Distinct(), self.limits.max_characters
         for sentence, file, line, problem in rows:
             report.rows += 1
             characters = sum(map(len, sentence.words))
@@ -224,10 +229,11 @@ class CheckedSentences(Checked[Sentence, TagReport]):
                 continue
             report.pairs += 1
             report.source_characters.add(len(sentence.words))
-            report.duplicates += not seen.add(hash_of("\0".join((*sentence.words, *sentence.tags))))
+            seen.add(hash_of("\0".join((*sentence.words, *sentence.tags))))
             report.labels.update(sentence.tags)
             if len(report.labels) > MOST_LABELS:
                 report.check()
             yield sentence
+        report.duplicates = seen.count - seen.different()
         if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
             raise self._too_many()

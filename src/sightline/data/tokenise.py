@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 from tokenizers import Tokenizer, models, normalizers, trainers
 
 from sightline.config import Config
@@ -192,15 +193,19 @@ class _Readings:
 def _count_characters(texts: Iterable[str], lower: bool) -> Counter[str]:
     lowercase = normalizers.Lowercase()
     counts: Counter[str] = Counter()
-    for text in texts:
+    reading = iter(texts)
+    while some := list(itertools.islice(reading, 1000)):
         try:
-            counts.update(lowercase.normalize_str(text) if lower else text)
+            joined = "".join([lowercase.normalize_str(text) for text in some] if lower else some)
         except (TypeError, UnicodeError):
-            raise _not_text([text]) from None
+            raise _not_text(some) from None
+        # As numbers: several times faster than one character after the other.
+        codes, times = np.unique(np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), "<u4"), return_counts=True)
+        if ((codes >= 0xD800) & (codes <= 0xDFFF)).any():
+            raise _not_text(some)
+        counts.update(dict(zip(map(chr, codes.tolist()), times.tolist(), strict=True)))
     if not counts:
         raise UserError("there is no text to learn a vocabulary from")
-    if any("\ud800" <= character <= "\udfff" for character in counts):
-        raise _not_text(list(texts))
     return counts
 
 

@@ -2,8 +2,8 @@
 
 Two questions tell the papers apart. *When does it look?* Before its state moves on, with the old state as the query
 (Bahdanau et al. 2015), or after, with the new one (Luong et al. 2015), or never (Sutskever et al. 2014). *What is
-written from?* A maxout of old state, last word and context (Bahdanau), or tanh(W [context; state]) (Luong), which can
-also be fed into the next step.
+written from?* A maxout of old state, last word and context (Bahdanau), tanh(W [context; state]) (Luong), which can
+also be fed into the next step, or the deep output: the last word's embedding plus W [context; state] (Xu et al. 2015).
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.attention import Attention, AttentionConfig, Carry, Memory
+from sightline.attention import Attention, AttentionConfig, Carry, Memory, Read
 from sightline.layers.dropout import Dropout
 from sightline.layers.rnn import Cell, CellKind, CellState
 
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """The answers to both questions, and sizes. ``attention`` left out: one context vector for everything."""
+    """The answers to both questions, and sizes. ``attention`` left out: one context vector for everything.
+
+    ``gates_context``: the state that looks also says how much of what it reads counts, β = σ(w · state + b).
+    """
 
     embedding_size: int
     annotation_size: int
@@ -30,8 +33,9 @@ class DecoderShape:
     attention: AttentionConfig | None = None
     looks: Literal["before", "after"] = "after"
     feeds_input: bool = False
-    writes_from: Literal["maxout", "tanh"] = "tanh"
+    writes_from: Literal["maxout", "tanh", "deep"] = "tanh"
     dropout: float = 0.0
+    gates_context: bool = False
 
 
 class DecoderState(NamedTuple):
@@ -65,16 +69,20 @@ class RecurrentAttentionDecoder(nn.Module):
         if shape.writes_from == "maxout":
             self.write = nn.Linear(shape.size + shape.embedding_size + context_size, 2 * shape.size)
         else:
-            self.write = nn.Linear(shape.size + context_size, shape.size)
+            written = shape.embedding_size if shape.writes_from == "deep" else shape.size
+            self.write = nn.Linear(shape.size + context_size, written)
+        self.gate = nn.Linear(shape.size, 1) if shape.gates_context else None
 
     def begin(
         self,
         hidden: Float[Tensor, "l b h"],
         annotations: Float[Tensor, "b s a"] | None,
         mask: Tensor | None,
+        cell_memory: Float[Tensor, "l b h"] | None = None,
     ) -> DecoderState:
-        """Start every layer from ``hidden``, with the annotations to look at."""
-        cells = tuple(cell.begin(start) for cell, start in zip(self.cells, hidden, strict=True))  # type: ignore[operator]
+        """Start every layer from ``hidden``, an LSTM's memory from ``cell_memory``, with the annotations to look at."""
+        starts = zip(self.cells, hidden, [None] * len(hidden) if cell_memory is None else cell_memory, strict=True)
+        cells = tuple(cell.begin(start, kept) for cell, start, kept in starts)  # type: ignore[operator]
         fed = torch.zeros_like(hidden[0]) if self.shape.feeds_input else None
         if self.attention is None or annotations is None:
             return DecoderState(cells, fed, None, None)
@@ -82,9 +90,12 @@ class RecurrentAttentionDecoder(nn.Module):
         return DecoderState(cells, fed, memory, self.attention.begin(memory))
 
     def forward(
-        self, words: Float[Tensor, "b t e"], state: DecoderState
+        self, words: Float[Tensor, "b t e"], state: DecoderState, reads: list[Read] | None = None
     ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
-        """Any number of words that follow what the state has seen."""
+        """Any number of words that follow what the state has seen.
+
+        ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
+        """
         # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
         projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
         tops: list[Tensor] = []
@@ -92,7 +103,7 @@ class RecurrentAttentionDecoder(nn.Module):
         contexts: list[Tensor | None] = []
         for word in projected:
             olds.append(state.cells[-1][0])
-            context, state = self._step(word, state)
+            context, state = self._step(word, state, reads)
             tops.append(state.cells[-1][0])
             contexts.append(context)
         new, old = torch.stack(tops, dim=1), torch.stack(olds, dim=1)
@@ -101,16 +112,17 @@ class RecurrentAttentionDecoder(nn.Module):
         if contexts[0] is not None:
             return self._write(words, old, new, torch.stack(contexts, dim=1)), state  # type: ignore[arg-type]
         # Nothing of what is read goes back into the loop: look with all states at once.
-        assert state.memory is not None
-        read = self.attention(new, state.memory, state.carry)
-        return self._write(words, old, new, read.context), state._replace(carry=read.carry)
+        context, carry = self._read(new, state, reads)
+        return self._write(words, old, new, context), state._replace(carry=carry)
 
-    def _step(self, projected: Float[Tensor, "b g"], state: DecoderState) -> tuple[Tensor | None, DecoderState]:
+    def _step(
+        self, projected: Float[Tensor, "b g"], state: DecoderState, reads: list[Read] | None
+    ) -> tuple[Tensor | None, DecoderState]:
         """One word: the cells move on, and where the next step needs it, attention looks inside the loop."""
         context, carry = None, state.carry
         inner = []
         if self.looks_before:
-            context, carry = self._look(state.cells[-1][0], state)
+            context, carry = self._look(state.cells[-1][0], state, reads)
             inner.append(context)
         if state.fed is not None:
             inner.append(state.fed)
@@ -121,16 +133,24 @@ class RecurrentAttentionDecoder(nn.Module):
         if state.fed is not None:
             moved = state._replace(cells=cells, carry=carry)
             if self.attention is not None and not self.looks_before:
-                context, carry = self._look(cells[-1][0], moved)
+                context, carry = self._look(cells[-1][0], moved, reads)
             new = cells[-1][0].unsqueeze(1)
             fed = self._write(new[..., :0], new, new, None if context is None else context.unsqueeze(1)).squeeze(1)
         return context, DecoderState(cells, fed, state.memory, carry)
 
-    def _look(self, query: Float[Tensor, "b h"], state: DecoderState) -> tuple[Tensor, Carry]:
+    def _look(self, query: Float[Tensor, "b h"], state: DecoderState, reads: list[Read] | None) -> tuple[Tensor, Carry]:
+        context, carry = self._read(query.unsqueeze(1), state, reads)
+        return context.squeeze(1), carry
+
+    def _read(
+        self, query: Float[Tensor, "b t h"], state: DecoderState, reads: list[Read] | None
+    ) -> tuple[Tensor, Carry]:
         assert self.attention is not None
         assert state.memory is not None
-        read = self.attention(query.unsqueeze(1), state.memory, state.carry)
-        return read.context.squeeze(1), read.carry
+        read = self.attention(query, state.memory, state.carry, need_weights=reads is not None)
+        if reads is not None:
+            reads.append(read)
+        return read.context if self.gate is None else read.context * torch.sigmoid(self.gate(query)), read.carry
 
     def _move(self, projected: Float[Tensor, "b g"], states: tuple[CellState, ...]) -> tuple[CellState, ...]:
         moved: list[CellState] = []
@@ -147,4 +167,6 @@ class RecurrentAttentionDecoder(nn.Module):
         if self.shape.writes_from == "maxout":
             pairs = self.write(torch.cat([old, words, *looked], dim=-1))
             return pairs.unflatten(-1, (self.shape.size, 2)).amax(dim=-1)
+        if self.shape.writes_from == "deep":
+            return words + self.write(torch.cat([new, *looked], dim=-1))
         return torch.tanh(self.write(torch.cat([new, *looked], dim=-1)))

@@ -103,8 +103,11 @@ class Cell(nn.Module):
                 self.input.bias[size : 2 * size] = 1.0
                 self.recurrent.bias[size : 2 * size] = 0.0
 
-    def begin(self, hidden: Float[Tensor, "b h"]) -> CellState:
-        return (hidden,) if self.kind == "gru" else (hidden, torch.zeros_like(hidden))
+    def begin(self, hidden: Float[Tensor, "b h"], memory: Float[Tensor, "b h"] | None = None) -> CellState:
+        """The first state. An LSTM's memory is empty unless it is given; a GRU has none."""
+        if self.kind == "gru":
+            return (hidden,)
+        return hidden, torch.zeros_like(hidden) if memory is None else memory
 
     def project(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b g"]:
         return self.input(x)

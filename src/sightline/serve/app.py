@@ -6,6 +6,7 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -14,14 +15,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from sightline import __version__
-from sightline.data.texts import Text
 from sightline.errors import SightlineError, UserError
 from sightline.explanation import Explanation
-from sightline.serve import problems, schema
+from sightline.serve import kinds, problems, schema
 from sightline.serve.guard import Guard
+from sightline.serve.kinds import How, Served
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError
-from sightline.serve.worker import Explaining, How, Predicting, Served, Worker
+from sightline.serve.seeing import Eyes
+from sightline.serve.worker import Explaining, Predicting, Worker
 from sightline.tasks.classifier import Classifier, LabelPrediction
 from sightline.tasks.explaining import Wanted
 from sightline.tasks.predictor import Prediction
@@ -55,13 +57,18 @@ class Service:
             raise UserError("there is nothing to serve: name at least one run")
         self.runs, self.limits = dict(runs), limits
         self.worker = Worker(runs, limits)
-        self.described = [_described(name, run) for name, run in self.runs.items()]
+        self.eyes = Eyes(limits)
+        self.described = [kinds.described(name, run) for name, run in self.runs.items()]
         self.classifies = any(isinstance(run, Classifier) for run in self.runs.values())
-        self.pairs = any(isinstance(run, Classifier) and run.labels.pairs for run in self.runs.values())
+        self.pairs = any(map(kinds.pairs, self.runs.values()))
+        self.sees = [name for name, run in self.runs.items() if kinds.sees(run)]
         self.writing = asyncio.Semaphore(1)  # explanations are large: one is made into JSON at a time
 
     async def predict(self, request: schema.Predict) -> Response:
         run = self.runs[request.run]
+        _check_input(run, request, "texts", "images")
+        if kinds.sees(run):
+            return await self._predict_images(run, request)
         try:
             if isinstance(run, Classifier):
                 job = Predicting(How(request.run, SearchConfig(beam=1)), _to_classify(run, request))
@@ -77,18 +84,45 @@ class Service:
             {"run": request.run, "predictions": [one for (one,) in answers] if isinstance(run, Classifier) else answers}
         )
 
+    async def _predict_images(self, run: Served, request: schema.Predict) -> Response:
+        for_texts = {"texts2", "prefix", "split", "keep_unknown"}
+        for given in sorted(request.model_fields_set - {"run", "images"}):
+            if given in for_texts or not kinds.writes(run):
+                kind = "read texts" if given in for_texts else "write"
+                raise RefusedError(422, f"{request.run} reads images, and {given} is for runs that {kind}")
+        try:
+            how = How(request.run, request.search())
+        except UserError as error:
+            raise RefusedError(422, str(error)) from None
+        images: list[str] = request.images  # type: ignore[attr-defined]
+        async with self.eyes.seen(run, images, "images", shown=False) as seen:
+            job = Predicting(how, seen)
+            found = await self._answer(job, job.answer)
+        answers = [[_output(one) for one in some] for some in found]
+        return _json({"run": request.run, "predictions": answers if kinds.writes(run) else [one for (one,) in answers]})
+
     async def explain(self, request: schema.Explain) -> Response:
+        run = self.runs[request.run]
+        _check_input(run, request, "text", "image")
         wanted = Wanted(request.output, request.beam, request.alternatives, request.top, request.shift, request.measure)
-        job = Explaining(request.run, self._text(request), wanted)
+        if kinds.sees(run):
+            for given in sorted(request.model_fields_set & kinds.unused(run)):
+                raise RefusedError(422, f"{request.run} reads images, and {given} is not for it; leave it out")
+            image: str = request.image  # type: ignore[attr-defined]
+            async with self.eyes.seen(run, [image], "image", shown=True) as (seen,):
+                return await self._explained(Explaining(request.run, seen, wanted), request.form)
+        return await self._explained(Explaining(request.run, self._text(request), wanted), request.form)
+
+    async def _explained(self, job: Explaining, form: str) -> Response:
         found = await self._answer(job, job.answer)
         async with self.writing:
-            return await asyncio.to_thread(_written, found, request.form)
+            return await asyncio.to_thread(_written, found, form)
 
-    def _text(self, request: schema.Explain) -> Text:
+    def _text(self, request: schema.Explain) -> Any:
         """What to explain: a text, or of a run that reads pairs two."""
         run = self.runs[request.run]
         second = getattr(request, "text2", None)
-        reads_two = isinstance(run, Classifier) and run.labels.pairs
+        reads_two = kinds.pairs(run)
         if reads_two != (second is not None):
             raise RefusedError(
                 422, f"{request.run} reads {'two texts: give text2' if reads_two else 'one text: leave text2 out'}"
@@ -113,7 +147,12 @@ class Service:
             answer.cancel()
 
     def health(self) -> schema.Health:
-        answer = schema.ClassifyingHealth if self.classifies else schema.Health
+        answer: type[schema.Health] = schema.ClassifyingHealth if self.classifies else schema.Health
+        more = {}
+        if self.sees:
+            answer = schema.SeeingHealth
+            limits = self.limits
+            more = {"most_images": limits.images, "most_image_bytes": limits.image_bytes, "most_pixels": limits.pixels}
         return answer(
             ready=self.worker.alive,
             runs=self.described,
@@ -121,6 +160,7 @@ class Service:
             most_waiting=self.limits.waiting,
             most_characters=self.limits.characters,
             most_beam=self.limits.beam,
+            **more,
         )
 
 
@@ -144,6 +184,7 @@ def application(
         service.worker.start()
         yield
         await asyncio.to_thread(service.worker.stop, 5.0)  # everything was answered, or has taken too long
+        service.eyes.stop()
 
     app = FastAPI(
         title="Sightline",
@@ -159,13 +200,15 @@ def application(
     app.add_exception_handler(RequestValidationError, problems.from_validation)
     app.add_exception_handler(Exception, problems.from_anything)
     _add_addresses(app, service, token is not None)
+    if service.sees:  # images come in base64, inside the JSON
+        limits = replace(limits, body=limits.body + limits.base64)
     return Guard(app, limits, token, hosts)
 
 
 def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     names = list(service.runs)
-    predict_request = schema.predict_request(names, service.limits, service.pairs)
-    explain_request = schema.explain_request(names, service.limits, service.pairs)
+    predict_request = schema.predict_request(names, service.limits, service.pairs, service.sees)
+    explain_request = schema.explain_request(names, service.limits, service.pairs, service.sees)
 
     async def predict(request: predict_request) -> Response:  # type: ignore[valid-type]
         return await service.predict(request)
@@ -173,8 +216,10 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     async def explain(request: explain_request) -> Response:  # type: ignore[valid-type]
         return await service.explain(request)
 
-    predictions = schema.LabelledPredictions if service.classifies else schema.Predictions
-    healthy = schema.ClassifyingHealth if service.classifies else schema.Health
+    predictions: type[Any] = schema.LabelledPredictions if service.classifies else schema.Predictions
+    predictions = schema.SeeingPredictions if service.sees else predictions
+    healthy: type[schema.Health] = schema.ClassifyingHealth if service.classifies else schema.Health
+    healthy = schema.SeeingHealth if service.sees else healthy
 
     async def health() -> healthy:  # type: ignore[valid-type]
         return service.health()
@@ -186,7 +231,7 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     explained = {"description": "The explanation", "content": {"application/json": {"schema": schema.EXPLANATION}}}
     app.post(
         "/predict",
-        summary="The best outputs of texts" if not service.classifies else "The labels, or the best outputs, of texts",
+        summary=_summary(service),
         response_description="The outputs",
         response_model=predictions,
         responses={**posts},
@@ -211,16 +256,18 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
         described["security"] = [{"token": []}]
 
 
-def _described(name: str, run: Served) -> schema.Run:
-    if not isinstance(run, Classifier):
-        return schema.Run(name=name, model=type(run.model).__name__, parameters=_parameters(run))
-    return schema.ClassifyingRun(
-        name=name,
-        model=type(run.model.model).__name__,
-        parameters=_parameters(run),
-        pairs=run.labels.pairs,
-        labels=list(run.labels.names),
-    )
+def _summary(service: Service) -> str:
+    what = "of texts or images" if service.sees else "of texts"
+    return f"The labels, or the best outputs, {what}" if service.classifies else f"The best outputs {what}"
+
+
+def _check_input(run: Served, request: Any, texts: str, images: str) -> None:
+    """That a run which reads images is given images, and one that reads texts texts."""
+    wanted, other, what = (images, texts, "images") if kinds.sees(run) else (texts, images, "texts")
+    if getattr(request, other, None) is not None:
+        raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {wanted}")
+    if getattr(request, wanted, None) is None:
+        raise RefusedError(422, f"{request.run} reads {what}: give {wanted}")
 
 
 def _to_classify(run: Classifier, request: schema.Predict) -> list[Any]:
@@ -247,15 +294,13 @@ def _check_written(name: str, request: schema.Predict) -> None:
         raise UserError(f"{name} reads one text each; texts2 is for runs that read pairs: leave it out")
 
 
-def _parameters(run: Served) -> int:
-    return sum(one.numel() for one in run.model.parameters())
-
-
 def _page(document: Document) -> Response:
     return HTMLResponse(document.html, headers={"content-security-policy": document.policy})
 
 
-def _output(one: Prediction | LabelPrediction) -> dict[str, Any]:
+def _output(one: Prediction | LabelPrediction | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(one, dict):
+        return one
     if isinstance(one, LabelPrediction):
         return one._asdict()
     return {"text": one.text, "log_prob": _finite(one.log_prob), "score": _finite(one.score)}

@@ -46,6 +46,7 @@ class Guard:
         self.hosts = {_name(host) for host in hosts}
         self.stopping = False
         self.active = 0
+        self.held = 0  # bytes of bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -95,12 +96,14 @@ class Guard:
         if self.active >= self.limits.waiting + 64:  # the queue is full, and more are on their way to it
             raise busy("too many requests at once; try again in a moment")
         self.active += 1
+        holding = Holding(self)
         try:
-            body = await self._body(headers, receive)
+            body = await self._body(headers, receive, holding)
             _check_json(body, self.limits.depth)
             await self._run(scope, body, receive, send)
         finally:
             self.active -= 1
+            holding.end()
 
     def _check_host(self, headers: Headers) -> None:
         """A name that resolves to this machine is not enough: anyone's page may have one (DNS rebinding)."""
@@ -127,7 +130,7 @@ class Guard:
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise RefusedError(403, "requests from pages of other sites are refused")
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, holding: "Holding") -> bytes:
         most = self.limits.body
         too_large = RefusedError(413, f"the body is larger than the {most:,} bytes that are taken")
         length = headers.get("content-length", "0")
@@ -143,6 +146,7 @@ class Guard:
                     size += len(message.get("body", b""))
                     if size > most:
                         raise too_large
+                    holding.add(len(message.get("body", b"")))
                     parts.append(message.get("body", b""))
                     if not message.get("more_body", False):
                         return b"".join(parts)
@@ -175,6 +179,23 @@ class Guard:
             for task in (working, leaving):
                 task.cancel()
             await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+class Holding:
+    """How much of the memory for bodies one request holds."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard, self.size = guard, 0
+
+    def add(self, size: int) -> None:
+        if self.guard.held + size > self.guard.limits.held:
+            raise busy("there are too many large requests at once; try again in a moment")
+        self.guard.held += size
+        self.size += size
+
+    def end(self) -> None:
+        self.guard.held -= self.size
+        self.size = 0
 
 
 def _check_type(headers: Headers) -> None:

@@ -1,5 +1,6 @@
 """What requests and answers look like, with the limits in the schema. Strict: nothing is converted, nothing unknown."""
 
+from collections.abc import Container
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
@@ -50,6 +51,25 @@ class LabelledPredictions(BaseModel):
     predictions: list[Labelled] | list[list[Output]]
 
 
+class Celled(BaseModel):
+    """The cells of an image, row by row: the number of each one's class, and its probabilities.
+
+    Of two classes the probability is that of the second, of several there is one for each.
+    """
+
+    cell: int = Field(description="Pixels along a side of a cell.")
+    classes: list[str]
+    labels: list[list[int]]
+    probabilities: list[list[float]] | list[list[list[float]]]
+
+
+class SeeingPredictions(BaseModel):
+    """For each text or image, in their order: its outputs, its label, or the labels of its cells."""
+
+    run: str
+    predictions: list[Celled] | list[Labelled] | list[list[Output]]
+
+
 class Run(BaseModel):
     """A model that is served."""
 
@@ -64,6 +84,13 @@ class ClassifyingRun(Run):
     task: Literal["classify"] = "classify"
     pairs: bool = Field(description="Whether it reads two texts.")
     labels: list[str] = Field(description="What it may answer; none where it gives a number.")
+
+
+class SeeingRun(Run):
+    """A model that is served and reads images."""
+
+    task: Literal["caption", "grid", "classify"]
+    images: Literal[True] = True
 
 
 class Health(BaseModel):
@@ -81,6 +108,15 @@ class ClassifyingHealth(Health):
     """The same of a server with runs that classify."""
 
     runs: list[ClassifyingRun | Run]
+
+
+class SeeingHealth(Health):
+    """The same of a server with runs that read images."""
+
+    runs: list[ClassifyingRun | SeeingRun | Run]
+    most_images: int = Field(description="In one request.")
+    most_image_bytes: int = Field(description="Of all images of a request together, as files.")
+    most_pixels: int = Field(description="Of one image.")
 
 
 class Predict(Strict):
@@ -130,8 +166,12 @@ class Explain(Strict):
     )
 
 
-def predict_request(runs: list[str], limits: Limits, pairs: bool = False) -> type[Predict]:
-    """The request of /predict with its limits. ``pairs``: some run reads two texts."""
+IMAGE = "as a file (JPEG, PNG, WebP, BMP, GIF or TIFF) in base64"
+ONE_PIXEL = "R0lGODdhAQABAIAAAAAAAAAAACwAAAAAAQABAAAIBAABBAQAOw=="  # a GIF: the shortest image to try the API with
+
+
+def predict_request(runs: list[str], limits: Limits, pairs: bool = False, images: Container[str] = ()) -> type[Predict]:
+    """The request of /predict with its limits. ``pairs``: some run reads two texts; ``images``: these runs images."""
     text = _text(limits)
     fields: dict[str, Any] = {
         "run": _run(runs),
@@ -148,11 +188,17 @@ def predict_request(runs: list[str], limits: Limits, pairs: bool = False) -> typ
     if pairs:
         about = "Of a run that reads pairs: the second text of each."
         fields["texts2"] = (list[text] | None, Field(None, max_length=limits.texts, description=about))  # type: ignore[valid-type]
-    return create_model("PredictRequest", __base__=Predict, __doc__=Predict.__doc__, **fields)
+    if images:
+        some, image = Annotated[list[text], Field(min_length=1, max_length=limits.texts)], _image(limits)  # type: ignore[valid-type]
+        many = Annotated[list[image], Field(min_length=1, max_length=limits.images)]  # type: ignore[valid-type]
+        fields["texts"] = (some | None, Field(None, description="Of a run that reads texts."))
+        fields["images"] = (many | None, Field(None, description=f"Of a run that reads images: each {IMAGE}."))
+    made = create_model("PredictRequest", __base__=Predict, __doc__=Predict.__doc__, **fields)
+    return _with_example(made, runs[0], {"images": [ONE_PIXEL]} if runs[0] in images else {"texts": ["hello"]}, images)
 
 
-def explain_request(runs: list[str], limits: Limits, pairs: bool = False) -> type[Explain]:
-    """The request of /explain with its limits. ``pairs``: some run reads two texts."""
+def explain_request(runs: list[str], limits: Limits, pairs: bool = False, images: Container[str] = ()) -> type[Explain]:
+    """The request of /explain with its limits. ``pairs``: some run reads two texts; ``images``: these runs images."""
     fields: dict[str, Any] = {
         "run": _run(runs),
         "text": (_text(limits), Field(description="The input.")),
@@ -164,7 +210,19 @@ def explain_request(runs: list[str], limits: Limits, pairs: bool = False) -> typ
     }
     if pairs:
         fields["text2"] = (_text(limits) | None, Field(None, description="Of a run that reads pairs: the second text."))
-    return create_model("ExplainRequest", __base__=Explain, __doc__=Explain.__doc__, **fields)
+    if images:
+        fields["text"] = (_text(limits) | None, Field(None, description="Of a run that reads texts: the input."))
+        fields["image"] = (_image(limits) | None, Field(None, description=f"Of a run that reads images: it, {IMAGE}."))
+    made = create_model("ExplainRequest", __base__=Explain, __doc__=Explain.__doc__, **fields)
+    return _with_example(made, runs[0], {"image": ONE_PIXEL} if runs[0] in images else {"text": "hello"}, images)
+
+
+def _with_example(made: Any, run: str, given: dict[str, Any], images: Container[str]) -> Any:
+    """Where neither texts nor images are required, the schema says by an example what to give."""
+    if images:
+        made.model_config = ConfigDict(**made.model_config, json_schema_extra={"example": {"run": run, **given}})
+        made.model_rebuild(force=True)
+    return made
 
 
 def _run(runs: list[str]) -> tuple[Any, Any]:
@@ -173,6 +231,10 @@ def _run(runs: list[str]) -> tuple[Any, Any]:
 
 def _text(limits: Limits) -> Any:
     return Annotated[str, Field(max_length=limits.characters)]
+
+
+def _image(limits: Limits) -> Any:
+    return Annotated[str, Field(min_length=1, max_length=limits.base64)]
 
 
 EXPLANATION: dict[str, Any] = {
@@ -188,6 +250,7 @@ EXPLANATION: dict[str, Any] = {
                 "notes": {"type": "array", "items": {"type": "string"}},
                 "shift": {"type": "integer"},
                 "belief": {"type": ["object", "null"]},
+                "image": {"type": "object", "description": "Of a run that reads images: a small picture, in base64."},
             },
         },
         {"required": ["about"], "additionalProperties": {"type": "string"}},

@@ -13,40 +13,25 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sightline.data.texts import Text
 from sightline.explanation import Explanation
+from sightline.records import Grid, Record
+from sightline.serve import kinds
+from sightline.serve.kinds import TURN_TEXTS, TURN_TOKENS, Found, How, Served
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError, busy
-from sightline.tasks.classifier import Classifier, LabelPrediction
-from sightline.tasks.classify_explaining import explain_label
-from sightline.tasks.explaining import Wanted, explain
-from sightline.tasks.predictor import Prediction
-from sightline.tasks.searching import SearchConfig
-from sightline.tasks.translator import Translator
+from sightline.tasks.explaining import Wanted
 
 MODEL_THREAD = "sightline-model"
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds without a new request that end the gathering of a turn, and at most
-TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
-Served = Translator | Classifier
-Found = list[Prediction] | list[LabelPrediction]  # of one text
-
-
-@dataclass(frozen=True)
-class How:
-    """What the texts of one turn have in common."""
-
-    run: str
-    search: SearchConfig
-    split: bool = False
-    keep_unknown: bool = False
+PLACES = 8  # places of an image that take no longer to measure than a token: hiding one reads no image again
 
 
 @dataclass(eq=False)
 class Predicting:
-    """A request for predictions, and how far it has come."""
+    """A request for predictions of texts or images, and how far it has come."""
 
     how: How
-    texts: Sequence[Text]
+    texts: Sequence[Any]
     prefix: str = ""
     answer: "Future[list[Found]]" = field(default_factory=Future)
     found: list[Found] = field(default_factory=list)
@@ -62,7 +47,7 @@ class Explaining:
     """A request for an explanation."""
 
     run: str
-    text: Text
+    text: Any
     wanted: Wanted
     answer: "Future[Explanation]" = field(default_factory=Future)
     seen: bool = False  # the map is made, and small enough for what is still to be measured
@@ -179,9 +164,7 @@ class Worker:
         for job in jobs:
             if job.costs is None:
                 try:
-                    lengths = _lengths(self.runs[job.how.run], job.texts)
-                    least = job.how.search.min_length
-                    job.costs = [job.how.search.width * max(length + 8, least) for length in lengths]
+                    job.costs = kinds.costs(self.runs[job.how.run], job.texts, job.how.search)
                 except BaseException as error:
                     _settle(job.answer, error=error)
 
@@ -233,7 +216,7 @@ class Worker:
             if len(job.found) == len(job.texts):
                 _settle(job.answer, job.found)
 
-    def _alone(self, how: How, text: Text, prefix: str) -> Found | BaseException:
+    def _alone(self, how: How, text: Any, prefix: str) -> Found | BaseException:
         try:
             return self._found(how, [text], [prefix])[0]
         except BaseException as error:
@@ -242,26 +225,20 @@ class Worker:
     def _found(
         self, how: How, texts: list[Any], prefixes: list[str], going: Callable[[], None] | None = None
     ) -> Sequence[Found]:
-        run = self.runs[how.run]
-        if isinstance(run, Classifier):
-            return [[one] for one in run.predict(texts, batch_tokens=TURN_TOKENS)]
-        options: dict[str, Any] = {"batch_tokens": TURN_TOKENS, "keep_unknown": how.keep_unknown, "going": going}
-        if how.split:
-            search = {name: getattr(how.search, name) for name in SearchConfig.__dataclass_fields__}
-            return [[one] for one in run.predict_documents(texts, **options, **search)]
-        return run.search(texts, how.search, prefixes=prefixes, **options)
+        return kinds.predicted(self.runs[how.run], how, texts, prefixes, going)
 
     def _explain(self, job: Explaining) -> None:
         """The map first; what it takes to measure it is a second turn, so that predictions come in between."""
         try:
-            found = self._checked(_explained(self.runs[job.run], job.text, replace(job.wanted, measure=job.seen)))
+            wanted = replace(job.wanted, measure=job.seen)
+            found = self._checked(kinds.explained(self.runs[job.run], job.text, wanted))
         except BaseException as error:
             _settle(job.answer, error=error)
             return
-        if not job.wanted.measure or job.seen:
+        if not job.wanted.measure or job.seen or not kinds.measures(self.runs[job.run]):
             _settle(job.answer, found)
             return
-        longest = max((max(len(one.rows), len(one.columns)) for one in found.records), default=0)
+        longest = max((max(len(one.rows), _columns(one)) for one in found.records), default=0)
         if longest > self.limits.measured:
             note = f"{longest:,} tokens are too many to measure what to make of the map"
             note += f", which this server does up to {self.limits.measured:,}"
@@ -277,19 +254,14 @@ class Worker:
             raise RefusedError(
                 413,
                 f"the maps have {weights:,} weights, more than the {self.limits.weights:,} that are sent; explain a "
-                f"shorter text, or ask with top for the largest weights of each row only",
+                f"shorter text or a smaller image, or ask with top for the largest weights of each row only",
             )
         return found
 
 
-def _lengths(run: Served, texts: Sequence[Any]) -> list[int]:
-    """How many tokens each text has for a run."""
-    rows = run.reader.read(texts, run.longest).rows if isinstance(run, Classifier) else run.source.encode(list(texts))
-    return [len(row) for row in rows]
-
-
-def _explained(run: Served, text: Any, wanted: Wanted) -> Explanation:
-    return explain_label(run, text, wanted) if isinstance(run, Classifier) else explain(run, text, wanted)
+def _columns(record: Record) -> int:
+    """How long it takes to hide the columns one by one, in tokens of a text."""
+    return -(-len(record.columns) // PLACES) if isinstance(record.columns, Grid) else len(record.columns)
 
 
 def _size(weights: Any) -> int:

@@ -130,7 +130,7 @@ class Predictor(ABC):
         found = [[Prediction("", 0.0, 0.0)] for _ in tasks]
         generator = config.generator(next(self.members[0].model.parameters()).device)
         with evaluating([member.model for member in self.members]):
-            for chosen in _batches([task.length for task in tasks], config.width, batch_tokens):
+            for chosen in source_batches([task.length for task in tasks], config.width, batch_tokens):
                 with one_thread() if self._is_small(len(chosen) * config.width) else nullcontext():
                     outputs = self._search_batch([tasks[i] for i in chosen], config, generator, keep_unknown, going)
                 for i, some in zip(chosen, outputs, strict=True):
@@ -158,7 +158,7 @@ class Predictor(ABC):
         alone = len(steps) == 1  # the mean of one is itself, and takes time
         step, state = (steps[0], states[0]) if alone else (ensemble(steps), tuple(states))
         if going is not None:
-            step = _asking(step, going)
+            step = asking(step, going)
         target = self.members[0].target
         forced = target.encode([task.prefix for task in tasks])
         found = config.find(step, state, [task.length for task in tasks], forced, generator)
@@ -196,7 +196,7 @@ class Predictor(ABC):
         return texts
 
 
-def _asking(step: Step, going: Callable[[], None]) -> Step:
+def asking(step: Step, going: Callable[[], None]) -> Step:
     def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         going()
         return step(tokens, state)
@@ -221,7 +221,7 @@ class _Task(NamedTuple):
         return max(map(len, self.sources))
 
 
-def _batches(lengths: Sequence[int], width: int, batch_tokens: int) -> Iterator[list[int]]:
+def source_batches(lengths: Sequence[int], width: int, batch_tokens: int) -> Iterator[list[int]]:
     """Texts of one length together, the longest first: a batch is as long as its longest. Empty ones are left out."""
     order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     start = 0

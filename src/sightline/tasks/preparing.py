@@ -6,16 +6,20 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from sightline.data.checking import CheckedPairs, Limits, Report
+from sightline.data.hashes import Distinct
+from sightline.data.progress import counted
 from sightline.data.reading import PairFiles, read_rows
-from sightline.data.splitting import Overlap, count_overlap, split_pairs
-from sightline.data.store import Corpus, write_corpus
+from sightline.data.shuffled import drawn_share
+from sightline.data.splitting import Overlap, key_of, overlap_of_hashes, split_hashes
+from sightline.data.spool import Marks, Spool
+from sightline.data.store import Corpus, write_blocks
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
@@ -23,6 +27,7 @@ from sightline.tasks.translator import SOURCE, TARGET
 from sightline.vocabulary import UNKNOWN
 
 VALID = "valid.jsonl"
+VOCABULARY_PAIRS = 1_000_000  # a vocabulary is learnt from no more than about so many
 Pairs = Callable[[], Iterator[tuple[str, str]]]
 
 
@@ -70,6 +75,7 @@ class Prepared:
     overlap: Overlap | None = None  # of validation pairs that were given with the training pairs
     missing: Missing | None = None  # what the vocabulary of an earlier run cannot write
     valid_report: Report | None = None
+    learnt_from: int | None = None  # pairs, where the vocabulary was learnt from a part of them
 
     def lines(self) -> list[str]:
         """What there is to say of the data, before training."""
@@ -83,6 +89,8 @@ class Prepared:
             )
         if self.missing is not None:
             found += self.missing.lines()
+        if self.learnt_from is not None:
+            found.append(f"the vocabulary is learnt from {self.learnt_from:,} of the pairs, drawn at random")
         return found
 
     def summary(self) -> str:
@@ -117,29 +125,68 @@ class Preparation:
 
 
 def prepare(files: PairFiles, valid: PairFiles | None, how: Preparation, folder: Path) -> Prepared:
-    """Check, split, tokenise and store the data under ``folder``."""
-    data, limits = folder / "data", how.limits
-    pairs, reports = checked(_kept(files, data), limits)
+    """Check, split, tokenise and store the data under ``folder``. It is read once, whatever it is and wherever."""
+    data, limits, key = folder / "data", how.limits, key_of(how.seed)
+    valid_pairs, valid_report = [], None
     if valid is not None:
-        training: Pairs = pairs
-        valid_report: Report | None
         valid_reading, valid_reports = checked(valid, limits)
         valid_pairs = list(valid_reading())
         valid_report = valid_reports[0]
-    else:
-        splitter = split_pairs(pairs, how.valid_share, how.seed)
-        training = splitter.train
-        valid_pairs, valid_report = list(splitter.valid()), None
-    if not valid_pairs:
-        raise UserError("there is no pair to validate on")
-    source, target = how.tokenisers or train_tokenisers(_side(training, 0), _side(training, 1), how.tokeniser)
-    write_corpus(data / "train", _encoded(training, source, target))
-    write_text(data / VALID, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid_pairs))
-    overlap = None if valid is None else count_overlap(training(), valid_pairs)
-    missing = count_missing(target, (b for _, b in training())) if how.tokenisers else None
+    reading = CheckedPairs(read_rows(files), limits, duplicates=False)
+    with Spool(data / ".spool", reading) as spool:
+        hashes = spool.hashes(key)
+        reading.report.duplicates = _repeated(hashes.pairs)
+        marks = overlap = None
+        if valid is None:
+            split = split_hashes(hashes.sources, hashes.targets, how.valid_share)
+            marks = spool.mark(split.train)
+            valid_pairs = list(spool.pairs(spool.mark(split.valid)))
+        else:
+            overlap = overlap_of_hashes((hashes.sources, hashes.targets), valid_pairs, key)
+        if not valid_pairs:
+            raise UserError("there is no pair to validate on")
+        learning = None if how.tokenisers else _to_learn_from(spool, marks, how.seed)
+        source, target = how.tokenisers or _vocabularies(spool, learning or marks, how.tokeniser)
+        write_blocks(data / "train", spool.encoded(source, target, marks))
+        write_text(data / VALID, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid_pairs))
+        missing = count_missing(target, (b for _, b in spool.pairs(marks))) if how.tokenisers else None
     return Prepared(
-        source, target, Corpus.open(data / "train"), valid_pairs, reports[0], overlap, missing, valid_report
+        source,
+        target,
+        Corpus.open(data / "train"),
+        valid_pairs,
+        reading.report,
+        overlap,
+        missing,
+        valid_report,
+        None if learning is None else learning.count,
     )
+
+
+def _repeated(hashes: np.ndarray) -> int:
+    """How many were there before."""
+    seen, some = Distinct(), 1 << 18
+    for start in range(0, len(hashes), some):
+        seen.extend(hashes[start : start + some])
+    return seen.count - seen.different()
+
+
+def _to_learn_from(spool: Spool, marks: Marks | None, seed: int) -> Marks | None:
+    """Pairs drawn at random, of those that are marked, where there are very many."""
+    count = spool.count if marks is None else marks.count
+    if count <= VOCABULARY_PAIRS:
+        return None
+    drawn = spool.mark(lambda start, end: drawn_share(start, end, VOCABULARY_PAIRS / count, seed))
+    return drawn if marks is None else spool.both(marks, drawn)
+
+
+def _vocabularies(spool: Spool, marks: Marks | None, config: TokeniserConfig) -> tuple[Tokeniser, Tokeniser]:
+    def side(index: int) -> Callable[[], Iterator[str]]:
+        total = spool.count if marks is None else marks.count
+        stage = "learning the vocabulary"
+        return lambda: (pair[index] for pair in counted(spool.pairs(marks), stage, total))
+
+    return train_tokenisers(side(0), side(1), config)
 
 
 def prepared_before(folder: Path, dropout: float) -> Prepared:
@@ -191,10 +238,6 @@ def _holds(tokens: bytes, token: bytes) -> bool:
     return any(tokens[start : start + 8] == token for start in range(0, len(tokens), 8))
 
 
-def _kept(files: PairFiles, folder: Path) -> PairFiles:
-    return files if files.data is None else replace(files, data=keep_pipe(files.data, folder))
-
-
 def keep_pipe(data: str, folder: Path) -> str:
     """A pipe can be read once, and preparing reads several times: what comes from a pipe is kept in a file first."""
     if data != "-":
@@ -223,25 +266,3 @@ class _Rejoined:
             return self.rest.read(count)
         found, self.head = (self.head, b"") if count < 0 else (self.head[:count], self.head[count:])
         return found + self.rest.read(-1) if count < 0 else found
-
-
-def _side(pairs: Pairs, index: int) -> Callable[[], Iterator[str]]:
-    return lambda: (pair[index] for pair in pairs())
-
-
-def _encoded(
-    pairs: Pairs, source: Tokeniser, target: Tokeniser, rows: int = 1000
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Token ids, some rows at a time: the tokeniser is fast on many, and memory stays flat."""
-    waiting: list[tuple[str, str]] = []
-
-    def flush() -> Iterator[tuple[list[int], list[int]]]:
-        sides = source.encode([a for a, _ in waiting]), target.encode([b for _, b in waiting])
-        yield from zip(*sides, strict=True)
-        waiting.clear()
-
-    for pair in pairs():
-        waiting.append(pair)
-        if len(waiting) == rows:
-            yield from flush()
-    yield from flush()

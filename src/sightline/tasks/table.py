@@ -37,7 +37,7 @@ class Task:
 
     ``preset(model, size)`` and ``go_on(start)`` make configurations; ``train(files, out, config, **options)`` gives
     what was trained and how training ended; ``load(run)`` gives it again, with what config.json says. ``counted`` is
-    what its loss counts.
+    what its loss counts. ``sees_images``: ``train`` takes ``on_images``, which hears how the reading of images goes on.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Task:
     trial: Callable[..., Trial]
     counted: str = "tokens"
     rows: str = "pairs"
+    sees_images: bool = False
 
 
 def _translate() -> Task:
@@ -133,6 +134,62 @@ def _span() -> Task:
     )
 
 
+def _caption() -> Task:
+    from sightline.tasks.caption import CaptionConfig, caption_trial, train_caption
+    from sightline.tasks.caption_presets import caption_config_to_go_on, caption_preset
+    from sightline.tasks.captioner import load_captioner
+
+    return Task(
+        "caption",
+        CaptionConfig,
+        caption_preset,
+        caption_config_to_go_on,
+        train_caption,
+        load_captioner,
+        caption_trial,
+        "tokens",
+        "captions",
+        sees_images=True,
+    )
+
+
+def _grid() -> Task:
+    from sightline.tasks.grid import GridConfig, grid_trial, train_grid
+    from sightline.tasks.grid_presets import grid_config_to_go_on, grid_preset
+    from sightline.tasks.gridder import load_gridder
+
+    return Task(
+        "grid",
+        GridConfig,
+        grid_preset,
+        grid_config_to_go_on,
+        train_grid,
+        load_gridder,
+        grid_trial,
+        "cells",
+        "images",
+    )
+
+
+def _classify_images() -> Task:
+    from sightline.tasks.image_classifier import load_image_classifier
+    from sightline.tasks.image_classify import ImageClassifyConfig, image_classify_trial, train_image_classify
+    from sightline.tasks.image_presets import image_classify_config_to_go_on, image_classify_preset
+
+    return Task(
+        "classify_images",
+        ImageClassifyConfig,
+        image_classify_preset,
+        image_classify_config_to_go_on,
+        train_image_classify,
+        load_image_classifier,
+        image_classify_trial,
+        "images",
+        "images",
+        sees_images=True,
+    )
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "translate": _translate,
     "summarise": _translate,
@@ -140,6 +197,9 @@ TASKS: dict[str, Callable[[], Task]] = {
     "pretrain": _pretrain,
     "tag": _tag,
     "span": _span,
+    "caption": _caption,
+    "grid": _grid,
+    "classify_images": _classify_images,
 }
 
 

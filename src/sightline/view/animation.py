@@ -84,10 +84,21 @@ def replay_gif(
     with matplotlib.rc_context(STEADY), quiet():
         scene = _set(record, title, width, colours, largest([record]) if most is None else most)
         fit_fonts(scene.figure, path)
-        frames = [scene.show(step, _caption(record, steps, step)) for step in range(len(record.rows))]
+        frames = [scene.show(step, caption_of(record, steps, step)) for step in range(len(record.rows))]
         frames.append(scene.show(None, "the whole map"))
-    palette = _palette(frames)
-    flat = [_flat(frame, palette) for frame in frames]
+    return write_gif(frames, path, seconds)
+
+
+def write_gif(frames: Sequence[Image.Image], path: Path, seconds: float, *, photograph: bool = False) -> Path:
+    """The frames one after the other, again and again; the last one is shown for longer.
+
+    A ``photograph`` has more colours than a GIF: each frame gets its own, and mixes those that are missing.
+    """
+    if photograph:
+        flat = [_flat(frame, _palette([frame]), Image.Dither.FLOYDSTEINBERG) for frame in frames]
+    else:
+        palette = _palette(frames)
+        flat = [_flat(frame, palette) for frame in frames]
     pause = round(1000 * seconds)
     with whole_file(path) as part:
         flat[0].save(
@@ -95,7 +106,7 @@ def replay_gif(
             format="GIF",
             save_all=True,
             append_images=flat[1:],
-            duration=[pause] * len(record.rows) + [HOLD * pause],
+            duration=[pause] * (len(frames) - 1) + [HOLD * pause],
             loop=0,
             optimize=False,  # it would give each frame a palette of its own
         )
@@ -149,14 +160,15 @@ def _enough(record: Record) -> float:
     return float(heat_map_figure(record, rows_label="written").get_size_inches()[0])
 
 
-def _caption(record: Record, steps: Sequence[Step] | None, step: int) -> str:
+def caption_of(record: Record, steps: Sequence[Step] | None, step: int) -> str:
+    """Which step it is, and how likely what was written there."""
     likely = "" if steps is None else f", written with probability {steps[step].probability:.2f}"
     return f"step {step + 1} of {len(record.rows)}{likely}"  # the word itself is framed below
 
 
 def _palette(frames: Sequence[Image.Image]) -> Image.Image:
     """The colours of all frames together, so that nothing flickers."""
-    few = [frames[0], frames[len(frames) // 2], frames[-1]]
+    few = [frames[place] for place in sorted({0, len(frames) // 2, len(frames) - 1})]
     together = Image.new("RGB", (few[0].width, few[0].height * len(few)))
     for number, frame in enumerate(few):
         together.paste(frame, (0, number * frame.height))
@@ -169,9 +181,9 @@ def _palette(frames: Sequence[Image.Image]) -> Image.Image:
     return palette
 
 
-def _flat(frame: Image.Image, palette: Image.Image) -> Image.Image:
+def _flat(frame: Image.Image, palette: Image.Image, dither: Image.Dither = Image.Dither.NONE) -> Image.Image:
     """A frame in the colours of a palette. Pillow looks for near ones only, and paper has to be white."""
-    places = np.array(frame.quantize(palette=palette, dither=Image.Dither.NONE))
+    places = np.array(frame.quantize(palette=palette, dither=dither))
     places[(np.asarray(frame) == 255).all(axis=2)] = COLOURS_OF_A_GIF - 1
     flat = Image.fromarray(places).convert("P")
     flat.putpalette(palette.getpalette() or [])

@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 from PIL import Image
 
 from sightline.errors import UserError
+from sightline.picture import WHOLE, Box
 from sightline.records import Frames, Grid, Record, TopK
 from sightline.view.flow import words_along
 from sightline.view.layout import (
@@ -36,7 +39,10 @@ from sightline.view.pictures import RIGHT, heat_map, save
 from sightline.view.texts import shown
 
 DARKEST = 0.72  # how much of the light is taken from what was not looked at: its shape can still be seen
-FINEST = 512  # pixels along an image's longer side
+FINEST = 512  # pixels along an image's longer side, in one panel
+DOTS = 300  # pixels of an image in an inch of a picture
+PANEL, GAP = 1.15, 0.06  # inches: how wide a panel is at least, and what is between two
+MOST_PANELS = 200
 
 
 def overlay(
@@ -44,25 +50,32 @@ def overlay(
     record: Record,
     path: Path,
     *,
+    box: Box = WHOLE,
     title: str | None = None,
     width: float = TEXT_WIDTH,
     most: float | None = None,
 ) -> Path:
     """An image once for each row of the map: bright where that row looked, dark where it did not.
 
-    Light instead of colour: the image keeps its own, and every kind of colour vision sees the same. The first panel is
-    the image itself.
+    Light instead of colour: the image keeps its own, and every kind of colour vision sees the same. Light has one scale
+    for all rows; a frame stands around the places that a row looked at most, also where the image itself is dark. The
+    first panel is the image itself. ``box`` is where the places lie over the image, as `sightline.picture.Picture` has
+    it.
     """
     grid = _grid(record)
-    pixels = _pixels(image)
-    top = largest([record]) if most is None else most
     words = words_along(record.rows)
+    if len(words) > MOST_PANELS:
+        found = f"a picture with an image for each of {len(words):,} words cannot be read"
+        raise UserError(f"{found}; draw at most {MOST_PANELS}, or make a page (.html)")
+    top = largest([record]) if most is None else most
     weights = record.matrix()
     size = size_for(width)
-    line, gap = line_of(size), 0.06
-    across = max(1, min(len(words) + 1, int((width + gap) / 1.15)))
-    wide = (width - gap * (across - 1)) / across
-    tall = wide * pixels.shape[0] / pixels.shape[1]
+    line = line_of(size)
+    across = max(1, min(len(words) + 1, int((width + GAP) / PANEL)))
+    wide = (width - GAP * (across - 1)) / across
+    pixels = to_pixels(image, min(FINEST, max(64, round(DOTS * wide))))
+    # A strip of an image keeps room for its word, and a tall one goes on a page.
+    tall = min(wide * pixels.shape[0] / pixels.shape[1], TALLEST - 4 * line)
     down = math.ceil((len(words) + 1) / across)
     step = tall + 1.4 * line
     above = 1.1 * line if title else 0.0
@@ -70,19 +83,26 @@ def overlay(
     figure = Figure(figsize=(width, high))
     for number in range(len(words) + 1):
         row, column = divmod(number, across)
-        axes = figure.add_axes(inches(figure, column * (wide + gap), high - above - (row + 1) * step, wide, tall))
-        axes.imshow(pixels, aspect="auto", interpolation="antialiased")
+        axes = figure.add_axes(inches(figure, column * (wide + GAP), high - above - (row + 1) * step, wide, tall))
+        axes.imshow(pixels, aspect="equal", interpolation="antialiased")
         if number:
-            axes.imshow(_veil(weights[number - 1], grid, pixels.shape[:2], top), aspect="auto")
-        axes.set(xticks=[], yticks=[])
+            axes.imshow(veil(weights[number - 1], grid, pixels.shape[:2], top, box), aspect="equal")
+            axes.add_line(frame(weights[number - 1], grid, pixels.shape[:2], box))
+        axes.set(xticks=[], yticks=[], xlim=(-0.5, pixels.shape[1] - 0.5), ylim=(pixels.shape[0] - 0.5, -0.5))
         thin_frame(axes)
-        axes.set_title("image" if number == 0 else words[number - 1], fontsize=size, pad=2, parse_math=False)
+        name = "image" if number == 0 else words[number - 1]
+        axes.set_title(shown(name, fits(name, size, wide)), fontsize=size, pad=2, parse_math=False)
         axes.title.set_fontstyle("italic" if number == 0 else "normal")
-    figure.text(0.0, 0.3 * line / high, f"dark: weight 0, full light: {top:g} or more", fontsize=SMALLEST)
+    figure.text(0.0, 0.3 * line / high, scale_of(top), fontsize=SMALLEST)
     if title:
         text = shown(title, fits(title, size + 1, width))
         figure.text(0.5, 1.0, text, fontsize=size + 1, ha="center", va="top", parse_math=False)
     return save(figure, path)
+
+
+def scale_of(most: float) -> str:
+    """What light and lines mean, in words."""
+    return f"dark: weight 0, full light: {most:g} or more; framed: at least half of the word's largest weight"
 
 
 def over_spectrogram(
@@ -117,9 +137,9 @@ def over_spectrogram(
     heard.set_ylabel("frequency", fontsize=size)
     if row is not None:
         values = _row(record, row)
-        veil = _veil(values, Grid(1, len(values)), (1, max(len(values), 256)), top)
+        black = veil(values, Grid(1, len(values)), (1, max(len(values), 256)), top)
         box = (-0.5, spectrogram.shape[1] - 0.5, -0.5, spectrogram.shape[0] - 0.5)
-        heard.imshow(veil, aspect="auto", extent=box)
+        heard.imshow(black, aspect="auto", extent=box)
     axes = figure.add_axes(inches(figure, left, below, wide, tall))
     image = shade(axes, record.matrix(), top, colours)
     label(axes, "x", record.columns, size)
@@ -204,26 +224,64 @@ def _row(record: Record, row: int) -> np.ndarray:
     return record.weights[row]
 
 
-def _pixels(image: np.ndarray) -> np.ndarray:
-    """Red, green and blue from 0 to 1, no finer than can be seen in a panel."""
+def to_pixels(image: np.ndarray, finest: int = FINEST) -> np.ndarray:
+    """Red, green and blue as bytes, with no more pixels than can be seen."""
     pixels = np.asarray(image)
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[:, :, None], 3, axis=2)
     if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
         raise UserError(f"an image is height × width or height × width × 3; found the shape {pixels.shape}")
-    if pixels.dtype.kind in "iub":
-        pixels = pixels / (1 if pixels.dtype.kind == "b" else 255)
-    every = max(1, math.ceil(max(pixels.shape[:2]) / FINEST))
-    return np.clip(pixels[::every, ::every, :3].astype(np.float64), 0.0, 1.0)
+    if pixels.dtype.kind in "fb":
+        pixels = np.rint(255 * np.clip(pixels, 0.0, 1.0))
+    seen = np.clip(pixels[:, :, :3], 0, 255).astype(np.uint8)
+    share = finest / max(seen.shape[:2])
+    if share >= 1:
+        return seen
+    size = max(1, round(seen.shape[1] * share)), max(1, round(seen.shape[0] * share))
+    return np.asarray(Image.fromarray(np.ascontiguousarray(seen)).resize(size, Image.Resampling.LANCZOS))
 
 
-def _veil(weights: np.ndarray, grid: Grid, shape: tuple[int, int], most: float) -> np.ndarray:
-    """Black that hides what was not looked at: height × width × 4. Between places the weights go over smoothly."""
-    light = np.clip(weights.reshape(grid.height, grid.width) / most, 0.0, 1.0).astype(np.float32)
-    smooth = Image.fromarray(light).resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
-    veil = np.zeros((*shape, 4))
-    veil[..., 3] = DARKEST * (1.0 - np.asarray(smooth))
-    return veil
+def veil(weights: np.ndarray, grid: Grid, shape: tuple[int, int], most: float, box: Box = WHOLE) -> np.ndarray:
+    """Black that hides what was not looked at: height × width × 4. Between places the weights go over smoothly.
+
+    What lies outside of the box was never seen, and is as dark as can be.
+    """
+    light = np.clip(np.nan_to_num(weights).reshape(grid.height, grid.width) / most, 0.0, 1.0)
+    left, top, right, bottom = box
+    smooth = _along(shape[0], grid.height, top, bottom) @ light @ _along(shape[1], grid.width, left, right).T
+    black = np.zeros((*shape, 4))
+    black[..., 3] = DARKEST * (1.0 - smooth)
+    return black
+
+
+def frame(weights: np.ndarray, grid: Grid, shape: tuple[int, int], box: Box = WHOLE) -> Line2D:
+    """A line around the places with at least half of the largest weight."""
+    values = np.nan_to_num(weights).reshape(grid.height, grid.width)
+    points = np.array([[*side, (np.nan, np.nan)] for side in _edges(values, shape, box)]).reshape(-1, 2)
+    line = Line2D(points[:, 0], points[:, 1], color="white", linewidth=0.6, solid_capstyle="projecting")
+    line.set_path_effects([withStroke(linewidth=1.5, foreground="black")])  # one line: white is never below black
+    return line
+
+
+def _edges(values: np.ndarray, shape: tuple[int, int], box: Box) -> list[list[tuple[float, float]]]:
+    """The sides that a place above half shares with one below, in pixels of the image."""
+    most = float(values.max(initial=0.0))
+    above = np.pad(values >= most / 2, 1) if most > 0 else np.zeros([side + 2 for side in values.shape], bool)
+    across = box[0] + (box[2] - box[0]) * np.arange(values.shape[1] + 1) / values.shape[1]
+    down = box[1] + (box[3] - box[1]) * np.arange(values.shape[0] + 1) / values.shape[0]
+    x, y = across * shape[1] - 0.5, down * shape[0] - 0.5
+    lying = np.argwhere(above[1:, 1:-1] != above[:-1, 1:-1])
+    upright = np.argwhere(above[1:-1, 1:] != above[1:-1, :-1])
+    found = [[(x[column], y[row]), (x[column + 1], y[row])] for row, column in lying]
+    return found + [[(x[column], y[row]), (x[column], y[row + 1])] for row, column in upright]
+
+
+def _along(pixels: int, places: int, start: float, end: float) -> np.ndarray:
+    """How much each place lights each pixel along one side: the two nearest share it, the outermost reach the edge."""
+    share = (np.arange(pixels) + 0.5) / pixels
+    at = np.clip((share - start) / (end - start) * places - 0.5, 0, places - 1)
+    near = np.clip(1.0 - np.abs(at[:, None] - np.arange(places)), 0.0, 1.0)
+    return near * ((share >= start) & (share <= end))[:, None]
 
 
 def _write_cells(axes: Axes, cells: np.ndarray, weights: np.ndarray, cell: float, most: float, colours: str) -> None:

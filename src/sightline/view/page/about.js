@@ -8,7 +8,8 @@ const ROOM = 150; // characters that fit without scrolling
 
 export function aboutOf(explanation, several) {
   const marked = Boolean(explanation.highlights); // the text and the labels follow, in full
-  const facts = marked ? [] : [fact("Input", explanation.input)];
+  const image = Boolean(explanation.image);
+  const facts = marked && !image ? [] : [fact(image ? "Image" : "Input", explanation.input)];
   if (explanation.output) facts.push(fact(marked ? "Label" : "Output", explanation.output)); // an encoder writes nothing
   const others = (marked ? [] : explanation.alternatives).map((one) =>
     make(

@@ -7,6 +7,7 @@ import { isDark } from "./colour.js";
 import { readAbout } from "./data.js";
 import { make, refill, setText } from "./dom.js";
 import { exportPng, exportSvg } from "./exporting.js";
+import { labelledCells } from "./labelled.js";
 import { headsView } from "./heads.js";
 import { alignmentView } from "./heatmap.js";
 import { linesView } from "./lines.js";
@@ -26,7 +27,7 @@ export class App {
     this.panes = [];
     this.state = {
       view: "alignment", stack: null, layer: 0, head: "mean", words: false, shift: null, row: 0, zoom: null,
-      faint: false, byCost: false, threshold: 0.25, calculation: false, pace: 800,
+      faint: false, bare: false, byCost: false, threshold: 0.25, calculation: false, pace: 800,
     };
     this.take(about);
   }
@@ -68,8 +69,11 @@ export class App {
       const name = make("h3", { class: "name" });
       const show = make("div", { class: "show" }, name, body);
       const map = make("div", { class: "beside" }, show, beliefPanel(this, explanation));
-      panes.append(make("article", { class: "pane" }, aboutOf(explanation, several), markedText(this, explanation), map));
-      return { explanation, body, name, view: null, shown: null };
+      const cells = labelledCells(this, explanation);
+      const marked = markedText(this, explanation);
+      const about = aboutOf(explanation, several);
+      panes.append(make("article", { class: "pane" }, about, marked, cells?.element ?? null, map));
+      return { explanation, body, name, cells, view: null, shown: null };
     });
     const task = [...new Set(this.explanations.map((one) => one.task))].join(", ");
     setText(document.getElementById("title"), short(clean(this.title), 120));
@@ -82,7 +86,8 @@ export class App {
   }
 
   listen() {
-    const exporting = (how) => () => how(this.panes.filter((pane) => pane.view), this.title, this.state.view);
+    const drawn = () => this.panes.filter((pane) => pane.view ?? pane.cells?.picture);
+    const exporting = (how) => () => drawn().length && how(drawn(), this.title, this.state.view);
     document.getElementById("svg").addEventListener("click", exporting(exportSvg));
     document.getElementById("png").addEventListener("click", exporting(exportPng));
     document.getElementById("theme").addEventListener("click", () => {
@@ -127,6 +132,12 @@ export class App {
     this.transport?.show();
   }
 
+  /** Whether the map that is shown has a row for each of these cells. */
+  looksFrom(explanation, cells) {
+    const axis = this.panes.find((pane) => pane.explanation === explanation)?.shown?.rows.axis;
+    return axis?.kind === "Grid" && axis.height === cells.height && axis.width === cells.width;
+  }
+
   async render() {
     this.turn += 1;
     const mine = this.turn;
@@ -138,6 +149,7 @@ export class App {
     if (mine !== this.turn) return;
     this.top = Math.max(...found.map((shown) => shown?.largest ?? 0), 0);
     this.panes.forEach((pane, i) => this.renderPane(pane, found[i]));
+    for (const pane of this.panes) pane.cells?.paint?.();
     this.transport = this.state.view === "replay" ? transportOf(this) : null;
     const transport = this.transport ? [this.transport.element] : [];
     refill(document.getElementById("controls"), ...choicesOf(this), ...transport);

@@ -35,7 +35,10 @@ export function tabsOf(app) {
 export function choicesOf(app) {
   const { state, explanations } = app;
   const stacks = allStacks(explanations);
-  if (!stacks.length) return [];
+  const bare = (value) => app.set({ bare: value });
+  const alone = check("Image without the map", state.bare, bare, "To see what is there");
+  const seen = explanations.some((one) => one.image);
+  if (!stacks.length) return seen && explanations.some((one) => one.cells) ? [alone] : [];
   const same = explanations.map((one) => stackOf(one, state.stack)).filter(Boolean);
   const layers = Math.max(...same.map((stack) => stack.layers.length));
   const heads = Math.max(...same.flatMap((stack) => stack.layers.map((places) => places.length)));
@@ -54,6 +57,7 @@ export function choicesOf(app) {
     }
     if (state.view !== "replay") made.push(...readingAids(app, same));
   }
+  if (seen) made.push(alone);
   const root = "Shades grow with the root of the weight";
   made.push(check("Bring out faint weights", state.faint, (faint) => app.set({ faint }), root));
   return made;

@@ -43,13 +43,14 @@ function parsed(bytes) {
 }
 
 const maps = new Map();
+const pictures = new Map();
 let deliveries = 0;
 
 /** Explanations that a server sent, each packed by itself, as those of one page. Earlier ones are forgotten. */
 export async function readSent(packs) {
   const abouts = await Promise.all(packs.map(async (pack) => parsed(await inflate(pack.about))));
   deliveries += 1;
-  for (const known of [sent, blocks, maps]) known.clear();
+  for (const known of [sent, blocks, maps, pictures]) known.clear();
   const steps = abouts[0]?.steps ?? 1;
   abouts.forEach((about, i) => {
     const name = (block) => `${deliveries}-${i}-${block}`;
@@ -59,8 +60,33 @@ export async function readSent(packs) {
       map.span *= steps / about.steps; // the same weight in the steps of the first
       if (map.calculation?.block) map.calculation.block = name(map.calculation.block);
     }
+    for (const { image, cells } of about.explanations) {
+      for (const one of [image, cells]) if (one) one.block = name(one.block);
+    }
   });
   return { steps, explanations: abouts.flatMap((about) => about.explanations) };
+}
+
+/** The image that was looked at, ready to be drawn; null where there is none, or none that this browser can read. */
+export function loadPicture(explanation) {
+  const { image } = explanation;
+  if (!image) return Promise.resolve(null);
+  if (!pictures.has(image.block)) pictures.set(image.block, readPicture(image));
+  return pictures.get(image.block);
+}
+
+async function readPicture({ block, kind }) {
+  const bytes = await inflated(block);
+  blocks.delete(block);
+  return createImageBitmap(new Blob([bytes], { type: kind })).catch(() => null);
+}
+
+/** The labels of the cells of an image, and how likely they were. */
+export async function loadCells({ cells }) {
+  const bytes = await inflated(cells.block);
+  const count = cells.height * cells.width;
+  const labels = fromPlanes(bytes, 0, count, Int32Array);
+  return { labels, probabilities: fromPlanes(bytes, count * 4, count, Float32Array) };
 }
 
 /** The weights of one head: {rows, columns, largest, row(i)}. */

@@ -11,7 +11,7 @@ const LARGEST = 8192; // pixels of a side: more than some browsers can draw
 
 /** Every pane with its heading, side by side. */
 async function composed(panes, view) {
-  const pictures = panes.map((pane) => pane.view.picture());
+  const pictures = panes.map((pane) => (pane.view ?? pane.cells).picture());
   const loaded = await Promise.all(pictures.map((picture) => picture.ready ?? null));
   const width = MARGIN + pictures.reduce((sum, picture) => sum + Math.max(picture.width, 260) + MARGIN, 0);
   const height = 2 * MARGIN + HEADING + Math.max(...pictures.map((picture) => picture.height));
@@ -20,7 +20,8 @@ async function composed(panes, view) {
     pictures.forEach((picture, i) => {
       const { explanation, shown } = panes[i];
       pen.text(x, MARGIN + 4, short(clean(explanation.title), 40), { size: 14, bold: true });
-      pen.text(x, MARGIN + 21, short(view === "heads" ? shown.stack.title : shown.name, 60), { size: 11, fill: theme().soft });
+      const name = !shown ? clean(explanation.output) : view === "heads" ? shown.stack.title : shown.name;
+      pen.text(x, MARGIN + 21, short(name, 60), { size: 11, fill: theme().soft });
       pen.group(x, MARGIN + HEADING, () => picture.draw(pen, loaded[i]));
       x += Math.max(picture.width, 260) + MARGIN;
     });

@@ -1,8 +1,11 @@
-// Every head of every layer, small. A head is inflated and drawn when it comes into sight.
+// Every head of every layer, small. A head is inflated and drawn when it comes into sight. Where there is an image, it
+// is that with the map of one word over it; else the whole map.
 
+import { wordButtons } from "./captioned.js";
 import { level, theme } from "./colour.js";
 import { loadMap } from "./data.js";
 import { check, make, sizeCanvas } from "./dom.js";
+import { drawOver, printed, sizeOf } from "./over.js";
 import { CanvasPen } from "./pen.js";
 import { significant } from "./text.js";
 
@@ -24,6 +27,9 @@ export function headsView(app, shown, explanation, room) {
   const sorted = measured && app.state.byCost;
   if (sorted) heads.sort((a, b) => (b.cost ?? -Infinity) - (a.cost ?? -Infinity));
   const drawn = new Map();
+  const over = shown.image ? sizeOf(shown.image, side, side) : null;
+  const choosing = over && shown.rows.axis.kind !== "Grid" && shown.rows.size > 1 ? wordButtons(app, shown) : null;
+  const rowNow = () => Math.min(app.state.row, shown.rows.size - 1);
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) show(entry.target);
   }, { rootMargin: "120px" });
@@ -32,19 +38,42 @@ export function headsView(app, shown, explanation, room) {
     watcher.unobserve(button);
     const one = drawn.get(button);
     const map = await loadMap(explanation, one.place, app.steps);
-    drawHead(button.querySelector("canvas"), map, app, side);
+    drawHead(button.querySelector("canvas"), map);
     button.dataset.drawn = "";
     app.painted();
   }
 
+  function drawHead(canvas, map) {
+    if (over) {
+      paintOver(sizeCanvas(canvas, over.width, over.height), map);
+      return;
+    }
+    const { rows, columns, levels, wide, high } = smallOf(map, app, side);
+    new CanvasPen(sizeCanvas(canvas, wide, high)).cells(0, 0, wide / columns, rows, columns, levels, high / rows);
+  }
+
+  function paintOver(context, map) {
+    const { image, columns } = shown;
+    const scale = { top: map.largest, state: app.state };
+    drawOver(context, image, columns.axis, weightsOf(shown, map, rowNow()), over, scale);
+  }
+
+  const pick = () => {
+    choosing?.show(rowNow());
+    if (over) for (const button of drawn.keys()) if ("drawn" in button.dataset) show(button);
+  };
+  const highOf = (one) => over?.height ?? sideOfHead(explanation, one, side);
+
   const ofLayer = (layer) => heads.filter((one) => one.layer === layer);
   const layers = shown.stack.layers.map((_, layer) => [`Layer ${layer + 1}`, ofLayer(layer)]);
   const groups = sorted ? [["Most costly to cut first", heads]] : layers;
-  const hint = "Each picture has its own scale: its largest weight has the strongest shade. Choose one to open it.";
+  const strongest = over ? "is fully lit" : "has the strongest shade";
+  const hint = `Each picture has its own scale: its largest weight ${strongest}. Choose one to open it.`;
   const meaning = "What the loss grows by when the head reads nothing";
   const element = make(
     "div",
     { class: "heads" },
+    choosing?.element,
     make(
       "div",
       { class: "under" },
@@ -62,7 +91,7 @@ export function headsView(app, shown, explanation, room) {
     const name = make("span", { class: "name" }, one.alone ? `Layer ${one.layer + 1}` : short);
     const price = one.cost === null ? "" : `cost ${significant(one.cost)}`;
     const canvas = make("canvas", { "aria-hidden": "true" });
-    sizeCanvas(canvas, side, sideOfHead(explanation, one, side));
+    sizeCanvas(canvas, over?.width ?? side, highOf(one));
     const label = [`Open layer ${one.layer + 1}`, `head ${one.head + 1}`, price].filter(Boolean).join(", ");
     const open = () => app.set({ view: "alignment", layer: one.layer, head: one.head });
     const small = side < SMALL;
@@ -80,7 +109,7 @@ export function headsView(app, shown, explanation, room) {
     const placed = [];
     for (const [title, some] of groups) {
       placed.push({ title, y: y + 12 });
-      const high = Math.max(...some.map((one) => sideOfHead(explanation, one, side))) + 30;
+      const high = Math.max(...some.map(highOf)) + 30;
       for (const [i, one] of some.entries()) {
         placed.push({ one, x: (i % perRow) * (side + 12), y: y + 20 + Math.floor(i / perRow) * high });
       }
@@ -98,15 +127,34 @@ export function headsView(app, shown, explanation, room) {
         pen.text(0, y, title, { size: 12, bold: true });
         continue;
       }
-      const { rows, columns, levels, wide, high } = smallOf(maps.get(one), app, side);
-      pen.cells(x, y, wide / columns, rows, columns, levels, high / rows);
+      const high = drawOne(pen, x, y, maps.get(one));
       const name = sorted ? `L${one.layer + 1} · H${one.head + 1}` : `Head ${one.head + 1}`;
       const text = one.cost === null ? name : `${name} · ${significant(one.cost)}`;
       pen.text(x, y + high + 14, text, { size: 11, fill: soft });
     }
   }
 
-  return { element, pick: () => {}, resize: () => {}, picture, close: () => watcher.disconnect() };
+  /** One head at a place of a picture to save; gives how high it is. */
+  function drawOne(pen, x, y, map) {
+    if (over) {
+      pen.group(x, y, () => printed(pen, over, (context) => paintOver(context, map)));
+      return over.height;
+    }
+    const { rows, columns, levels, wide, high } = smallOf(map, app, side);
+    pen.cells(x, y, wide / columns, rows, columns, levels, high / rows);
+    return high;
+  }
+
+  return { element, pick, resize: () => {}, picture, close: () => watcher.disconnect() };
+}
+
+/** What one row of a head looked at, as the other views show it: moved, and the mean of a word's pieces. */
+function weightsOf(shown, map, row) {
+  const members = shown.rows.groups ? shown.rows.groups[row] : [row];
+  const there = members.map((one) => one - shown.shift).filter((one) => one >= 0 && one < map.rows);
+  if (!there.length) return null;
+  const rows = there.map((one) => map.row(one));
+  return rows[0].map((_, place) => rows.reduce((sum, weights) => sum + weights[place], 0) / members.length);
 }
 
 function costsOf(explanation) {
@@ -136,10 +184,4 @@ function smallOf(map, app, side) {
   const share = map.rows / map.columns;
   const wide = Math.min(side, side / Math.max(share, 0.01));
   return { rows, columns, levels, wide, high: Math.min(side, Math.max(side * share, 14)) };
-}
-
-function drawHead(canvas, map, app, side) {
-  const { rows, columns, levels, wide, high } = smallOf(map, app, side);
-  const context = sizeCanvas(canvas, wide, high);
-  new CanvasPen(context).cells(0, 0, wide / columns, rows, columns, levels, high / rows);
 }

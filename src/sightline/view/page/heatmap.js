@@ -1,5 +1,6 @@
 // The alignment: a heat map with words on both sides, and above it the line of sight of one row.
 
+import { captionedView } from "./captioned.js";
 import { CanvasPen } from "./pen.js";
 import { make, newId, setText, sizeCanvas } from "./dom.js";
 import { drawMap, geometryOf, ZOOMS } from "./geometry.js";
@@ -12,6 +13,7 @@ import { decimals, plural, short } from "./text.js";
 const TALLEST = 0.72; // of the window
 
 export function alignmentView(app, shown) {
+  if (shown.image) return captionedView(app, shown);
   const words = make("p", { class: "sentence", "aria-live": "polite" });
   const sight = sightOf(shown, app);
   if (shown.rows.size === 1) return pooledView(app, shown, words, sight);

@@ -1,6 +1,6 @@
 // What is looked at now: one attention, one layer, one head or the mean of them, as chosen in the controls.
 
-import { largestOf, loadMap, meanOf, mergedMap, movedMap, remembered } from "./data.js";
+import { largestOf, loadMap, loadPicture, meanOf, mergedMap, movedMap, remembered } from "./data.js";
 import { sideOf } from "./axis.js";
 import { decimals, quoted } from "./text.js";
 
@@ -41,7 +41,13 @@ export async function look(explanation, state, steps) {
   if (rows.groups || columns.groups) map = mergedMap(map, rows.groups, columns.groups);
   map = remembered(map);
   const name = nameOf(stack, layer, head, places.length);
-  return { stack, layer, head, places, map, rows, columns, steps: written, shift, largest: largestOf(map), name };
+  const image = columns.axis.kind === "Grid" ? await imageOf(explanation) : null;
+  return { stack, layer, head, places, map, rows, columns, steps: written, shift, largest: largestOf(map), name, image };
+}
+
+async function imageOf(explanation) {
+  const bitmap = await loadPicture(explanation);
+  return bitmap ? { ...explanation.image, bitmap } : null;
 }
 
 /** Rows that nothing moved to, as zeros where they have to be added to others. */

@@ -18,6 +18,11 @@ export function markedText(app, explanation) {
   const most = Math.max(...words.map((piece) => piece[2] ?? piece[1]), 1e-9);
   const widest = Math.max(...marks.passages.map((one) => one.weight ?? 0), 1e-9);
   const passages = marks.passages.map((one) => passage(app, marks, one, most, widest));
+  const image = !passages.length && explanation.image; // its evidence is the map over the image, below
+  if (image) {
+    const list = labels(marks);
+    return list ? make("section", { class: "marked", "aria-label": "The labels" }, list) : null;
+  }
   const scale = marks.sentences
     ? `A word's shade is its weight in its sentence, at most ${decimals(most, 3)}; the mark beside a sentence is the sentence's, at most ${decimals(widest, 3)}.`
     : `A word's shade is its weight, at most ${decimals(most, 3)}.`;

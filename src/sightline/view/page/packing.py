@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sightline.explanation import Calculation, Explanation, Highlights, Span, Stack
+from sightline.picture import Labelling, Picture
 from sightline.records import Axis, Record, TopK
 from sightline.view.passages import excerpt
 
@@ -90,6 +91,8 @@ def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
         "alternatives": [asdict(choice) for choice in one.alternatives],
         "belief": None if one.belief is None else _plain(asdict(one.belief)),
         **marked,
+        **({} if one.image is None else {"image": _image(one.image, blocks)}),
+        **({} if one.cells is None else {"cells": _cells(one.cells, blocks)}),
     }
 
 
@@ -113,6 +116,18 @@ def _highlights(found: Highlights) -> dict[str, Any]:
             ],
         }
     )
+
+
+def _image(picture: Picture, blocks: Blocks) -> dict[str, Any]:
+    about = {name: getattr(picture, name) for name in ("name", "width", "height", "box", "kind")}
+    return {**about, "block": blocks.add(np.frombuffer(picture.content, dtype=np.uint8))}
+
+
+def _cells(cells: Labelling, blocks: Blocks) -> dict[str, Any]:
+    """The labels of all cells and then their probabilities."""
+    height, width = cells.labels.shape
+    block = blocks.add(cells.labels.astype(np.int32), cells.probabilities.astype(np.float32))
+    return {"names": cells.names, "plain": cells.plain, "height": height, "width": width, "block": block}
 
 
 def _marked(text: str, word: Span) -> list[Any]:

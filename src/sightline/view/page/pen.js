@@ -86,6 +86,11 @@ export class CanvasPen {
     this.context.drawImage(picture(rows, columns, levelAt), x, y, columns * cell, rows * high);
   }
 
+  image(x, y, width, height, canvas) {
+    this.context.imageSmoothingEnabled = true;
+    this.context.drawImage(canvas, x, y, width, height);
+  }
+
   group(x, y, draw) {
     this.context.save();
     this.context.translate(x, y);
@@ -163,6 +168,13 @@ export class SvgPen {
         if (levels[column]) this.rect(x + column * cell, y + row * high, cell, high, { fill: css[levels[column]] });
       }
     }
+  }
+
+  image(x, y, width, height, canvas) {
+    const data = canvas.toDataURL("image/jpeg", 0.9);
+    this.parts.push(
+      `<image x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" href="${data}"/>`,
+    );
   }
 
   group(x, y, draw) {

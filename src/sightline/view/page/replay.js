@@ -4,7 +4,7 @@ import { calculationOf, bar, placeOfCalculation } from "./calculation.js";
 import { loadMap } from "./data.js";
 import { isolated, make, setText } from "./dom.js";
 import { sentence } from "./look.js";
-import { legendOf } from "./legend.js";
+import { legendOf, lightLegend } from "./legend.js";
 import { theme } from "./colour.js";
 import { textWidth } from "./pen.js";
 import { sightOf, sightPicture } from "./sight.js";
@@ -76,7 +76,8 @@ export function replayView(app, shown, explanation) {
   const none = shown.places.some((one) => explanation.maps[one].calculation?.left_out)
     ? "The scores and vectors of this attention were left out to keep the page small."
     : "The scores and vectors behind this attention were not kept.";
-  const looked = make("div", { class: "line" }, sight.element, make("div", { class: "under" }, legendOf(app)));
+  const legend = shown.image ? lightLegend(app) : legendOf(app);
+  const looked = make("div", { class: "line" }, sight.element, make("div", { class: "under" }, legend));
   const element = make(
     "div",
     { class: "replay" },

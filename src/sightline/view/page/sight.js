@@ -3,6 +3,7 @@
 import { inkOn, level, theme } from "./colour.js";
 import { isolated, make, sizeCanvas } from "./dom.js";
 import { strongest } from "./look.js";
+import { overPicture, overSight } from "./over.js";
 import { decimals, short } from "./text.js";
 import { textWidth } from "./pen.js";
 
@@ -10,8 +11,9 @@ const LONG = 80; // columns: more do not fit beside a map, so the strongest is s
 const MANY = 1500; // columns: of more only the strongest are shown
 const NUMBERED = 0.01; // smaller weights have their number in the tip
 
-/** {element, show(weights)} for the columns of a map: a grid as a grid, everything else as words in a row. */
+/** {element, show(weights)} for the columns of a map: an image, a grid, everything else as words in a row. */
 export function sightOf(shown, app) {
+  if (shown.image) return overSight(shown, app);
   if (shown.columns.axis.kind === "Grid") return gridSight(shown, app);
   return shown.columns.size > MANY ? bestSight(shown, app) : wordSight(shown, app);
 }
@@ -101,6 +103,7 @@ function gridSight(shown, app) {
 
 /** The same as a picture: {width, height, draw(pen)}. */
 export function sightPicture(shown, weights, app, width) {
+  if (shown.image) return overPicture(shown, weights, app);
   if (shown.columns.axis.kind === "Grid") return gridPicture(shown, weights, app);
   const placed = [];
   let x = 0;

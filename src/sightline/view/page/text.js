@@ -35,10 +35,14 @@ export function short(text, most = LONGEST) {
   return start.length <= most && text.length <= most * 12 ? text : `${kept}…`;
 }
 
+/** A word without the sign that a space stands before it. */
+export function bareWord(text) {
+  return text.length > 1 && text.startsWith(START) ? text.slice(1) : text;
+}
+
 /** A quoted word, cut off from the direction of the text around it. */
 export function quoted(text, most = LONGEST) {
-  const word = text.length > 1 && text.startsWith(START) ? text.slice(1) : text;
-  return `\u2068‘${short(word, most)}’\u2069`;
+  return `\u2068‘${short(bareWord(text), most)}’\u2069`;
 }
 
 export function decimals(value, digits) {

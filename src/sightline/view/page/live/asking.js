@@ -1,6 +1,7 @@
-// The form: a text, one run or two, how to search, and whether to measure what to make of the map.
+// The form: a text or an image, one run or two, how to search, and whether to measure what to make of the map.
 
 import { check, choice, make, newId, setText } from "../dom.js";
+import { imageField } from "./dropping.js";
 import { Refusal } from "./talk.js";
 
 const grouped = (number) => number.toLocaleString("en");
@@ -20,12 +21,23 @@ export function askingForm(health, onask, refuse) {
   const second = make("textarea", { id: otherId, rows: 2, dir: "auto", spellcheck: "false", placeholder: "The second text" });
   const pair = make("div", { class: "second" }, make("label", { for: otherId }, "Second text"), second);
   const beam = choice("Beam", beams, chosen.beam, (value) => Object.assign(chosen, { beam: value }));
+  const label = make("label", { for: id }, "Text");
+  const field = health.most_image_bytes ? imageField(health.most_image_bytes, () => go(), refuse) : null;
   const asked = () => health.runs.filter((run) => run.name === chosen.run || run.name === chosen.other);
-  /** Runs that classify have no beam, and some of them read two texts. */
+  const sees = (name) => Boolean(health.runs.find((run) => run.name === name)?.images);
+  const tallies = make("span", { class: "hint" }, count, " · Ctrl + Enter looks");
+  const compare = choice("Compare with", [["", "no other"], ...names], "", (other) => fit({ other }));
+  /** Runs that give labels have no beam, some read two texts, some an image; only what reads the same is compared. */
   const fit = (changes) => {
     Object.assign(chosen, changes);
+    const seeing = sees(chosen.run);
+    const select = compare.querySelector("select");
+    for (const option of select.options) option.hidden = option.value !== "" && sees(option.value) !== seeing;
+    if (chosen.other && sees(chosen.other) !== seeing) chosen.other = select.value = "";
     pair.hidden = !asked().some((run) => run.pairs);
-    beam.hidden = asked().every((run) => run.task === "classify");
+    beam.hidden = asked().every((run) => run.task === "classify" || run.task === "grid");
+    for (const part of [label, text, tallies]) part.hidden = seeing;
+    if (field) field.element.hidden = !seeing;
   };
   const showCount = () => {
     const { length } = [...text.value]; // characters, as the server counts them
@@ -33,6 +45,12 @@ export function askingForm(health, onask, refuse) {
     count.classList.toggle("over", length > health.most_characters);
   };
   const go = () => {
+    const runs = [chosen.run, chosen.other].filter((name, i, all) => name && all.indexOf(name) === i);
+    const how = { runs, beam: Number(chosen.beam), measure: chosen.measure };
+    if (sees(chosen.run)) {
+      const image = field.image();
+      return image ? onask({ ...how, image, text: image.name, text2: "" }) : field.focus();
+    }
     const length = Math.max([...text.value].length, pair.hidden ? 0 : [...second.value].length);
     if (!text.value.trim()) return text.focus();
     if (!pair.hidden && !second.value.trim()) return second.focus();
@@ -40,8 +58,7 @@ export function askingForm(health, onask, refuse) {
       const long = `That text is too long: it has ${grouped(length)} characters, and this server takes ${most}. Shorten it.`;
       return refuse(new Refusal(413, long));
     }
-    const runs = [chosen.run, chosen.other].filter((name, i, all) => name && all.indexOf(name) === i);
-    return onask({ text: text.value, text2: second.value, runs, beam: Number(chosen.beam), measure: chosen.measure });
+    return onask({ ...how, image: null, text: text.value, text2: second.value });
   };
   text.addEventListener("input", showCount);
   for (const field of [text, second]) {
@@ -59,20 +76,22 @@ export function askingForm(health, onask, refuse) {
   };
   const several = health.runs.length > 1;
   form.replaceChildren(
-    make("label", { for: id }, "Text"),
+    label,
     text,
+    ...(field ? [field.element] : []),
     pair,
     make(
       "div",
       { class: "choose" },
       choice("Run", names, chosen.run, (run) => fit({ run })),
-      several ? choice("Compare with", [["", "no other"], ...names], "", (other) => fit({ other })) : null,
+      several ? compare : null,
       beam,
       check("Believe it? Measure that too", false, (measure) => Object.assign(chosen, { measure }), "Takes some seconds"),
       button,
-      make("span", { class: "hint" }, count, " · Ctrl + Enter looks"),
+      tallies,
     ),
   );
   fit({});
-  text.focus();
+  if (sees(chosen.run)) field.focus();
+  else text.focus();
 }

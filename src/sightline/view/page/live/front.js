@@ -9,6 +9,8 @@ import { askForToken, showProblem } from "./token.js";
 
 const ALTERNATIVES = 3;
 const TITLE = "Type a text and see where the model looks";
+const SEARCHLESS = new Set(["classify", "grid"]);
+const SEEING = "Drop an image and see where the model looks";
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
 let controller = null;
@@ -35,11 +37,30 @@ function plain(request, run, outputs, more) {
   return { ...empty, title: run, task: "", input: request.text, output: best.text, alternatives, ...more };
 }
 
-/** Runs that classify take no beam, and some of them a second text. */
-function bodyOf(request, run, one, many, writing) {
-  const { task, pairs } = known.get(run);
-  if (task !== "classify") return { ...one, ...writing, run };
-  return { ...one, ...(pairs ? many : {}), run };
+/** What a run is asked about, for one input or for a list of one: its text, its two texts, or its image. */
+function inputOf(request, { images, pairs }, listed) {
+  const wrap = (name, value) => (listed ? { [`${name}s`]: [value] } : { [name]: value });
+  if (images) return wrap("image", request.image.content);
+  const second = listed ? { texts2: [request.text2] } : { text2: request.text2 };
+  return { ...wrap("text", request.text), ...(pairs ? second : {}) };
+}
+
+/** Runs that give labels take no beam. */
+function bodyOf(request, run, listed, more, writing) {
+  const about = known.get(run);
+  return { ...inputOf(request, about, listed), ...more, ...(SEARCHLESS.has(about.task) ? {} : writing), run };
+}
+
+/** What a run answered about one input, as outputs of a run that writes. */
+function outputsOf(one) {
+  if (Array.isArray(one)) return one;
+  return one.classes ? cellsOf(one) : labelsOf(one);
+}
+
+/** How many cells have which label. */
+function cellsOf({ classes, labels }) {
+  const counts = classes.map((name, label) => `${labels.flat().filter((one) => one === label).length} ${name}`);
+  return [{ text: `cells: ${counts.join(", ")}` }];
 }
 
 /** The label first, then the others, as outputs of a run that writes. */
@@ -51,6 +72,12 @@ function labelsOf({ label, probabilities }) {
   return [{ text }, ...others.map(([name, share]) => ({ text: name, log_prob: Math.log(share ?? 0) }))];
 }
 
+/** The server knows an image's content, not what its file is called. */
+function named(request, explanation) {
+  if (!explanation.image) return explanation;
+  return { ...explanation, input: request.image.name, image: { ...explanation.image, name: request.image.name } };
+}
+
 function show(about, same) {
   for (const id of ["shown", "svg", "png"]) document.getElementById(id).hidden = false;
   return app.replace(about, same);
@@ -58,9 +85,8 @@ function show(about, same) {
 
 /** What every run answered; one that cannot explain stands there with its output and its reason. */
 async function explained(request, outputs, measure, signal) {
-  const wanted = { text: request.text, form: "page", measure };
   const writing = { beam: request.beam, alternatives: ALTERNATIVES };
-  const body = (run) => bodyOf(request, run, wanted, { text2: request.text2 }, writing);
+  const body = (run) => bodyOf(request, run, false, { form: "page", measure }, writing);
   const answers = await Promise.allSettled(request.runs.map((run) => ask("/explain", body(run), signal)));
   const failed = answers.filter((one) => one.status === "rejected").map((one) => one.reason);
   const fatal = failed.find((error) => error.status !== 422 && error.status !== 413) ?? null;
@@ -68,7 +94,7 @@ async function explained(request, outputs, measure, signal) {
   const about = await readSent(answers.filter((one) => one.status === "fulfilled").map((one) => one.value));
   const found = [...about.explanations];
   const explanations = answers.map((answer, i) => {
-    if (answer.status === "fulfilled") return found.shift();
+    if (answer.status === "fulfilled") return named(request, found.shift());
     return plain(request, request.runs[i], outputs[i], { notes: [answer.reason.why || answer.reason.message] });
   });
   return { title: request.runs.join(" · "), steps: about.steps, explanations };
@@ -86,9 +112,9 @@ async function look(request) {
   document.documentElement.removeAttribute("data-answered");
   try {
     const search = { beam: request.beam, best: Math.min(1 + ALTERNATIVES, request.beam) };
-    const body = (run) => bodyOf(request, run, { texts: [request.text] }, { texts2: [request.text2] }, search);
+    const body = (run) => bodyOf(request, run, true, {}, search);
     const answers = await Promise.all(request.runs.map((run) => ask("/predict", body(run), signal)));
-    const outputs = answers.map(({ predictions: [one] }) => (Array.isArray(one) ? one : labelsOf(one)));
+    const outputs = answers.map(({ predictions: [one] }) => outputsOf(one));
     if (!current()) return;
     const waiting = "Looking where it looked…";
     const first = request.runs.map((run, i) => plain(request, run, outputs[i], { waiting }));
@@ -116,6 +142,7 @@ async function begin() {
     showProblem(null);
     known = new Map(health.runs.map((run) => [run.name, run]));
     askingForm(health, look, showProblem);
+    if (health.runs[0].images) setText(document.getElementById("title"), SEEING);
     document.documentElement.dataset.open = "yes";
   } catch (error) {
     refuse(error, begin);

@@ -31,6 +31,7 @@ function limitsOf(schema) {
 /** A body that the address takes: what must be there, and the run. */
 export function exampleOf(schema, all) {
   const one = resolved(schema, all);
+  if (one.example) return one.example;
   const example = {};
   for (const [name, field] of Object.entries(one.properties ?? {})) {
     const required = (one.required ?? []).includes(name);

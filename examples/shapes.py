@@ -1,0 +1,229 @@
+"""Does a captioner look where it should? Made images of coloured shapes, where the right place of every word is known.
+
+A caption such as "a red circle left of a blue square" tells what stands where, and the program that drew the image
+knows the box of each shape. So it can be counted how often the place that a word looked at most lies inside the box of
+its shape. Soft attention takes a weighted mean of all places; hard attention looks at one place, and learns by
+REINFORCE which. Both learn the encoder (a small CNN) with the captions, from nothing: no one tells them where to look.
+Captions name the left or upper shape first. That matters: a look is taken before the word of the step before is read
+(Xu et al. 2015), so where either shape may come first, the model looks at both before it knows which one it is to
+write, remembers them, and its words no longer look at what they name. The words of a caption that is right are asked;
+where it is wrong, those of the right one, which the model is made to write.
+
+    python examples/shapes.py --out runs/examples/shapes.png
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tyro
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from sightline.attention import AttentionConfig
+from sightline.data.images import Box
+from sightline.data.shapes import COLOURS, SHAPES, Made, made_shapes
+from sightline.data.tokenise import TokeniserConfig
+from sightline.layers.image import CNNConfig
+from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
+from sightline.tasks.caption import CaptionConfig, train_caption
+from sightline.tasks.caption_data import CaptionFile
+from sightline.tasks.captioner import Captioner
+from sightline.training.loop import TrainingConfig
+
+ATTENTIONS: dict[str, AttentionConfig] = {"soft": soft(64), "hard": hard(64)}
+SHOWN = 3  # images in the picture
+
+
+class Task(NamedTuple):
+    """How many images of which kind, and how long to train. Sides are in pixels: drawn, and as the encoder reads it."""
+
+    images: int = 4000
+    tested: int = 300
+    side: int = 64
+    read: int = 32
+    colours: Sequence[str] = tuple(COLOURS)
+    shapes: Sequence[str] = SHAPES
+    channels: tuple[int, ...] = (16, 32)
+    size: int = 128
+    steps: int = 3000
+
+
+QUICK = Task(200, 20, 32, 32, ("red", "green", "blue"), ("square", "cross"), (16, 32), 64, 100)
+
+
+class Looked(NamedTuple):
+    """An image, the words of a caption, where each of them looked (rows × columns), and the box it should look into."""
+
+    made: Made
+    words: list[str]
+    maps: np.ndarray  # words, rows, columns
+    boxes: dict[int, Box]
+
+    def inside(self, word: int) -> bool:
+        """Whether the middle of the place that was looked at most lies in the box."""
+        rows, columns = self.maps.shape[1:]
+        row, column = divmod(int(self.maps[word].argmax()), columns)
+        side = len(self.made.pixels)
+        x, y = (column + 0.5) * side / columns, (row + 0.5) * side / rows
+        left, top, right, bottom = self.boxes[word]
+        return left <= x <= right and top <= y <= bottom
+
+
+class Measured(NamedTuple):
+    """By the attention's name: shares from 0 to 1, and minutes of training."""
+
+    exact: dict[str, float]  # captions that are one of the right ones
+    shape_words: dict[str, float]  # of words such as circle: looked into the right shape
+    colour_words: dict[str, float]
+    minutes: dict[str, float]
+
+
+def shapes_in_order(task: Task, count: int, seed: int) -> list[Made]:
+    """Made images with the captions that name the left or upper shape first, or the only one."""
+    found = []
+    for made in made_shapes(count, seed, task.side, colours=task.colours, shapes=task.shapes):
+        kept = [place for place, text in enumerate(made.captions) if " left of " in text or " above " in text] or [0]
+        captions, places = [made.captions[place] for place in kept], [made.places[place] for place in kept]
+        found.append(replace(made, captions=captions, places=places))
+    return found
+
+
+def train(attention: AttentionConfig, task: Task, folder: Path, seed: int) -> Captioner:
+    """A captioner, trained on images in files, as one's own would be."""
+    made = shapes_in_order(task, task.images, seed + 1)
+    rows = ["image\tcaption"]
+    for number, one in enumerate(made):
+        name = f"{number}.png"
+        Image.fromarray(one.pixels).save(folder / name)
+        rows += [f"{name}\t{caption}" for caption in one.captions]
+    (folder / "captions.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    training = TrainingConfig(learning_rate=6e-3, warmup=300, steps=task.steps, averaged=3, patience=100)
+    config = CaptionConfig(
+        _model(attention, task),
+        CNNConfig(size=task.read, channels=task.channels),
+        TokeniserConfig(method="words", words=100, lower=True, minimum=1),
+        training,
+        metric="exact",
+        smoothing=0.0,
+        batch_rows=32,
+        seed=seed,
+    )
+    every = max(100, task.steps // 10)
+    config = replace(config, training=replace(training, validate_every=every), valid_share=60 / max(task.images, 1000))
+    found, _ = train_caption(CaptionFile(str(folder / "captions.tsv")), folder / "run", config, on_scores=_say)
+    return found
+
+
+def _model(attention: AttentionConfig, task: Task) -> ShowAttendTellConfig:
+    # Most places of these images hold nothing: they need not be looked at (no penalty), and they are to be told from
+    # the others (not normalised). "Left of" is about where things are (positions).
+    plain = ShowAttendTellConfig(task.size, task.size, attention=attention, penalty=0.0, dropout=0.1)
+    return replace(plain, positions=True, normalised=False)
+
+
+def _say(progress: object, scores: dict[str, float]) -> None:
+    print(f"  step {progress.step:,}: {scores['exact']:.1f} % of validation captions exact")  # type: ignore[attr-defined]
+
+
+def look(captioner: Captioner, tested: Sequence[Made]) -> tuple[list[str], list[Looked]]:
+    """The captions of images, and where their words looked."""
+    found = captioner.caption([one.pixels for one in tested], beam=3)
+    texts = [one.text for one in found]
+    looked = []
+    for made, text in zip(tested, texts, strict=True):
+        source = captioner.read([made.pixels]).read
+        which = made.captions.index(text) if text in made.captions else 0
+        caption = made.captions[which]
+        weights = captioner.looks(source, captioner.tokeniser.encode([caption]))
+        assert weights is not None
+        maps = weights[0][:-1].reshape(-1, captioner.places.height, captioner.places.width)
+        looked.append(Looked(made, caption.split(), maps, made.places[which]))
+    return texts, looked
+
+
+def share(looked: Sequence[Looked], words: Sequence[str]) -> float:
+    """How often these words looked into their shape."""
+    inside = [one.inside(word) for one in looked for word in one.boxes if one.words[word] in words]
+    return float(np.mean(inside))
+
+
+def draw(looked: Sequence[Looked], out: Path) -> None:
+    """A row of words for each image: what each looked at, and the box where its shape stands."""
+    longest = max(len(one.words) for one in looked)
+    figure = Figure(figsize=(0.9 * longest, 1.15 * len(looked)), layout="constrained")
+    grid = figure.subplots(len(looked), longest, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for row, one in zip(grid, looked, strict=True):
+        side = len(one.made.pixels)
+        for number, (axes, word) in enumerate(zip(row, one.words, strict=False)):
+            axes.imshow(one.made.pixels, extent=(0, side, side, 0))
+            shade = one.maps[number] / one.maps[number].max()
+            axes.imshow(shade, extent=(0, side, side, 0), cmap="gray", alpha=0.6, vmin=0, vmax=1)
+            axes.set_title(word, fontsize=8, pad=2)
+            if number in one.boxes:
+                left, top, right, bottom = one.boxes[number]
+                axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, color="#E69F00"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=150)
+
+
+def main(
+    out: Path = Path("runs/examples/shapes.png"),
+    seed: int = 0,
+    quick: bool = False,
+    only: Sequence[str] = tuple(ATTENTIONS),
+    keep: Path | None = None,
+) -> Measured:
+    """Train captioners on made shapes, and count how often they look into the right one.
+
+    Args:
+        out: where the picture goes (PNG).
+        seed: of the images and of the training.
+        quick: fewer, smaller and simpler images.
+        only: soft, hard, or both.
+        keep: a folder for the trained runs, without their data.
+    """
+    task = QUICK if quick else Task()
+    tested = shapes_in_order(task, task.tested, seed + 10_000)
+    measured = Measured({}, {}, {}, {})
+    shown: list[Looked] = []
+    for name in only:
+        print(f"{name} attention")
+        folder = Path(tempfile.mkdtemp(prefix="sightline-shapes-"))
+        try:
+            began = time.perf_counter()
+            captioner = train(ATTENTIONS[name], task, folder, seed)
+            measured.minutes[name] = (time.perf_counter() - began) / 60
+            texts, looked = look(captioner, tested)
+            if keep is not None:
+                shutil.copytree(folder / "run", keep / name, ignore=shutil.ignore_patterns("data", "checkpoints"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        right = [text in made.captions for text, made in zip(texts, tested, strict=True)]
+        measured.exact[name] = float(np.mean(right))
+        measured.shape_words[name] = share(looked, task.shapes)
+        measured.colour_words[name] = share(looked, task.colours)
+        shown += list(_with_two(looked))[:SHOWN]
+    draw(shown, out)
+    print(f"\n{'':>6}{'exact':>10}{'shapes':>10}{'colours':>10}{'minutes':>10}")
+    for name in only:
+        values = (measured.exact[name], measured.shape_words[name], measured.colour_words[name])
+        print(f"{name:>6}" + "".join(f"{value:10.1%}" for value in values) + f"{measured.minutes[name]:10.1f}")
+    print(f"shapes, colours: words that looked into their own shape most; {task.tested} images\n\nwrote {out}")
+    return measured
+
+
+def _with_two(looked: Sequence[Looked]) -> Iterator[Looked]:
+    return (one for one in looked if len(one.made.shapes) == 2)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,311 @@
+"""Train, predict, evaluate, compare and view, for runs that label the cells of images."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.text import Text as Plain
+
+from sightline.commands.captioning import image_paths, say_bad
+from sightline.commands.common import say_unfinished, set_up, writing
+from sightline.commands.comparing import check_runs
+from sightline.commands.evaluation import check_ending, console, plain_table, predicting
+from sightline.data.checking import Limits
+from sightline.data.grids import ARRAY, GRID_ENDINGS, BadImage, GridFile, Raw, read_grids, read_raw
+from sightline.data.image_tables import read_image_table
+from sightline.errors import UserError
+from sightline.files import check_writable, whole_file
+from sightline.machine import check_seed
+from sightline.tasks.grid import GridMetric
+from sightline.tasks.grid_data import raw_rows
+from sightline.tasks.grid_presets import GRID_MODELS
+from sightline.tasks.grid_scores import COMPARED, GridComparison, GridEvaluation, compare
+from sightline.tasks.gridder import Gridder, GridPrediction, load_gridder
+from sightline.view.cells import picture, save_json, save_mask, save_picture
+
+FORMS = "a table with the columns image and mask, or a folder with images and masks in it"
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+VIEWED = (*PICTURES, ".html", ".json")
+
+
+def check_train_options(others: Mapping[str, object], metric: str | None, model: str | None) -> None:
+    """Options of another task are refused, not passed over."""
+    for name, value in others.items():
+        if value:
+            raise UserError(f"{name} is not an option of grid; leave it out")
+    if metric is not None and metric not in get_args(GridMetric):
+        raise UserError(f"--metric {metric} is not one of grids; it is one of {', '.join(get_args(GridMetric))}")
+    if model is not None and model not in GRID_MODELS:
+        raise UserError(f"--model {model} does not label cells; choose one of {', '.join(GRID_MODELS)}")
+
+
+def training_files(
+    data: str | None, valid: str | None, columns: tuple[str, ...] | None
+) -> tuple[GridFile, GridFile | None]:
+    """The files that the options name."""
+    if data is None:
+        raise UserError(f"give --data: {FORMS}")
+    return GridFile(data, columns), None if valid is None else GridFile(valid, columns)
+
+
+def load_run(run: Path) -> Gridder:
+    """A trained model, with a word on standard error when its training has not ended."""
+    found, about = load_gridder(run)
+    say_unfinished(run, about)
+    return found
+
+
+def _paths(images: Sequence[str | Path], path: str | None) -> list[Path]:
+    """As of captions; an array is one grid of features, and a folder may hold some."""
+    found: list[Path] = []
+    for one in map(Path, images):
+        found += _in_folder(one) if one.is_dir() else [one]
+    if path is not None and path != "-" and Path(path).is_dir():
+        return found + _in_folder(Path(path))
+    if path is not None and path.lower().endswith(ARRAY):
+        return [*found, Path(path)]
+    return found + image_paths((), path)
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    return [row.image for row in read_image_table(str(folder), (), endings=GRID_ENDINGS)]
+
+
+def _readable(gridder: Gridder, paths: Sequence[Path], bad: dict[str, str]) -> Iterator[Raw]:
+    for path in paths:
+        try:
+            found = read_raw(path, None, str(path))
+            gridder.check(found)
+        except (BadImage, UserError) as error:
+            bad[str(path)] = str(error).removeprefix(f"{path}: ")
+        else:
+            yield found
+
+
+def predict_command(
+    run: Path,
+    images: Sequence[str | Path],
+    path: str | None,
+    out: Path | None,
+    as_json: bool,
+    threshold: float | None,
+    threads: int | None,
+) -> None:
+    """A line for each image: its path and how many cells of each class; with ``out``, a folder, three files for each.
+
+    NAME.mask.png has the values that the masks of the training data had, NAME.overlay.png shows image and labels, and
+    NAME.json has the label and the probabilities of every cell.
+    """
+    set_up(threads)
+    if out is not None and out.is_file():
+        raise UserError(f"--out is {out}, which is a file; name a folder for masks and pictures")
+    paths = _paths(images, path)
+    if not paths:
+        raise UserError("there is no image to label: name images or folders with --image, or a list with --input")
+    gridder = load_run(run)
+    if threshold is not None and len(gridder.facts.names) > 2:
+        raise UserError("--threshold is for two classes; of several the likeliest is taken")
+    if out is not None:
+        check_writable(out)
+    bad: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    names: set[str] = set()
+
+    def remembered() -> Iterator[Raw]:
+        for raw in _readable(gridder, paths, bad):
+            values[raw.name] = raw.values
+            yield raw
+
+    with predicting(len(paths)) as advance, writing(None) as stream:
+        for found in gridder.stream(remembered(), threshold, on_predicted=advance):
+            image = values.pop(found.name)
+            if out is not None:
+                _write_all(gridder, found, image, out, _free(Path(found.name).stem, names))
+            print(_line(gridder, found, as_json), file=stream, flush=True)
+    say_bad(bad)
+    if len(bad) == len(paths):
+        raise UserError("none of the images could be read")
+
+
+def _free(stem: str, names: set[str]) -> str:
+    """A name that no image before has had: images of several folders may be called alike."""
+    name, number = stem, 1
+    while name in names:
+        number += 1
+        name = f"{stem}-{number}"
+    names.add(name)
+    return name
+
+
+def _write_all(gridder: Gridder, found: GridPrediction, image: Any, out: Path, name: str) -> None:
+    facts = gridder.facts
+    classes = found.labels if found.pixels is None else found.pixels
+    save_mask(classes, facts.values, out / f"{name}.mask.png")
+    refined = found.pixels if gridder.model.pixel_head is not None else None
+    save_picture(picture(image, found.labels, facts.cell, pixels=refined), out / f"{name}.overlay.png")
+    save_json(found.to_json(facts), out / f"{name}.json")
+
+
+def _line(gridder: Gridder, found: GridPrediction, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(found.to_json(gridder.facts), ensure_ascii=False)
+    counts = [int((found.labels == label).sum()) for label in range(len(gridder.facts.names))]
+    said = "\t".join(f"{name} {count}" for name, count in zip(gridder.facts.names, counts, strict=True))
+    name = found.name.replace("\t", " ").replace("\n", " ").replace("\r", " ")
+    return f"{name}\t{said}"
+
+
+def _evaluated(gridder: Gridder, data: str | None, columns: tuple[str, ...] | None) -> GridEvaluation:
+    """Scores on images with masks; what was left out is said, because it changes what a score is a score of."""
+    if data is None:
+        raise UserError(f"give --data: {FORMS}")
+    files = GridFile(data, columns or gridder.facts.columns)
+    total = sum(1 for _ in read_grids(files))
+    # A score is of all images: only what nobody could read is left out.
+    reading = raw_rows(files, gridder.config, masks=True, limits=Limits(max_bad_share=1.0))
+    with predicting(total) as advance:
+        found = gridder.evaluate(reading, on_predicted=advance)
+    for line in reading.report.left_out_lines():
+        print(f"sightline: {line}", file=sys.stderr)
+    return found
+
+
+def evaluate_command(
+    run: Path,
+    data: str | None,
+    columns: tuple[str, ...] | None,
+    as_json: bool,
+    threads: int | None,
+    *,
+    errors: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Every score of cells, and of pixels within some distances."""
+    set_up(threads)
+    if errors < 0:
+        raise UserError(f"--errors is {errors}; it must be at least 0")
+    if out is not None:
+        check_ending(out, (".jsonl",))
+    gridder = load_run(run)
+    found = _evaluated(gridder, data, columns)
+    if out is not None:
+        with whole_file(out) as part, part.open("w", encoding="utf-8") as file:
+            for row, one in zip(found.rows(), found.predictions, strict=True):
+                file.write(json.dumps(row | one.to_json(gridder.facts), ensure_ascii=False) + "\n")
+    if as_json:
+        print(json.dumps(found.to_json(errors), indent=2, ensure_ascii=False))
+    else:
+        _print(found, gridder, errors)
+
+
+def _print(found: GridEvaluation, gridder: Gridder, errors: int) -> None:
+    table = plain_table("score", "all", *(["not in the training data"] if found.without else []))
+    for name, value in found.values.items():
+        without = [f"{found.without[name]:.2f}" if name in found.without else ""] if found.without else []
+        table.add_row(_shown(name), f"{value:.2f}", *without)
+    console().print(table)
+    images = len(found.predictions)
+    speed = f"{found.seconds / images * 1000:.0f} ms an image"
+    print(f"{images:,} images, {found.cells:,} cells; {speed}")
+    if found.threshold is not None:
+        print(f"a cell is marked from a probability of {found.threshold:.3f} on, which was best on validation data")
+    if found.seen:
+        print(f"{found.seen:,} of {images:,} images stand in the run's own data: scores on them flatter")
+    classes = plain_table("class", "precision", "recall", "F1", "there", "given")
+    for one in found.table:
+        shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
+        classes.add_row(Plain(one.name), *shares, f"{one.support:,}", f"{one.said:,}")
+    print()
+    console().print(classes)
+    for number, row in enumerate(found.worst(errors), start=1):
+        print(f"\n{number}. {row['image']}: F1 {row['f1']:.1f}, precision {row['precision']:.1f}, ", end="")
+        print(f"recall {row['recall']:.1f}")
+
+
+def compare_command(
+    runs: Sequence[Path],
+    data: str | None,
+    columns: tuple[str, ...] | None,
+    metrics: Sequence[str] | None,
+    samples: int,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    threads: int | None,
+) -> None:
+    """Scores of several runs, and the 95 % interval of their differences over resamples of the photos."""
+    set_up(threads)
+    check_seed(seed)
+    chosen = metrics or ("f1",)
+    check_runs(runs, chosen, samples)
+    for name in chosen:
+        if name not in COMPARED:
+            raise UserError(f"--metrics {name} is not one of grids; expected some of {', '.join(COMPARED)}")
+    if out is not None:
+        raise UserError("--out draws scores by the length of the source; images have none")
+    gridders = {str(run): load_run(run) for run in runs}
+    evaluations = {name: _evaluated(gridder, data, columns) for name, gridder in gridders.items()}
+    found = compare(evaluations, chosen, samples, seed)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _print_comparison(found)
+
+
+def _print_comparison(found: GridComparison) -> None:
+    table = plain_table("metric", "run", "score", "95 % interval", "difference", "its 95 % interval", "p")
+    for metric, runs in found.found.items():
+        for place, (name, row) in enumerate(runs.items()):
+            other = ["", "", ""]
+            if "difference" in row:
+                low, high = row["difference_interval"]
+                other = [f"{row['difference']:+.2f}", f"{low:+.2f} – {high:+.2f}", f"{row['p']:.3f}"]
+            interval = f"{row['interval'][0]:.2f} – {row['interval'][1]:.2f}"
+            table.add_row("" if place else _shown(metric), Plain(name), f"{row['value']:.2f}", interval, *other)
+    console().print(table)
+    print(f"\n{found.images:,} images; paired bootstrap over images, {found.samples:,} resamples, seed {found.seed}.")
+    print("p: the share of resamples in which whichever of a run and the first scores higher overall does not.")
+
+
+def _shown(name: str) -> str:
+    pixel, _, distance = name.rpartition("_")
+    if name.startswith("pixel_") and distance.isdigit():
+        return f"{pixel.replace('_', ' ')} within {distance} px"
+    return name.replace("_", " ")
+
+
+def view_command(run: Path, images: Sequence[str | Path], path: str | None, out: Path, threads: int | None) -> None:
+    """The labels over an image as a picture; as a page (.html) or data (.json), also where each cell looked."""
+    if out.suffix.lower() not in VIEWED:
+        raise UserError(f"--out is {out}; it must end in one of {', '.join(VIEWED)}")
+    paths = _paths(images, path)
+    if len(paths) != 1 and out.suffix != ".html":
+        raise UserError(f"found {len(paths)} images; one goes into a picture: name it with --image")
+    if not paths:
+        raise UserError("there is no image to view: name one with --image")
+    check_writable(out.parent)
+    set_up(threads)
+    gridder = load_run(run)
+    if out.suffix.lower() in PICTURES:
+        try:
+            raw = read_raw(paths[0], None, str(paths[0]))
+        except BadImage as error:
+            raise UserError(str(error)) from None
+        gridder.check(raw)
+        (found,) = gridder.stream([raw])
+        refined = found.pixels if gridder.model.pixel_head is not None else None
+        save_picture(picture(raw.values, found.labels, gridder.facts.cell, pixels=refined), out)
+        print(_line(gridder, found, as_json=False))
+    else:
+        explained = [gridder.explain(one) for one in paths]
+        if out.suffix == ".html":
+            from sightline.view.page import write_page
+
+            write_page(explained, out)
+        else:
+            explained[0].save(out)
+        for one in explained:
+            print(f"{one.input}  →  {one.output}")
+    print(out)

@@ -1,0 +1,190 @@
+"""`sightline saliency`: where images draw the eye, as pictures, arrays and scan paths."""
+
+import json
+import math
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+from sightline.commands.common import set_up
+from sightline.data.images import ENDINGS, BadImage, read_image
+from sightline.errors import UserError
+from sightline.files import check_writable, whole_file, write_text
+from sightline.machine import choose_device
+from sightline.saliency.competition import PathConfig
+from sightline.saliency.looking import Ready, Saliency, look, make_ready
+from sightline.saliency.model import SaliencyConfig
+from sightline.saliency.picture import draw, save_picture
+from sightline.saliency.truth import METRICS, Looked, Places, read_fixations, score_each
+
+MARK = ".saliency"  # between the image's name and the ending: nothing written here is called as an image read
+READERS = 4  # threads at most: decoding lets others run
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to look for and what to write."""
+
+    fixations: int = PathConfig.fixations
+    blur: float | None = None
+    side: int | None = None
+    colours: Literal["opposed", "printed"] = "opposed"
+    truth: Path | None = None
+    pictures: bool = True
+
+    def config(self) -> SaliencyConfig:
+        usual = SaliencyConfig()
+        return SaliencyConfig(
+            usual.side if self.side is None else self.side, usual.blur if self.blur is None else self.blur, self.colours
+        )
+
+
+def saliency_command(images: Sequence[Path], out: Path, wanted: Wanted, device: str, threads: int | None) -> None:
+    """Look at every image and write what was found; images that cannot be read are named and left out."""
+    config, path = wanted.config(), PathConfig(wanted.fixations)
+    choose_device(device)
+    files = _files(images)
+    truth = None if wanted.truth is None else read_fixations(wanted.truth)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out is {out}, which is a file; name a folder")
+    check_writable(out)
+    set_up(threads)
+    names = _names(files, out)
+    started, sizes = time.perf_counter(), {}
+    with _progress(len(files)) as bar:
+        task = bar.add_task("looking", total=len(files))
+        for number, image, found in look(_good(files, config, bar), config, path, device=device):
+            _write(out / names[number], files[number], image, found, config, wanted.pictures)
+            sizes[number] = found.height, found.width
+            bar.advance(task)
+    if not sizes:
+        raise UserError(f"none of the {len(files):,} images could be read" if len(files) > 1 else "no image was read")
+    bad = len(files) - len(sizes)
+    speed = len(sizes) / (time.perf_counter() - started)
+    left_out = f"; {bad:,} of {len(files):,} could not be read" if bad else ""
+    plural = "" if len(sizes) == 1 else "s"
+    print(f"{len(sizes):,} image{plural} → {out} ({speed:.3g} images/s){left_out}")
+    if truth is not None:
+        _score(out, files, names, sizes, truth)
+
+
+def _files(images: Sequence[Path]) -> list[Path]:
+    """The images named, and those in the folders named."""
+    if not images:
+        raise UserError("name an image, or a folder of images")
+    files: list[Path] = []
+    for image in images:
+        if not image.is_dir():
+            files.append(image)
+            continue
+        inside = sorted(one for one in image.iterdir() if one.suffix.lower() in ENDINGS and one.is_file())
+        inside = [one for one in inside if not one.stem.endswith(MARK)]  # what an earlier run wrote
+        if not inside:
+            raise UserError(f"{image} holds no image; expected files that end in {', '.join(ENDINGS)}")
+        files += inside
+    return files
+
+
+def _names(files: Sequence[Path], out: Path) -> list[str]:
+    """What the results of each image are called: as the image, with a number behind it where that is taken.
+
+    An image that is to be read is never written over, wherever it lies.
+    """
+    taken = {str(file.resolve()).casefold() for file in files}
+    names = []
+    for file in files:
+        number, name = 1, f"{file.stem}{MARK}"
+        while str((out / f"{name}.png").resolve()).casefold() in taken:
+            number += 1
+            name = f"{file.stem}-{number}{MARK}"
+        taken.add(str((out / f"{name}.png").resolve()).casefold())
+        names.append(name)
+    return names
+
+
+def _good(files: Sequence[Path], config: SaliencyConfig, bar: Progress) -> Iterator[tuple[int, Ready]]:
+    """The images that can be read, made ready ahead in threads; each other one is named at once."""
+
+    def read(file: Path) -> Ready | BadImage:
+        try:
+            return make_ready(read_image(file), config)
+        except BadImage as error:
+            return error
+
+    readers = min(READERS, os.cpu_count() or 1)
+    waiting: deque[tuple[int, Future[Ready | BadImage]]] = deque()
+    pool = ThreadPoolExecutor(readers, thread_name_prefix="images")
+    try:
+        coming = iter(enumerate(files))
+        while True:
+            while len(waiting) < 2 * readers and (one := next(coming, None)) is not None:
+                waiting.append((one[0], pool.submit(read, one[1])))
+            if not waiting:
+                return
+            number, future = waiting.popleft()
+            found = future.result()
+            if isinstance(found, Ready):
+                yield number, found
+            else:
+                bar.console.print(f"sightline: {files[number]}: {found}", markup=False, highlight=False, soft_wrap=True)
+                bar.advance(bar.task_ids[0])
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _write(to: Path, file: Path, image: Ready, found: Saliency, config: SaliencyConfig, pictures: bool) -> None:
+    with whole_file(to.with_name(f"{to.name}.npy")) as part, part.open("wb") as stream:
+        np.save(stream, found.map, allow_pickle=False)
+    about = {"image": str(file), "model": "Itti, Koch and Niebur 1998", "blur": config.blur, "side": config.side}
+    content = {**about, "colours": config.colours, **found.to_json()}
+    write_text(to.with_name(f"{to.name}.json"), json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    if pictures:
+        save_picture(draw(image, found), to.with_name(f"{to.name}.png"))
+
+
+def _score(
+    out: Path, files: Sequence[Path], names: Sequence[str], sizes: dict[int, tuple[int, int]], truth: dict[Path, Places]
+) -> None:
+    """The scores of the maps just written, by the fixations of the images that have some."""
+    scored = [number for number in sorted(sizes) if files[number].resolve() in truth]
+    if not scored:
+        raise UserError("none of the images stands in the table of --truth; its paths are relative to its folder")
+    if len(scored) < 2:
+        print("sightline: the shuffled AUC needs fixations in two images or more", file=sys.stderr)
+    looked = [Looked(truth[files[number].resolve()], *sizes[number]) for number in scored]
+    each = score_each(lambda place: np.load(out / f"{names[scored[place]]}.npy", allow_pickle=False), looked)
+    means = {name: _mean(values) for name, values in each.items()}
+    rows = [
+        {"image": str(files[number]), **{name: _plain(each[name][place]) for name in METRICS}}
+        for place, number in enumerate(scored)
+    ]
+    content = {"images": len(scored), "mean": {name: _plain(value) for name, value in means.items()}, "each": rows}
+    write_text(out / "scores.json", json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    print(f"against the fixations in {len(scored):,} images (each in {out / 'scores.json'}):")
+    for name in METRICS:
+        print(f"  {name:<12} {means[name]:.3f}")
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _progress(count: int) -> Progress:
+    columns = ("{task.description}", BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    hidden = count == 1 or not sys.stderr.isatty()
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden)

@@ -1,0 +1,314 @@
+"""Images with masks, or grids of features with labels: what is read, what is wrong with it, which label a cell has.
+
+A mask says of every pixel what it shows; a cell, a square of pixels, gets its label from them. A grid of features is a
+`.npy` file, height × width × numbers, whose every place is a cell; its labels are another `.npy`, height × width, or an
+image of that size. Files are a stranger's: nothing that could run code is read, and sizes are looked at first.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from sightline.data.checking import Checked, Limits, Report
+from sightline.data.image_tables import MASK_NAMES, ImageRow, read_image_table
+from sightline.data.images import _ORIENTATION, _UPRIGHT, ENDINGS, LIMITS, BadImage, ImageLimits, _open, read_image
+from sightline.errors import UserError
+
+ARRAY = ".npy"
+GRID_ENDINGS = (*ENDINGS, ARRAY)
+GOLD_NAMES = (*MASK_NAMES, "labels", "label", "gold", "cells")
+NO_PIXEL = 255  # of a map of classes: behind the edge of the image
+MOST_CLASSES = 64
+MOST_VALUES = 256  # different ones in masks while they are read
+MOST_NUMBERS = 100_000_000  # in a grid of features
+GRID_LIMITS = Limits(max_bad_share=0.05)  # photos are few: one bad one in twenty may be passed over
+
+ClassKind = Literal["binary", "several"]
+
+
+@dataclass(frozen=True)
+class GridFile:
+    """A table of images (or feature grids) and masks, or a folder with ``images`` and ``masks`` in it."""
+
+    data: str
+    columns: tuple[str, ...] | None = None
+
+
+class Raw(NamedTuple):
+    """One image as it was read: pixels ``h w 3`` of uint8 or features ``h w d``, and what the mask holds (or None)."""
+
+    name: str
+    values: np.ndarray
+    mask: np.ndarray | None
+
+    @property
+    def is_pixels(self) -> bool:
+        return self.values.dtype == np.uint8
+
+    def digest(self) -> int:
+        """The same for the same content, whatever the file is called."""
+        found = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=8)
+        found.update(repr(self.values.shape).encode())
+        return int.from_bytes(found.digest(), "big")
+
+
+def read_values(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
+    """Pixels of an image, or the features of a grid as float32."""
+    if path.suffix.lower() != ARRAY:
+        return read_image(path, limits)
+    found = _array(path)
+    if found.ndim == 2:
+        found = found[:, :, None]
+    if found.ndim != 3 or found.dtype.kind not in "fiub" or not found.size:
+        shape = " × ".join(map(str, found.shape))
+        raise BadImage(f"it holds {found.dtype} of shape {shape}; expected numbers, height × width × features")
+    values = np.asarray(found, dtype=np.float32)
+    if not np.isfinite(values).all():
+        raise BadImage("it holds numbers that are not finite")
+    return values
+
+
+def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
+    """What a mask holds, height × width of whole numbers: grey values, places in a palette, or colours as 0xRRGGBB."""
+    if path.suffix.lower() == ARRAY:
+        found = _array(path)
+        if found.ndim != 2 or found.dtype.kind not in "iub":
+            shape = " × ".join(map(str, found.shape))
+            raise BadImage(f"it holds {found.dtype} of shape {shape}; expected whole numbers, height × width")
+        if found.size and not 0 <= int(found.min()) <= int(found.max()) < 2**31:
+            raise BadImage(f"its labels go from {found.min()} to {found.max()}; expected 0 or more")
+        return np.asarray(found, dtype=np.int32)
+    with _open(path, limits) as image:
+        image.load()
+        turn = image.getexif().get(_ORIENTATION)
+        turned = image.transpose(_UPRIGHT[turn]) if turn in _UPRIGHT else image
+        if turned.mode in ("F", "CMYK", "YCbCr", "LAB", "HSV"):
+            raise BadImage(f"its colours are of the kind {turned.mode}; expected grey, a palette or RGB")
+        values = np.asarray(turned)
+    if values.ndim == 3:
+        values = values[:, :, 0] if values.shape[2] == 2 else _colours(values[:, :, :3].astype(np.int32))
+    return values.astype(np.int32)
+
+
+def _colours(rgb: np.ndarray) -> np.ndarray:
+    grey = (rgb[:, :, :1] == rgb).all()
+    return rgb[:, :, 0] if grey else (rgb[:, :, 0] << 16) + (rgb[:, :, 1] << 8) + rgb[:, :, 2]
+
+
+def _array(path: Path) -> np.ndarray:
+    """A NumPy file, mapped: its header says how large it is before anything is read, and pickles are refused."""
+    try:
+        if not path.is_file():
+            raise BadImage("there is no such file")
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except BadImage:
+        raise
+    except OSError as error:
+        raise BadImage(f"it cannot be read ({error.strerror or error})") from None
+    except Exception as error:  # a header of a stranger's file breaks in many ways
+        reason = str(error).partition("\n")[0][:200]
+        raise BadImage(f"it is no array that can be read safely ({reason})") from None
+    if not isinstance(found, np.ndarray):
+        raise BadImage("it holds several arrays; expected one (.npy)")
+    if found.size > MOST_NUMBERS:
+        raise BadImage(f"it is too large: found {found.size:,} numbers, expected at most {MOST_NUMBERS:,}")
+    return found
+
+
+def read_raw(values: Path, gold: Path | None, name: str = "") -> Raw:
+    """An image or grid with its mask; what is wrong is a `BadImage` that says of which of both it speaks."""
+    try:
+        found = read_values(values)
+    except BadImage as error:
+        raise BadImage(f"{values}: {error}") from None
+    if gold is None:
+        return Raw(name or values.name, found, None)
+    try:
+        mask = read_mask(gold)
+    except BadImage as error:
+        raise BadImage(f"{gold}: {error}") from None
+    if mask.shape != found.shape[:2]:
+        (h, w), (height, width) = mask.shape, found.shape[:2]
+        raise BadImage(f"{gold}: the mask is {w} × {h}, and {values.name} is {width} × {height}; expected one size")
+    return Raw(name or values.name, found, mask)
+
+
+@dataclass
+class GridReport(Report):
+    """What was found; ``pairs`` are the images kept."""
+
+    sizes: Counter[str] = field(default_factory=Counter)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "images": self.pairs,
+            "left_out": dict(self.left_out.most_common()),
+            "places": list(self.places),
+            "duplicates": self.duplicates,
+            "sizes": dict(self.sizes.most_common(20)),
+        }
+
+    def lines(self) -> list[str]:
+        sizes = ", ".join(f"{size} ({count:,})" for size, count in self.sizes.most_common(3))
+        more = f" and {len(self.sizes) - 3:,} more" if len(self.sizes) > 3 else ""
+        found = [f"{self.pairs:,} images of {self.rows:,} rows; sizes {sizes}{more}"] if self.pairs else []
+        if self.duplicates:
+            found.append(f"{self.duplicates:,} images were there before (kept, on one side of the split)")
+        return found + self.left_out_lines()
+
+
+class CheckedGrids(Checked[Raw, GridReport]):
+    """The good images of a table or a folder, each with its mask if ``masks``."""
+
+    expected = "images with masks"
+
+    def __init__(
+        self, rows: Iterable[ImageRow], limits: Limits | None = None, *, most_cells: int, cell: int, places: int = 20
+    ) -> None:
+        super().__init__(GridReport(), limits or GRID_LIMITS, places)
+        self._most, self._cell = most_cells, cell
+        self._kept = self._check(rows)
+
+    def _check(self, rows: Iterable[ImageRow]) -> Iterator[Raw]:
+        report, seen = self.report, set[int]()
+        shape: tuple[bool, int] | None = None
+        for row in rows:
+            report.rows += 1
+            if row.problem is not None:
+                self._leave_out(row.file, row.line, row.problem)
+                continue
+            try:
+                found = read_raw(row.image, None if row.value is None else Path(row.value), str(row.image))
+                self._check_size(found)
+                kind = found.is_pixels, found.values.shape[2]
+                if shape not in (None, kind):
+                    raise BadImage(f"{row.image}: it is {_kind(kind)}, and those before are {_kind(shape)}")
+            except BadImage as error:
+                self._leave_out(row.file, row.line, f"bad image: {error}")
+                continue
+            shape = kind
+            report.pairs += 1
+            report.sizes[f"{found.values.shape[1]} × {found.values.shape[0]}"] += 1
+            digest = found.digest()
+            report.duplicates += digest in seen
+            seen.add(digest)
+            yield found
+        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
+            raise self._too_many()
+
+    def _check_size(self, found: Raw) -> None:
+        cell = self._cell if found.is_pixels else 1
+        rows, columns = grid_size(found.values, cell)
+        if rows * columns > self._most:
+            raise BadImage(
+                f"{found.name}: it has {rows * columns:,} cells, more than most_cells = {self._most:,}; make the "
+                "image smaller, or the cells larger"
+            )
+
+
+def _kind(kind: tuple[bool, int] | None) -> str:
+    return "an image" if kind is None or kind[0] else f"a grid of {kind[1]} features"
+
+
+def read_grids(files: GridFile, masks: bool = True) -> Iterator[ImageRow]:
+    """The rows of a table or folder; without ``masks``, images alone."""
+    return read_image_table(files.data, GOLD_NAMES if masks else (), files.columns, endings=GRID_ENDINGS)
+
+
+def grid_size(values: np.ndarray, cell: int) -> tuple[int, int]:
+    """Rows and columns of cells; the last ones may reach over the edge."""
+    return -(-values.shape[0] // cell), -(-values.shape[1] // cell)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What the values in masks mean.
+
+    Binary: a pixel is marked where its value is more than half of the largest one. Several: each value is a class, and
+    the first is the ground that cells have unless enough of their pixels show something else.
+    """
+
+    names: tuple[str, ...] = ("background", "marked")
+    values: tuple[int, ...] = (0, 255)
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.names) == len(self.values) <= MOST_CLASSES:
+            raise ValueError(f"found {len(self.names)} names for {len(self.values)} values of masks")
+        if len(set(self.names)) != len(self.names) or not all(isinstance(one, str) and one for one in self.names):
+            raise ValueError("a name of a class is empty, there twice, or no text")
+        if list(self.values) != sorted(set(self.values)) or not all(
+            type(one) is int and 0 <= one < 2**31 for one in self.values
+        ):
+            raise ValueError(f"the values of masks are {self.values!r}")
+
+    @property
+    def binary(self) -> bool:
+        return len(self.names) == 2
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def of(self, mask: np.ndarray) -> np.ndarray:
+        """The class of every pixel; a value that training did not have is one class more."""
+        if self.binary:
+            return (mask > self.values[1] / 2).astype(np.uint8)
+        places = np.searchsorted(self.values, mask).clip(max=len(self.values) - 1)
+        return np.where(np.array(self.values)[places] == mask, places, len(self.values)).astype(np.uint8)
+
+
+def classes_of(found: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None) -> Classes:
+    """What the values found in masks mean; ``kind`` left out: binary if there are two, else several."""
+    values = sorted(found)
+    if len(values) < 2 or (kind == "several" and len(values) > MOST_CLASSES):
+        what = f"only the value {values[0]}" if len(values) == 1 else f"{len(values):,} different values"
+        raise UserError(f"found {what} in the masks; expected at least 2 and at most {MOST_CLASSES} classes")
+    if kind is None and len(values) > MOST_CLASSES:
+        raise UserError(
+            f"found {len(values):,} different values in the masks; expected at most {MOST_CLASSES} classes. Masks with "
+            "soft edges, or kept as JPEG, have two classes all the same: say --set classes=binary"
+        )
+    if kind == "binary" or (kind is None and len(values) == 2):
+        chosen, default = (0, values[-1]), ("background", "marked")
+    else:
+        chosen, default = tuple(values), tuple(map(str, values))  # type: ignore[assignment]
+    if names is not None and len(names) != len(chosen):
+        raise UserError(f"names has {len(names)} entries; the masks have {len(chosen)} classes")
+    return Classes(tuple(names or default), chosen)
+
+
+def cell_labels(classes: np.ndarray, cell: int, share: float, count: int) -> np.ndarray:
+    """The label of each cell of a map of classes (whole cells; `NO_PIXEL` behind the edge).
+
+    The ground (class 0), unless other classes have any pixel, and at least ``share`` of the pixels: then the most
+    frequent one of them. A cell without pixels gets `NO_PIXEL`.
+    """
+    rows, columns = classes.shape[0] // cell, classes.shape[1] // cell
+    blocks = classes.reshape(rows, cell, columns, cell).swapaxes(1, 2).reshape(rows, columns, -1)
+    counts = np.stack([(blocks == one).sum(axis=-1) for one in range(count + 1)], axis=-1)
+    there = counts.sum(axis=-1)
+    others = there - counts[:, :, 0]
+    named = 1 + counts[:, :, 1:].argmax(axis=-1)
+    found = np.where((others > 0) & (others >= share * there), named, 0)
+    return np.where(there > 0, found, NO_PIXEL).astype(np.int64)
+
+
+def whole_cells(values: np.ndarray, cell: int) -> np.ndarray:
+    """An image with its last row and column repeated until it has whole cells."""
+    rows, columns = grid_size(values, cell)
+    down, right = rows * cell - values.shape[0], columns * cell - values.shape[1]
+    if not down and not right:
+        return values
+    return np.pad(values, ((0, down), (0, right), *[(0, 0)] * (values.ndim - 2)), mode="edge")
+
+
+def whole_map(classes: np.ndarray, cell: int) -> np.ndarray:
+    """A map of classes as large as `whole_cells` makes its image."""
+    rows, columns = grid_size(classes, cell)
+    down, right = rows * cell - classes.shape[0], columns * cell - classes.shape[1]
+    return np.pad(classes, ((0, down), (0, right)), constant_values=NO_PIXEL)

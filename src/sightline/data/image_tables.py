@@ -1,0 +1,219 @@
+"""Images with their captions, masks or labels: out of a table that names the files, or out of folders.
+
+A table is any that `sightline.data.columns` reads; paths in it are relative to its own folder. A folder is read by what
+is wanted: of labels, each folder in it is one; of masks, ``images`` and ``masks`` hold files of the same names; of
+captions, beside each image stands a ``.txt``, a caption a line. As elsewhere, a row that cannot be used is yielded with
+its problem, and whoever reads decides how many are too many. The images are not opened here.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
+from sightline.data.images import ENDINGS
+from sightline.data.tables import LINE_LIMIT, name_of
+from sightline.errors import UserError
+
+# What columns may be called; the first name of each also says how a folder is read.
+IMAGE_NAMES = ("image", "image_path", "image_file", "file_name", "filename", "file", "path")
+CAPTION_NAMES = ("caption", "captions", "text", "sentence", "description")
+MASK_NAMES = ("mask", "mask_path", "mask_file", "segmentation")
+LABEL_NAMES = ("label", "labels", "class", "category", "target")
+
+NO_PATH = Path()
+_ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
+
+
+class ImageRow(NamedTuple):
+    """An image, what belongs to it (a caption, the path of a mask, a label) and where that stands, or its ``problem``.
+
+    ``value`` is None where nothing but images was asked for. ``line`` is 0 where a folder and no line says it.
+    """
+
+    image: Path
+    value: str | None
+    file: str
+    line: int
+    problem: str | None = None
+
+
+class ImageCells(NamedTuple):
+    """As `ImageRow`, with the ``value`` as the file has it: of JSON or Parquet it may be a number or a list."""
+
+    image: Path
+    value: Any
+    file: str
+    line: int
+    problem: str | None = None
+
+
+def read_image_table(
+    data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
+) -> Iterator[ImageRow]:
+    """Every row, in order, those with a problem too.
+
+    ``known`` are the names that the second column may have: `CAPTION_NAMES`, `MASK_NAMES`, `LABEL_NAMES`, or none if
+    only images are wanted. ``columns`` are the names of the two columns, where they are others. ``endings`` are those
+    of the files in a folder that count as images. Several captions in one row become as many rows; the path of a mask
+    is complete.
+    """
+    base = Path(data).parent if data != "-" else Path()
+    for image, value, file, line, problem in read_image_cells(data, known, columns, endings=endings):
+        if problem is not None or not known:
+            yield ImageRow(image, None, file, line, problem)
+            continue
+        several = value if isinstance(value, list) and known[0] == "caption" else [value]
+        if not several:
+            yield ImageRow(image, None, file, line, "empty: found a list of no captions, expected a caption")
+        for one in several:
+            text = str(one) if isinstance(one, int) and not isinstance(one, bool) else one
+            problem = text_problem(text, f"the {known[0]}") or _mask_problem(text, known)
+            if problem is None and known[0] == "mask":
+                text = str(base / text)
+            yield ImageRow(image, None if problem else text, file, line, problem)
+
+
+def read_image_cells(
+    data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
+) -> Iterator[ImageCells]:
+    """As `read_image_table`, with values as they stand in the file (in a folder, masks are complete paths)."""
+    if columns is not None and (len(columns) != (2 if known else 1) or not all(columns)):
+        expected = f"the names of two columns, of the image and the {known[0]}" if known else "the name of one column"
+        raise UserError(f"columns: found {', '.join(map(repr, columns)) or 'none'}; expected {expected}")
+    row = None
+    folder = data != "-" and Path(data).is_dir()
+    for row in _folder_rows(Path(data), known, endings) if folder else _table_rows(data, known, columns):
+        yield row
+    if row is None:
+        what = f"images, each with a {known[0]}" if known else "images"
+        found = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
+        raise UserError(f"{name_of(data)} has no rows: found {found}; expected {what}{_folder_advice(folder, known)}")
+
+
+def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
+    """Whether data that may be of texts or of images is of images: a folder, or a table with a column of images.
+
+    Where ``columns`` are named, what stands first in the first of them decides.
+    """
+    if data == "-":
+        return False
+    if Path(data).is_dir():
+        return True
+    found: list[str] = []
+
+    def find(name: str, names: Sequence[str]) -> Columns:
+        found.extend(name.strip().casefold() for name in names)
+        return Columns(()) if columns is None else choose_columns(name, names, (), columns[:1])
+
+    first = next((cells for cells in read_columns(data, find) if cells.problem is None), None)
+    if columns is None:
+        return any(name in IMAGE_NAMES[:3] for name in found)
+    return first is not None and str(first.values[0]).strip().lower().endswith(ENDINGS)
+
+
+def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[ImageCells]:
+    base = Path(data).parent if data != "-" else Path()
+    names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
+
+    def find(name: str, found: Sequence[str]) -> Columns:
+        return choose_columns(name, found, names, columns)
+
+    for values, file, line, problem in read_columns(data, find):
+        problem = problem or text_problem(values[0], "the image") or _path_problem(values[0])
+        if problem is not None:
+            yield ImageCells(NO_PATH, None, file, line, problem)
+        else:
+            yield ImageCells(base / values[0].strip(), values[1] if known else None, file, line)
+
+
+def _path_problem(text: str) -> str | None:
+    return None if text.strip() else "empty: found no text in the image, expected the path of an image"
+
+
+def _mask_problem(text: str, known: Sequence[str]) -> str | None:
+    if known[0] == "mask" and not text.strip():
+        return "empty: found no text in the mask, expected the path of a mask"
+    return None
+
+
+def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[ImageCells]:
+    if not known:
+        return (ImageCells(path, None, str(folder), 0) for path in _files(folder, endings))
+    readers = {"caption": _captioned, "mask": _masked, "label": _labelled}
+    if known[0] not in readers:
+        raise UserError(f"{folder} is a folder; expected a table with the columns image and {known[0]}")
+    return readers[known[0]](folder, endings)
+
+
+def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
+    for path in _files(folder, endings):
+        beside = path.with_suffix(".txt")
+        if not beside.is_file():
+            yield ImageCells(path, None, str(path), 0, f"missing caption: expected {beside.name} beside the image")
+            continue
+        if beside.stat().st_size > LINE_LIMIT:
+            yield ImageCells(path, None, str(beside), 0, f"too long: expected captions, at most {LINE_LIMIT:,} bytes")
+            continue
+        try:
+            lines = beside.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            found = f"found byte 0x{error.object[error.start]:02x} at offset {error.start}"
+            yield ImageCells(path, None, str(beside), 0, f"bad UTF-8: {found}, expected UTF-8")
+            continue
+        captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+        if not captions:
+            yield ImageCells(path, None, str(beside), 0, "empty: found no caption, expected one or more lines")
+        yield from (ImageCells(path, caption, str(beside), number) for number, caption in captions)
+
+
+def _masked(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
+    images, masks = folder / "images", folder / "masks"
+    for expected in (images, masks):
+        if not expected.is_dir():
+            raise UserError(f"{folder}: found no folder {expected.name!r} in it; expected images and masks")
+    named: dict[str, list[Path]] = {}
+    for mask in _files(masks, (*ENDINGS, *_ARRAYS)):
+        named.setdefault(str(mask.relative_to(masks).with_suffix("")), []).append(mask)
+    for path in _files(images, endings):
+        stem = str(path.relative_to(images).with_suffix(""))
+        found = named.get(stem, [])
+        problem = None
+        if len(found) != 1:
+            shown = ", ".join(mask.name for mask in found) or "none"
+            problem = f"missing mask: found {shown} in {masks}, expected one called {stem}"
+        yield ImageCells(path, None if problem else str(found[0]), str(path), 0, problem)
+
+
+def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
+    with os.scandir(folder) as entries:
+        labels = sorted(one.name for one in entries if one.is_dir() and not one.name.startswith("."))
+    if not labels:
+        raise UserError(f"{folder}: found no folders in it; expected one for each label, with its images")
+    for label in labels:
+        yield from (ImageCells(path, label, str(path), 0) for path in _files(folder / label, endings))
+
+
+def _files(folder: Path, endings: Sequence[str]) -> Iterator[Path]:
+    """The files of a folder and those below it, sorted; what is hidden is left out, and links to folders too."""
+    for place, folders, names in os.walk(folder, onerror=_cannot_read):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and name.lower().endswith(tuple(endings)):
+                yield Path(place) / name
+
+
+def _cannot_read(error: OSError) -> None:
+    raise UserError(f"{error.filename} cannot be read: {error.strerror}")
+
+
+def _folder_advice(folder: bool, known: Sequence[str]) -> str:
+    if not folder or not known:
+        return ""
+    forms = {
+        "caption": "image.jpg with image.txt beside it, a caption a line",
+        "mask": "images/NAME and masks/NAME",
+        "label": "a folder for each label",
+    }
+    return f" ({forms[known[0]]})"

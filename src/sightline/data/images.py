@@ -1,0 +1,311 @@
+"""Images out of files: upright, in colour, eight bits, and no larger than agreed.
+
+What can be wrong with a file is said by a `BadImage`, one sentence without the file's name; whoever reads many images
+decides how many bad ones are too many. Files are a stranger's: only common formats are read, and the size that a header
+states is looked at before anything is decoded.
+"""
+
+import io
+import os
+import re
+import stat
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from sightline.errors import UserError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+MOST_PIXELS = 178_000_000  # Pillow itself refuses more
+MOST_SIDE = 16_384  # of what an image is fitted to
+
+Fit = Literal["stretch", "crop", "pad"]
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
+
+
+class BadImage(ValueError):  # noqa: N818 - it is also a value, in the place of an image
+    """An image that cannot be used. Its text is the reason, without the name of the file."""
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """How large an image may be: what its header says, and the file itself."""
+
+    most_pixels: int = 100_000_000
+    most_bytes: int = 200_000_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.most_pixels <= MOST_PIXELS:
+            raise UserError(f"most_pixels is {self.most_pixels:,}; it must be at least 1 and at most {MOST_PIXELS:,}")
+        if self.most_bytes < 1:
+            raise UserError(f"most_bytes is {self.most_bytes:,}; it must be at least 1")
+
+
+LIMITS = ImageLimits()
+
+
+class Fitting(NamedTuple):
+    """Which part of an image goes where: the box ``of`` the image fills the box ``to`` of what it is fitted to."""
+
+    of: Box
+    to: Box
+
+
+def read_image(source: Path | bytes, limits: ImageLimits = LIMITS) -> np.ndarray:
+    """The pixels, height × width × 3 of uint8: turned as its EXIF says, 16 bits scaled to 8, alpha laid over white."""
+    with _open(source, limits) as image:
+        return np.array(_upright_colour(image))
+
+
+def image_size(source: Path | bytes, limits: ImageLimits = LIMITS) -> tuple[int, int]:
+    """Height and width as the header says, before the image is turned upright; nothing is decoded."""
+    with _open(source, limits) as image:
+        return image.height, image.width
+
+
+def read_fitted(
+    source: Path | bytes, height: int, width: int, fit: Fit = "stretch", limits: ImageLimits = LIMITS
+) -> np.ndarray:
+    """As `read_image` and then `fit_image`, but quicker for a large JPEG, which is decoded at a part of its size.
+
+    It is never decoded at less than twice the size asked for, so that shrinking it the rest of the way leaves no trace.
+    """
+    _check_side(height, width)
+    with _open(source, limits) as image:
+        least = 2 * max(height, width)  # which side is which is known only when it stands upright
+        if min(image.size) > least:
+            image.draft("RGB", (least, least))
+        return _fitted(_upright_colour(image), height, width, fit)
+
+
+def fit_image(pixels: np.ndarray, height: int, width: int, fit: Fit = "stretch", *, smooth: bool = True) -> np.ndarray:
+    """The image at another size. ``stretch`` gives up its proportions, ``crop`` its edges, ``pad`` adds black ones.
+
+    ``smooth`` averages where it shrinks; without it every pixel is one that was there, as labels in a mask need it.
+    """
+    _check_side(height, width)
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or 0 in pixels.shape:
+        raise ValueError(f"found {pixels.dtype} of shape {pixels.shape}; expected uint8, height × width (× 3)")
+    return _fitted(Image.fromarray(pixels), height, width, fit, smooth)
+
+
+def fitting(height: int, width: int, to_height: int, to_width: int, fit: Fit) -> Fitting:
+    """How an image of one size is fitted to another, as `fit_image` does it."""
+    of, to = (0, 0, width, height), (0, 0, to_width, to_height)
+    if fit == "crop":
+        scale = max(to_height / height, to_width / width)
+        kept_height, kept_width = (min(height, round(to_height / scale)), min(width, round(to_width / scale)))
+        top, left = (height - kept_height) // 2, (width - kept_width) // 2
+        return Fitting((left, top, left + max(1, kept_width), top + max(1, kept_height)), to)
+    if fit == "pad":
+        scale = min(to_height / height, to_width / width)
+        new_height, new_width = (min(to_height, round(height * scale)), min(to_width, round(width * scale)))
+        new_height, new_width = max(1, new_height), max(1, new_width)
+        top, left = (to_height - new_height) // 2, (to_width - new_width) // 2
+        return Fitting(of, (left, top, left + new_width, top + new_height))
+    return Fitting(of, to)
+
+
+def read_images(
+    sources: Iterable[Path | bytes],
+    height: int,
+    width: int,
+    fit: Fit = "stretch",
+    *,
+    workers: int | None = None,
+    limits: ImageLimits = LIMITS,
+) -> Iterator[tuple[int, "np.ndarray | BadImage"]]:
+    """The images one after the other, each with its number, fitted; a bad one is yielded and does not raise.
+
+    They are decoded ahead in ``workers`` threads (None: one for each processor, at most 8; 0: none), which is enough:
+    decoding and resizing let other threads run. No more than four images a worker wait to be taken.
+    """
+    count = min(8, os.cpu_count() or 1) if workers is None else workers
+    if count < 0:
+        raise ValueError(f"workers is {count}; it must be at least 0")
+
+    def read(source: Path | bytes) -> "np.ndarray | BadImage":
+        try:
+            return read_fitted(source, height, width, fit, limits)
+        except BadImage as error:
+            return error
+
+    if not count:
+        yield from ((number, read(source)) for number, source in enumerate(sources))
+        return
+    waiting: deque[Future[np.ndarray | BadImage]] = deque()
+    number = 0
+    pool = ThreadPoolExecutor(count, thread_name_prefix="images")
+    try:
+        for source in sources:
+            waiting.append(pool.submit(read, source))
+            if len(waiting) > 4 * count:
+                yield number, waiting.popleft().result()
+                number += 1
+        while waiting:
+            yield number, waiting.popleft().result()
+            number += 1
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _open(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Image]:
+    """An image whose header is good. Whatever goes wrong while it is decoded in the block is a `BadImage` too."""
+    content = source if isinstance(source, bytes) else _content(source, limits)
+    if not content:
+        raise BadImage("it is empty")
+    if len(content) > limits.most_bytes:
+        raise BadImage(_too_many_bytes(len(content), limits))
+    try:
+        with _quiet(), Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            height, width = image.height, image.width
+            if height * width > limits.most_pixels:
+                raise BadImage(
+                    f"it is too large: found {width:,} × {height:,} pixels, expected at most {limits.most_pixels:,}"
+                )
+            if not height * width:
+                raise BadImage(f"it has no pixels: found {width} × {height}")
+            yield image
+    except (BadImage, MemoryError):
+        raise
+    except Image.UnidentifiedImageError:
+        raise BadImage(f"it is no image: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}") from None
+    except Image.DecompressionBombError as error:
+        found = re.search(r"(\d+) pixels", str(error))
+        pixels = f"{int(found[1]):,}" if found else f"more than {MOST_PIXELS:,}"
+        raise BadImage(f"it is too large: found {pixels} pixels, expected at most {limits.most_pixels:,}") from None
+    except Exception as error:  # Pillow raises nearly every kind of exception for a file that is broken
+        reason = str(error).partition("\n")[0].rstrip(".")[:200] or type(error).__name__
+        kind = "truncated" if "truncated" in reason.lower() else "damaged"
+        raise BadImage(f"it is {kind} ({reason})") from None
+
+
+def _content(path: Path, limits: ImageLimits) -> bytes:
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise BadImage("it is a folder, expected an image")
+        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for, a device has no end
+            raise BadImage("it is no regular file")
+        if about.st_size > limits.most_bytes:
+            raise BadImage(_too_many_bytes(about.st_size, limits))
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise BadImage("there is no such file") from None
+    except (OSError, ValueError) as error:  # a NUL in a name is a ValueError
+        if isinstance(error, BadImage):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadImage(f"it cannot be read ({reason})") from None
+
+
+def _too_many_bytes(found: int, limits: ImageLimits) -> str:
+    return f"it is too large: found {found:,} bytes, expected at most {limits.most_bytes:,}"
+
+
+def _check_side(height: int, width: int) -> None:
+    for name, side in (("height", height), ("width", width)):
+        if not 1 <= side <= MOST_SIDE:
+            raise ValueError(f"{name} is {side}; it must be at least 1 and at most {MOST_SIDE}")
+
+
+def _upright_colour(image: Image.Image) -> Image.Image:
+    image.load()
+    colour = _in_colour(image)
+    try:
+        turn = image.getexif().get(_ORIENTATION)  # after loading: the reader of TIFF turns by itself
+    except Exception:  # a broken note about an image does not make the image bad
+        turn = None
+    return colour.transpose(_UPRIGHT[turn]) if turn in _UPRIGHT else colour
+
+
+def _in_colour(image: Image.Image) -> Image.Image:
+    if image.mode == "F" or image.mode.startswith("I"):
+        return Image.fromarray(_eight_bits(image)).convert("RGB")
+    if image.mode in _WITH_ALPHA or "transparency" in image.info:
+        over = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", over.size, "white"), over).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> np.ndarray:
+    """Grey of more than eight bits. Sixteen are scaled as they are; what 32 bits mean is seen from their range."""
+    values = np.asarray(image)
+    if image.mode.startswith("I;16"):
+        clear = image.info.get("transparency")
+        if isinstance(clear, int):
+            values = np.where(values == clear, 65535, values)
+        return np.rint(values / 257).astype(np.uint8)
+    low, high = float(values.min()), float(values.max())
+    tops = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
+    top = next((top for top in tops if high <= top), None)
+    if not low >= 0 or top is None:  # also where there is a NaN
+        raise BadImage(
+            f"its values are not those of an image: found {low:g} to {high:g} in 32 bits, expected 0 to 1, 255 or 65535"
+        )
+    return np.rint(values * (255 / top)).astype(np.uint8)
+
+
+def _fitted(image: Image.Image, height: int, width: int, fit: Fit, smooth: bool = True) -> np.ndarray:
+    of, to = fitting(image.height, image.width, height, width, fit)
+    size = (to[2] - to[0], to[3] - to[1])
+    if of != (0, 0, *image.size) or size != image.size:
+        # Pillow averages over all the pixels that fall into one, which torch's and NumPy's usual ways do not.
+        image = image.resize(size, Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST, box=of)
+    if size == (width, height):
+        return np.array(image)
+    padded = Image.new(image.mode, (width, height))
+    padded.paste(image, to[:2])
+    return np.array(padded)
+
+
+_quiet_lock = threading.Lock()
+_quiet_users = 0
+_quiet_before: warnings.catch_warnings | None = None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Pillow's warnings about a stranger's file go nowhere: what matters of them is said by a `BadImage`.
+
+    The filters of warnings are the whole process's: the first thread that comes in sets them, the last one out puts
+    them back.
+    """
+    global _quiet_users, _quiet_before
+    with _quiet_lock:
+        if not _quiet_users:
+            _quiet_before = warnings.catch_warnings()
+            _quiet_before.__enter__()
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+        _quiet_users += 1
+    try:
+        yield
+    finally:
+        with _quiet_lock:
+            _quiet_users -= 1
+            if not _quiet_users and _quiet_before is not None:
+                _quiet_before.__exit__(None, None, None)
+                _quiet_before = None

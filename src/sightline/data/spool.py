@@ -1,0 +1,231 @@
+"""Checked pairs kept in a file while they are prepared: they are read and checked once, however often they are needed.
+
+A text is never empty and holds no NUL, so the file is ``source NUL target NUL`` over and over. It is cut into blocks,
+and what has to be computed of every pair is computed a block at a time, in several processes where there are many.
+"""
+
+import base64
+import itertools
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sightline.data.hashes import hash_of
+from sightline.data.progress import counted
+from sightline.data.scratch import scratch_array
+from sightline.data.splitting import normalise
+from sightline.data.store import Block
+from sightline.data.tokenise import Tokeniser
+from sightline.data.workers import Arrays, Request, Workers, cores, serve
+from sightline.errors import MachineError
+
+BLOCK = 4096  # pairs
+PARALLEL = 50_000  # pairs; processes for fewer would take longer to start than they save
+
+Pair = tuple[str, str]
+
+
+class Hashes(NamedTuple):
+    """Of every pair: the hash of the pair as it is, and those of its source (with the key) and target, normalised."""
+
+    pairs: np.ndarray
+    sources: np.ndarray
+    targets: np.ndarray
+
+
+class Marks:
+    """Yes or no for every pair, in a bit each."""
+
+    def __init__(self, blocks: Iterable[np.ndarray]) -> None:
+        self.count = 0
+        self._packed: list[bytes] = []
+        for block in blocks:
+            self.count += int(block.sum())
+            self._packed.append(np.packbits(block).tobytes())
+
+    def block(self, number: int, size: int) -> np.ndarray:
+        return np.unpackbits(np.frombuffer(self._packed[number], np.uint8), count=size)
+
+    def packed(self, number: int) -> bytes:
+        return self._packed[number]
+
+
+class Spool:
+    """The pairs of ``rows``, kept under ``folder`` until the block ends."""
+
+    def __init__(self, folder: Path, rows: Iterable[Pair], processes: int | None = None) -> None:
+        self.folder = folder
+        self.path = folder / "pairs"
+        self.count = 0
+        self._places = [0]  # where blocks begin
+        self._sizes: list[int] = []
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            self._fill(rows)
+        except OSError as error:
+            self.remove()
+            raise MachineError(f"the pairs cannot be kept in {folder}: {error.strerror or error}") from None
+        except BaseException:
+            self.remove()
+            raise
+        many = self.count >= PARALLEL
+        self.processes = (cores() if many else 1) if processes is None else processes
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _fill(self, rows: Iterable[Pair]) -> None:
+        coming = iter(counted(rows, "reading"))
+        with self.path.open("wb") as file:
+            while block := list(itertools.islice(coming, BLOCK)):
+                self._places.append(self._places[-1] + file.write(_joined(block)))
+                self._sizes.append(len(block))
+                self.count += len(block)
+
+    def blocks(self) -> Iterator[list[Pair]]:
+        with self.path.open("rb") as file:
+            for start, end in itertools.pairwise(self._places):
+                yield _cut(file.read(end - start))
+
+    def pairs(self, marks: Marks | None = None) -> Iterator[Pair]:
+        """All pairs in their order, or those that are marked."""
+        for number, block in enumerate(self.blocks()):
+            if marks is None:
+                yield from block
+            else:
+                yield from itertools.compress(block, marks.block(number, len(block)).tolist())
+
+    def mark(self, of: Callable[[int, int], np.ndarray]) -> Marks:
+        """Marks by a function of the first pair of a block and the one behind its last."""
+        ends = itertools.accumulate(self._sizes)
+        return Marks(of(end - size, end) for size, end in zip(self._sizes, ends, strict=True))
+
+    def both(self, one: Marks, other: Marks) -> Marks:
+        """What is marked in both."""
+        sizes = enumerate(self._sizes)
+        return Marks(one.block(number, size) & other.block(number, size) for number, size in sizes)
+
+    def hashes(self, key: bytes) -> Hashes:
+        """Of all pairs. ``key`` is that of the sources."""
+        found = Hashes(*(scratch_array(self.count, np.uint64) for _ in Hashes._fields))
+        start = 0
+        for arrays in self._answers({"job": "hash", "key": key.hex()}, None, "comparing"):
+            end = start + len(arrays[0])
+            for kept, array in zip(found, arrays, strict=True):
+                kept[start:end] = array
+            start = end
+        return found
+
+    def encoded(self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None) -> Iterator[Block]:
+        """The tokens of all pairs in their order, or of those that are marked."""
+        setting: Request = {"job": "encode", "tokenisers": None}
+        if self.processes > 1:
+            paths = [str(self.folder / "source.json"), str(self.folder / "target.json")]
+            for tokeniser, path in zip((source, target), paths, strict=True):
+                tokeniser.save(Path(path))
+            setting["tokenisers"] = paths
+        yield from (Block(*arrays) for arrays in self._answers(setting, marks, "tokenising", (source, target)))
+
+    def _answers(
+        self,
+        setting: Request,
+        marks: Marks | None,
+        stage: str,
+        tokenisers: tuple[Tokeniser, Tokeniser] | None = None,
+    ) -> Iterator[Arrays]:
+        setting = {**setting, "path": str(self.path)}
+        total = self.count if marks is None else marks.count
+        with ExitStack() as stack:
+            do = stack.enter_context(_Jobs(setting, tokenisers))
+            requests = self._requests(marks)
+            if self.processes > 1:
+                workers = stack.enter_context(Workers(setting, do, self.processes))
+                answers: Iterable[Arrays] = workers.answers(requests)
+            else:
+                answers = map(do, requests)
+            yield from counted(answers, stage, total, lambda arrays: len(arrays[1]))
+
+    def _requests(self, marks: Marks | None) -> Iterator[Request]:
+        for number, (start, end) in enumerate(itertools.pairwise(self._places)):
+            request: Request = {"start": start, "length": end - start}
+            if marks is not None:
+                request["marks"] = base64.b64encode(marks.packed(number)).decode()
+            yield request
+
+
+def _joined(block: list[Pair]) -> bytes:
+    return ("\0".join(itertools.chain.from_iterable(block)) + "\0").encode()
+
+
+def _cut(content: bytes) -> list[Pair]:
+    texts = iter(content.decode()[:-1].split("\0"))
+    return list(zip(texts, texts, strict=True))
+
+
+class _Jobs:
+    """What is done with a block, here or in a process."""
+
+    def __init__(self, setting: Request, tokenisers: tuple[Tokeniser, Tokeniser] | None = None) -> None:
+        self._file = open(setting["path"], "rb")  # noqa: SIM115 - open as long as the jobs are
+        self._lock = threading.Lock()
+        self._do: Callable[[list[Pair]], Arrays]
+        if setting["job"] == "hash":
+            key = bytes.fromhex(setting["key"])
+            self._do = lambda pairs: _hashed(pairs, key)
+        else:
+            if tokenisers is None:
+                source, target = setting["tokenisers"]
+                first = Tokeniser.load(Path(source))
+                same = Path(source).read_bytes() == Path(target).read_bytes()
+                tokenisers = first, first if same else Tokeniser.load(Path(target))
+            self._do = lambda pairs: _tokenised(pairs, *tokenisers)
+
+    def __enter__(self) -> "_Jobs":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __call__(self, request: Request) -> Arrays:
+        with self._lock:
+            self._file.seek(request["start"])
+            content = self._file.read(request["length"])
+        pairs = _cut(content)
+        if "marks" in request:
+            packed = np.frombuffer(base64.b64decode(request["marks"]), np.uint8)
+            pairs = list(itertools.compress(pairs, np.unpackbits(packed, count=len(pairs)).tolist()))
+        return self._do(pairs)
+
+
+def _hashed(pairs: list[Pair], key: bytes) -> Arrays:
+    count = len(pairs)
+    return (
+        np.fromiter((hash_of(f"{source}\0{target}") for source, target in pairs), np.uint64, count),
+        np.fromiter((hash_of(normalise(source), key) for source, _ in pairs), np.uint64, count),
+        np.fromiter((hash_of(normalise(target)) for _, target in pairs), np.uint64, count),
+    )
+
+
+def _tokenised(pairs: list[Pair], source: Tokeniser, target: Tokeniser) -> Arrays:
+    return (*_flat(source.encode([a for a, _ in pairs])), *_flat(target.encode([b for _, b in pairs])))
+
+
+def _flat(rows: list[list[int]]) -> Arrays:
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths
+
+
+if __name__ == "__main__":
+    serve(_Jobs)

@@ -1,0 +1,166 @@
+"""From an image to labels: places become annotations, they may look at each other, and a learned query reads them.
+
+``α = softmax(u · tanh(W a_i + b))``, ``v = Σ α_i a_i``: the pooling of Yang et al. 2016 with places for words. With
+``layers``, self-attention between the places comes first (Vaswani et al. 2017), and where each place is is added to it.
+What people get wrong: after self-attention a place also holds what stands elsewhere, so that a map of the pooling alone
+says less about the image; it is shown together with what the places looked at.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from sightline.attention.pooling import PoolingConfig
+from sightline.config import Config
+from sightline.layers.dropout import Dropout
+from sightline.layers.image import ImageEncoder
+from sightline.layers.transformer import EncoderLayer, LayerShape
+from sightline.models.heads import NOTHING
+from sightline.models.image_to_text import Places, grid_sinusoids
+from sightline.models.text_to_labels import pooled_size
+from sightline.models.writer import Loss
+
+ImageLabels = Literal["one", "several", "number"]
+
+
+@dataclass(frozen=True)
+class ImageLabelsShape:
+    """What is written: one of ``classes``, several of them, or a number, in units of ``spread`` around ``mean``.
+
+    ``weights`` say how much each class counts in training, ``smoothing`` how much of the truth is given to the others.
+    """
+
+    labels: ImageLabels
+    classes: int
+    weights: tuple[float, ...] | None = None
+    smoothing: float = 0.0
+    mean: float = 0.0
+    spread: float = 1.0
+
+
+class ImageToLabels(nn.Module):
+    """Places in (or pixels, where it has an encoder that learns), logits or a number out."""
+
+    def __init__(
+        self, config: "ImageToLabelsConfig", places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None
+    ) -> None:
+        super().__init__()
+        found = places.size if encoder is None else encoder.annotation_size
+        if found != places.size:
+            raise ValueError(f"the image encoder gives {found} features for a place; the model expects {places.size}")
+        self.places, self.shape, self.encoder = places, shape, encoder
+        # What places look like on average, in the training data: what a hidden place is made to look like.
+        self.register_buffer("blank", torch.zeros(places.size))
+        self.blank: Tensor
+        self.normalise = nn.LayerNorm(places.size)
+        self.project = nn.Linear(places.size, config.size)
+        layer = LayerShape(config.size, config.heads, 2 * config.size, config.dropout)
+        self.between_places = nn.ModuleList(EncoderLayer(layer) for _ in range(config.layers))
+        self.places_norm = nn.LayerNorm(config.size) if config.layers else nn.Identity()
+        self.pooling = None if config.pooling is None else config.pooling.build(config.size)
+        self.dropout = Dropout(config.dropout)
+        size = config.size if self.pooling is None else pooled_size(self.pooling)
+        self.output = nn.Linear(size, shape.classes)
+        nn.init.normal_(self.output.weight, std=size**-0.5)
+        nn.init.zeros_(self.output.bias)
+        weights = None if shape.weights is None else torch.tensor(shape.weights)
+        self.register_buffer("weights", weights, persistent=False)  # of use in training only
+        self.weights: Tensor | None
+
+    def annotate(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s d"]:
+        """One vector for each place: of pixels `b h w 3` where there is an encoder, else of its features `b s d`."""
+        found = self.see(source)
+        if found.dim() != 3 or found.shape[1:] != (self.places.height * self.places.width, self.places.size):
+            raise ValueError(
+                f"the places have shape {tuple(found.shape)}; expected {self.places.height} × {self.places.width} of "
+                f"{self.places.size} features for each image"
+            )
+        x = self.dropout(F.relu(self.project(self.normalise(found.to(self.output.weight.dtype)))))
+        if not self.between_places:
+            return x
+        x = x + grid_sinusoids(self.places.height, self.places.width, x.shape[-1], x)
+        for layer in self.between_places:
+            x = layer(x, None)
+        return self.places_norm(x)
+
+    def see(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s d"]:
+        """The features of the places, as the encoder gives them."""
+        return source if self.encoder is None else self.encoder(source)
+
+    def features(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b d"]:
+        """One vector for each image, read with attention; without a pooling, the mean of all places."""
+        annotations = self.annotate(source)
+        if self.pooling is None:
+            return annotations.mean(dim=1)
+        return self.pooling(annotations).context.flatten(1)
+
+    def scores(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "..."]:
+        """Logits `b c`, or of a number `b`, in the user's units."""
+        found = self.output(self.dropout(self.features(source)))
+        if self.shape.labels != "number":
+            return found
+        # Units may be large and differ little, such as years or prices: float32 would round them.
+        return found.squeeze(-1).cpu().double() * self.shape.spread + self.shape.mean
+
+    def loss(self, source: Num[Tensor, "b ..."], gold: Tensor) -> Loss:
+        """The sum over images that have a label, and how many they are. Gold is as the heads of texts take it."""
+        found = self.output(self.dropout(self.features(source)))
+        if self.shape.labels == "number":
+            wanted = ((gold.double() - self.shape.mean) / self.shape.spread).to(found)
+            return Loss(F.mse_loss(found.squeeze(-1), wanted, reduction="sum"), len(gold))
+        if self.shape.labels == "several":
+            total = F.binary_cross_entropy_with_logits(
+                found, gold.to(found.dtype), reduction="sum", pos_weight=self.weights
+            )
+            return Loss(total, len(gold))
+        total = F.cross_entropy(
+            found,
+            gold,
+            weight=self.weights,
+            ignore_index=NOTHING,
+            reduction="sum",
+            label_smoothing=self.shape.smoothing,
+        )
+        return Loss(total, int((gold != NOTHING).sum()))
+
+    def looks_at_source(self, name: str) -> bool:
+        """Whether the attention of this name, as `capture` gives it, looks from the label at the places."""
+        return name.startswith("pooling")
+
+
+@dataclass(frozen=True)
+class ImageToLabelsConfig(Config):
+    """``size`` is that of an annotation after the encoder's features are projected.
+
+    ``layers`` of self-attention let the places look at each other; ``pooling`` is how they are read (null: their mean,
+    which looks nowhere and is the floor that attention has to beat).
+    """
+
+    size: int = 256
+    layers: int = 0
+    heads: int = 4
+    pooling: PoolingConfig | None = field(default_factory=PoolingConfig)
+    dropout: float = 0.3
+    family: ClassVar[str] = "image_to_labels"
+    kind: ClassVar[str] = "attentive"
+
+    def __post_init__(self) -> None:
+        for name in ("size", "heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.layers < 0:
+            raise ValueError(f"layers is {self.layers}; it must be at least 0")
+        if self.layers and (self.size % self.heads or self.size % 4):
+            raise ValueError(
+                f"size is {self.size}; with self-attention it must divide by 4 and by heads ({self.heads})"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+
+    def build(self, places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None = None) -> ImageToLabels:
+        """Build the model; ``encoder`` is one that learns with it."""
+        return ImageToLabels(self, places, shape, encoder)

@@ -1,0 +1,60 @@
+"""The decoder of a Transformer as a model's half: what translators and captioners of this kind share.
+
+A model that takes this in holds ``decoder``, ``decoder_norm``, ``dropout`` and a ``config`` with ``positions``.
+"""
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sightline.layers.dropout import Dropout
+from sightline.layers.embedding import sinusoids
+from sightline.layers.incremental import OneTokenDecoder
+from sightline.layers.plain import Weights
+from sightline.layers.transformer import DecoderLayerState
+from sightline.models.writer import Writer
+
+
+class TransformerState(NamedTuple):
+    """The decoder's layers, and how many words came before."""
+
+    layers: tuple[DecoderLayerState, ...]
+    position: int
+
+
+class StackedWriter(Writer):
+    """Attends to the words so far and to the source, layer by layer; writes."""
+
+    config: Any
+    decoder: nn.ModuleList
+    decoder_norm: nn.Module
+    dropout: Dropout
+    _prepared: tuple[Weights, OneTokenDecoder] | None = None
+
+    def decode(
+        self, words: Int[Tensor, "b t"], state: TransformerState
+    ) -> tuple[Float[Tensor, "b t d"], TransformerState]:
+        x = self._place(self.target_embedding(words), state.position)
+        states = []
+        for layer, layer_state in zip(self.decoder, state.layers, strict=True):
+            x, after = layer(x, layer_state)
+            states.append(after)
+        return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
+
+    def looks_at_source(self, name: str) -> bool:
+        return name.startswith("decoder.") and name.endswith(".cross")
+
+    def _decoder_step(self, sinusoid: bool) -> OneTokenDecoder:
+        """Made once for weights that do not learn any more, such as those of a run that was loaded."""
+        if self._prepared is not None and self._prepared[0].are_still(self):
+            return self._prepared[1]
+        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        weights = Weights.of(self)
+        self._prepared = None if weights is None else (weights, step)
+        return step
+
+    def _place(self, x: Float[Tensor, "b t d"], start: int) -> Float[Tensor, "b t d"]:
+        if self.config.positions == "sinusoid":
+            x = x + sinusoids(start, x.shape[1], x.shape[2], x)
+        return self.dropout(x)

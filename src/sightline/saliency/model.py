@@ -1,0 +1,153 @@
+"""The saliency model of Itti, Koch and Niebur: where an image draws the eye, without knowing what is in it.
+
+"A model of saliency-based visual attention for rapid scene analysis", IEEE Transactions on Pattern Analysis and Machine
+Intelligence 20(11), 1998. Nothing is learned: intensity, two pairs of opposed colours and four orientations are
+compared with their surrounds at several scales, and maps with one strong peak are promoted over maps with many alike.
+
+What people get wrong:
+- The printed formula of the colours, |(R − G)(c) ⊖ (G − R)(s)|, is a sum: red on green gives nothing, red on red the
+  most. The sentence above it describes its converse, |(R − G)(c) ⊖ (R − G)(s)|, and so does what a double-opponent cell
+  does; that is what stands here, and ``colours="printed"`` is the other.
+- N(·) compares the highest peak with the mean of the *other* local maxima, not with the mean of the map.
+- Level 8 of a photo of 256 pixels is one pixel: small photos are enlarged first.
+
+Of the nine levels of a pyramid, no formula reads the first two. An image is brought to the size of level 2 at once, and
+the pyramids begin there: the same picture of it, at a sixteenth of the cost. Where the paper is silent, what is done
+here is said beside it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from sightline.errors import UserError
+from sightline.saliency.pyramids import Maps, blur, gabors, orientations, pyramid, resize
+
+CENTRES, STEPS = (2, 3, 4), (3, 4)  # levels of the pyramids: a surround is 3 or 4 levels above its centre
+FIRST, LAST = 2, 8  # the levels that are read
+SCALE = 4  # the level at which maps are added up and places compete
+ANGLES = 4
+DIMMEST = 0.1  # of the brightest: hue cannot be seen in what is darker
+FLAT = 1e-4  # a map that spans less holds rounding, not contrast
+# Strong contrasts of intensity, colour and orientation. N(·) scales every map to the same range, and by itself would
+# make the noise of a photo without colours as salient as a red dot: a map that spans less than this fades.
+FAINT_INTENSITY, FAINT_COLOUR, FAINT_ORIENTATION = 0.5, 2.0, 0.15
+LOWEST_PEAK = 0.1  # of the highest: a local maximum below it is texture, not a rival
+NEAR = 3  # places: a local maximum is the highest within so many on all sides, the ripples of one spot being one
+NAMES = ("intensity", "colour", "orientation")
+
+
+@dataclass(frozen=True)
+class SaliencyConfig:
+    """What the paper leaves open.
+
+    ``side`` is how long the longer side of an image is made before anything else, in pixels of level 0: the scales of
+    the model are then shares of the image. ``blur`` is the spread of the Gaussian over the finished map, as a share of
+    the longer side; places compete without it. ``colours`` is "opposed" as the paper's text has it, or "printed".
+    """
+
+    side: int = 1280
+    blur: float = 0.03
+    colours: Literal["opposed", "printed"] = "opposed"
+
+    def __post_init__(self) -> None:
+        if not 256 <= self.side <= 8192:
+            raise UserError(f"side is {self.side}; it must be at least 256 and at most 8192 pixels")
+        if not 0 <= self.blur <= 0.5:
+            raise UserError(f"blur is {self.blur:g}; it must be at least 0 and at most 0.5 of the longer side")
+
+
+class SaliencyMaps(NamedTuple):
+    """What the model finds in a batch of images, at level 4: a quarter of the height and width that it is given."""
+
+    saliency: Float[Tensor, "b h w"]  # S, before any blur
+    conspicuity: Float[Tensor, "b 3 h w"]  # N of each: intensity, colour, orientation; S is their mean
+
+
+def saliency_maps(pixels: UInt8[Tensor, "b h w 3"], config: SaliencyConfig | None = None) -> SaliencyMaps:
+    """The maps of images of one size, given at level 2: their longer side is a quarter of ``config.side``."""
+    config = config or SaliencyConfig()
+    image = pixels.permute(0, 3, 1, 2).float() / 255
+    intensity = image.mean(dim=1, keepdim=True)
+    brightness = _levels(intensity, LAST + 1)
+    filters = gabors(ANGLES, intensity)
+    stripes = {
+        level: orientations(brightness[level], brightness[level + 1], filters) for level in range(FIRST, LAST + 1)
+    }
+    sign = -1.0 if config.colours == "printed" else 1.0
+    hues = _levels(opponents(image, intensity))
+    of_intensity = _added_up(brightness, FAINT_INTENSITY)
+    of_colour = _added_up(hues, FAINT_COLOUR, sign).sum(dim=1, keepdim=True)
+    of_orientation = promote(_added_up(stripes, FAINT_ORIENTATION)).sum(
+        dim=1, keepdim=True
+    )  # each angle by itself first
+    conspicuity = promote(torch.cat([of_intensity, of_colour, of_orientation], dim=1))
+    return SaliencyMaps(conspicuity.mean(dim=1), conspicuity)
+
+
+def opponents(image: Float[Tensor, "b 3 h w"], intensity: Float[Tensor, "b 1 h w"]) -> Float[Tensor, "b 2 h w"]:
+    """Red against green and blue against yellow, broadly tuned, from hue without brightness.
+
+    Smoothing is linear, so the pyramid of a difference is the difference of the pyramids.
+    """
+    seen = intensity > DIMMEST * intensity.amax(dim=(2, 3), keepdim=True)
+    r, g, b = (torch.where(seen, image / intensity, 0.0)).unbind(dim=1)
+    red = (r - (g + b) / 2).clamp(min=0)
+    green = (g - (r + b) / 2).clamp(min=0)
+    blue = (b - (r + g) / 2).clamp(min=0)
+    yellow = ((r + g) / 2 - (r - g).abs() / 2 - b).clamp(min=0)
+    return torch.stack([red - green, blue - yellow], dim=1)
+
+
+def _levels(maps: Maps, last: int = LAST) -> dict[int, Tensor]:
+    return dict(enumerate(pyramid(maps, last - FIRST + 1), start=FIRST))
+
+
+def _added_up(levels: Mapping[int, Tensor], faint: float, sign: float = 1.0) -> Maps:
+    """Each centre against each of its surrounds, promoted, and added up at level 4.
+
+    A place of level 4 takes the highest of the finer places in it: their mean would leave a fine map a sixteenth of its
+    peaks, and the coarse maps alone would decide.
+    """
+    total = torch.zeros_like(levels[SCALE])
+    for centre in CENTRES:
+        for step in STEPS:
+            surround = resize(levels[centre + step], levels[centre].shape[2:])
+            promoted = promote((levels[centre] - sign * surround).abs(), faint)
+            total += F.adaptive_max_pool2d(promoted, total.shape[2:])
+    return total
+
+
+def promote(maps: Maps, faint: float = FLAT) -> Maps:
+    """N(·): scaled to [0, 1], times (1 − the mean of the other local maxima)²: one high peak stays, many alike go.
+
+    A map that spans less than ``faint`` fades with its span.
+    """
+    low, high = maps.amin(dim=(2, 3), keepdim=True), maps.amax(dim=(2, 3), keepdim=True)
+    span = high - low
+    scaled = torch.where(span > FLAT, (maps - low) / span.clamp(min=FLAT), 0.0)
+    peaks = (scaled >= _highest_around(scaled)) & (scaled >= LOWEST_PEAK)
+    count = peaks.sum(dim=(2, 3), keepdim=True)
+    others = ((scaled * peaks).sum(dim=(2, 3), keepdim=True) - 1) / (count - 1).clamp(min=1)
+    return scaled * (1 - others.clamp(min=0)).square() * (span / faint).clamp(max=1)
+
+
+def _highest_around(maps: Maps) -> Maps:
+    """The highest of the 7 × 7 places around each, by comparing halves: torch's pooling is ten times as slow."""
+    for dim in (2, 3):
+        size = maps.shape[dim]
+        padded = F.pad(maps, (0, 0, NEAR, NEAR) if dim == 2 else (NEAR, NEAR, 0, 0), value=-1.0)
+        two = torch.maximum(padded.narrow(dim, 0, size + 5), padded.narrow(dim, 1, size + 5))
+        four = torch.maximum(two.narrow(dim, 0, size + 3), two.narrow(dim, 2, size + 3))
+        maps = torch.maximum(four.narrow(dim, 0, size), four.narrow(dim, 3, size))
+    return maps
+
+
+def finished(maps: Float[Tensor, "b h w"], config: SaliencyConfig) -> Float[Tensor, "b h w"]:
+    """The map with its blur, still at level 4."""
+    return blur(maps[:, None], config.blur * max(maps.shape[1:]))[:, 0]

@@ -1,0 +1,290 @@
+"""Runs for other engines: written, compared with the run on real sentences, and left only if they say the same."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from sightline import __version__
+from sightline.data.reading import DEFAULT_COLUMNS, PairFiles, read_rows
+from sightline.data.tokenise import Tokeniser
+from sightline.errors import MachineError, UserError
+from sightline.files import make_folder, write_text
+from sightline.interop.engine import SOURCE, TARGET, Engine, Format, engine_for, padded
+from sightline.tasks.preparing import VALID
+from sightline.tasks.table import task_of
+from sightline.tasks.translator import Translator, load_translator
+from sightline.training.folder import MODEL
+from sightline.training.scores import bleu
+from sightline.vocabulary import END, SPELLINGS, START
+
+ABOUT = "sightline.json"
+ENCODERS = ("classify", "pretrain", "tag", "span")  # tasks whose runs may hold an encoder that others know
+SENTENCES, FORCED = 200, 32  # compared by what is written, and by every probability on the way
+LONGEST = 100  # tokens of an output that is compared
+CLOSE, QUANTISED = 1e-3, 0.5  # the largest difference of log-probabilities in float32, the mean one in int8
+SAME = 0.9  # of the outputs in float32; equals are told apart by the last digit
+
+
+class Example(NamedTuple):
+    """A text to compare on, and what it should give, where that is known."""
+
+    source: str
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """How close an export is to its run: outputs, log-probabilities, and BLEU where references are known."""
+
+    sentences: int
+    same: int
+    largest: float
+    mean: float
+    bleu: float | None = None
+    own_bleu: float | None = None
+
+    def problem(self, int8: bool) -> str | None:
+        """Why the export must not be used."""
+        if int8:
+            if not self.mean <= QUANTISED:
+                return f"its log-probabilities are off by {self.mean:.2g} on average, more than int8 may be"
+            return None
+        if not self.largest <= CLOSE:
+            return f"its log-probabilities are off by up to {self.largest:.2g}"
+        if self.same < SAME * self.sentences:
+            return f"it writes the same for {self.same:,} of {self.sentences:,} sentences only"
+        return None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written. ``described`` says as which model, ``tried`` on which sentences it was compared."""
+
+    folder: Path
+    format: Format
+    int8: bool
+    described: str
+    tried: str
+    closeness: Closeness
+    size: int
+    own_size: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def export_run(
+    run: Path,
+    to: Format,
+    out: Path,
+    *,
+    int8: bool = False,
+    data: str | None = None,
+    columns: tuple[str, ...] | None = None,
+    overwrite: bool = False,
+    threads: int = 1,
+) -> Exported:
+    """Write a run in another engine's format, and compare. An export that differs leaves nothing behind."""
+    if int8 and to == "huggingface":
+        raise UserError("int8 is for ctranslate2 and onnx; transformers makes its own of a folder when it loads it")
+    task = task_of(run)
+    if task in ENCODERS and to == "huggingface":
+        from sightline.tasks.exporting_encoders import export_encoder_run
+
+        return export_encoder_run(run, out, data, columns, overwrite)
+    if task not in ("translate", "summarise"):
+        raise UserError(
+            f"{run} is a run of {task}; those of translate go to ctranslate2, onnx and huggingface, and encoders of "
+            f"{', '.join(ENCODERS)} to huggingface"
+        )
+    translator, _ = load_translator(run)
+    examples, tried = examples_for(run, data, columns, translator.source)
+    with whole_folder(out, overwrite) as folder:
+        described = write_export(translator, to, folder, int8)
+        closeness = compare(translator, engine_for(to, folder, threads), examples)
+        refuse(closeness.problem(int8), run, to)
+        exported = Exported(out, to, int8, described, tried, closeness, _size(folder), (run / MODEL).stat().st_size)
+        write_about(folder, exported)
+    return exported
+
+
+def write_export(translator: Translator, to: Format, folder: Path, int8: bool = False) -> str:
+    """The files of one format; says as which model."""
+    if to != "huggingface":
+        translator.source.save(folder / SOURCE)
+        translator.target.save(folder / TARGET)
+    if to == "ctranslate2":
+        from sightline.interop.ctranslate2_export import write_ctranslate2
+
+        write_ctranslate2(translator.model, folder, int8)
+        return "a CTranslate2 model"
+    if to == "onnx":
+        from sightline.interop.onnx_export import write_onnx
+
+        write_onnx(translator.model, folder, int8)
+        return "two ONNX graphs"
+    from sightline.interop.huggingface_export import write_huggingface
+
+    return f"a {write_huggingface(translator.model, translator.source, translator.target, folder).capitalize()}"
+
+
+@torch.inference_mode()
+def compare(translator: Translator, engine: Engine, examples: Sequence[Example]) -> Closeness:
+    """Greedy outputs of both, and the log-probabilities that both give to the run's own."""
+    texts = [example.source for example in examples]
+    sources = translator.source.encode(texts)
+    ours = [list(one.tokens) for one in translator.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)]
+    theirs = engine.greedy(sources, LONGEST)
+    largest, total, count = 0.0, 0.0, 0
+    for start in range(0, min(FORCED, len(sources)), 8):
+        part = slice(start, min(start + 8, FORCED))
+        given = engine.log_probs(sources[part], ours[part])
+        batch = padded([[*row, END] for row in sources[part]]).to(translator.device)
+        words = padded([[START, *row] for row in ours[part]]).to(translator.device)
+        expected = torch.log_softmax(translator.model.logits(batch, words), dim=-1).cpu().numpy()
+        for row, found, wanted in zip(ours[part], given, expected, strict=True):
+            differences = _differences(found, wanted[: len(row) + 1], [*row, END])
+            largest = max(largest, float(differences[0].max()))
+            total, count = total + float(differences[1].sum()), count + len(row) + 1
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    references = [example.target for example in examples if example.target is not None]
+    scores: list[float | None] = [None, None]
+    if len(references) == len(examples):
+        scores = [bleu(translator.target.decode(rows), references).value for rows in (theirs, ours)]
+    return Closeness(len(texts), same, largest, total / max(count, 1), *scores)
+
+
+def _differences(found: np.ndarray, wanted: np.ndarray, tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Of everything that the engine says, and of the tokens written. What is no number is infinitely far."""
+    written = wanted[np.arange(len(tokens)), tokens]
+    if found.ndim == 1:
+        all_of_it = of_tokens = np.abs(found[: len(tokens)] - written)
+    else:
+        all_of_it = np.abs(found - wanted)
+        of_tokens = np.abs(found[np.arange(len(tokens)), tokens] - written)
+    return np.nan_to_num(all_of_it, nan=np.inf), np.nan_to_num(of_tokens, nan=np.inf)
+
+
+def examples_for(
+    run: Path, data: str | None, columns: tuple[str, ...] | None, tokeniser: Tokeniser
+) -> tuple[list[Example], str]:
+    """Sentences to compare on, and where they come from: given, the run's own, or made of its vocabulary."""
+    if data is not None:
+        if columns is not None and len(columns) != 2:
+            raise UserError(f"--columns has {len(columns)} names; expected two, of the source and of the target")
+        rows = read_rows(PairFiles(data, columns=(columns[0], columns[1]) if columns else DEFAULT_COLUMNS))
+        good = (Example(row.source, row.target) for row in rows if row.problem is None)
+        examples, tried = list(islice(good, SENTENCES)), data
+    else:
+        examples = [Example(source, target) for source, target in valid_rows(run, _is_pair)]
+        tried = "its validation data"
+    cut = tokeniser.encode([example.source for example in examples])
+    examples = [example for example, tokens in zip(examples, cut, strict=True) if 0 < len(tokens) <= LONGEST]
+    if examples:
+        return examples, tried
+    if data is not None:
+        raise UserError(f"{data} has no source of 1 to {LONGEST} tokens to compare on")
+    return [Example(text) for text in made_up(tokeniser)], "texts made of its vocabulary"
+
+
+def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:
+    """The first validation examples that a run keeps; none where it was moved without its data."""
+    folder = run.parent.parent if run.parent.name == "checkpoints" else run
+    path = folder / "data" / VALID
+    if not path.is_file():
+        return []
+    found = []
+    with path.open(encoding="utf-8") as lines:
+        for line in islice(lines, SENTENCES):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path} is damaged: {error}") from None
+            if not fits(row):
+                raise UserError(f"{path} is damaged: found {line[:60]!r}")
+            found.append(row)
+    return found
+
+
+def _is_pair(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and all(isinstance(text, str) for text in row)
+
+
+def made_up(tokeniser: Tokeniser, count: int = 50) -> list[str]:
+    """Texts of words of the vocabulary, the same every time."""
+    draw = random.Random(0)
+    rows = [[draw.randrange(len(SPELLINGS), tokeniser.words) for _ in range(draw.randint(3, 20))] for _ in range(count)]
+    texts = tokeniser.decode(rows)
+    return [text for text, tokens in zip(texts, tokeniser.encode(texts), strict=True) if tokens]
+
+
+def refuse(problem: str | None, run: Path, to: str) -> None:
+    if problem is not None:
+        raise UserError(f"the export of {run} to {to} does not say what the run says, and is not kept: {problem}")
+
+
+def write_about(folder: Path, exported: Exported) -> None:
+    """What it is, how close it is, and how to use it."""
+    from sightline.tasks.exporting_readme import readme
+
+    about = {"format": 1, "sightline": __version__, "export": exported.format, "int8": exported.int8}
+    told = {"described": exported.described, "tried": exported.tried, "closeness": asdict(exported.closeness)}
+    write_text(folder / ABOUT, json.dumps({**about, **told}, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / "README.md", readme(exported))
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder to write to. It becomes ``path`` when the block ends well, and is removed when it does not.
+
+    A folder in its place is refused; with ``overwrite`` an earlier export makes way, and nothing else does.
+    """
+    path = Path(os.path.abspath(path))
+    check_free(path, overwrite)
+    part, old = (path.with_name(f".{path.name}.{os.getpid()}.{ending}") for ending in ("part", "old"))
+    make_folder(part)
+    try:
+        probe = part / ".mode"
+        probe.touch()
+        mode = probe.stat().st_mode  # some writers make files that only their owner reads; exports are to be passed on
+        probe.unlink()
+        yield part
+        for file in part.iterdir():
+            file.chmod(mode)
+            with file.open("rb") as written:
+                os.fsync(written.fileno())  # the name must not reach the disk before the content does
+        if path.exists():
+            path.rename(old)
+        part.rename(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        for folder in (part, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """Whether a folder may be written there."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path} is a file; name a folder to write to")
+    if path.is_dir() and any(path.iterdir()):
+        if not overwrite:
+            raise UserError(f"{path} is there already; choose another folder, or replace it with --overwrite")
+        if not (path / ABOUT).is_file():
+            raise UserError(f"{path} holds something that is no export (no {ABOUT}); it stays, choose another folder")
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())

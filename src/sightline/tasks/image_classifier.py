@@ -1,0 +1,200 @@
+"""A trained model from images to labels: predict, score, explain, save and load."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sightline.config import Config
+from sightline.data.images import LIMITS, ImageLimits
+from sightline.errors import UserError
+from sightline.evidence.subject import evaluating
+from sightline.layers.image import ImageEncoder, ImageEncoderConfig
+from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels
+from sightline.models.image_to_text import Places
+from sightline.tasks.captioner import ENCODER, KEYS
+from sightline.tasks.classifier import THRESHOLD, Classifier, LabelPrediction
+from sightline.tasks.image_sources import Source, named, read_some
+from sightline.tasks.labels import Labels
+from sightline.tasks.loading import Saved
+from sightline.training.folder import MODEL, RunFolder, save_tensors
+
+if TYPE_CHECKING:
+    from sightline.explanation import Explanation
+
+TASK = "classify_images"
+AT_ONCE = 64  # images read and scored together
+
+
+class ImageClassifier(Classifier):
+    """A model with its labels, and how images come to it; what scores mean is as for texts.
+
+    ``encoder`` is one that does not learn: it makes the features that the model is given. Without it the model has an
+    encoder of its own, and is given pixels.
+    """
+
+    model: ImageToLabels
+
+    def __init__(  # the base's would ask for a reader of texts
+        self,
+        model: ImageToLabels,
+        labels: Labels,
+        how: ImageEncoderConfig,
+        encoder: ImageEncoder | None = None,
+        *,
+        temperature: float = 1.0,
+        threshold: float = THRESHOLD,
+        name: str = "the model",
+        run: Path | None = None,
+    ) -> None:
+        self.model, self.labels, self.how, self.encoder = model, labels, how, encoder
+        self.temperature, self.threshold, self.name, self.run = temperature, threshold, name, run
+        self.longest = None
+        self._quick: ImageEncoder | None = None
+
+    def predict(self, images: Sequence[Source], *, threshold: float | None = None) -> list[LabelPrediction]:  # type: ignore[override]
+        """The label of each image, in their order; one that cannot be read is an error that names it."""
+        if isinstance(images, str | bytes | Path | np.ndarray):
+            raise UserError("images is one image; expected a list of images")
+        return self.read_scores(self.scores(images), threshold)
+
+    def scores(  # type: ignore[override]
+        self, images: Sequence[Source], *, on_predicted: Callable[[int], None] = lambda count: None
+    ) -> np.ndarray:
+        """Logits of each image (``images classes``), or its number; before the temperature."""
+        found, bad = self.try_scores(images, on_predicted=on_predicted)
+        for number, reason in bad.items():
+            raise UserError(f"{named(images[number], number)} cannot be used: {reason}")
+        return found
+
+    def try_scores(
+        self,
+        images: Sequence[Source],
+        *,
+        limits: ImageLimits = LIMITS,
+        on_predicted: Callable[[int], None] = lambda count: None,
+    ) -> tuple[np.ndarray, dict[int, str]]:
+        """The same, and what is wrong with images that cannot be used; their rows are zeros."""
+        found, bad = self._empty(len(images)), dict[int, str]()
+        done = 0
+        for some in read_some(images, self.how, AT_ONCE, limits=limits):
+            bad |= some.bad
+            if some.numbers:
+                found[some.numbers] = self.scores_of_source(self.source_of(some.pixels))
+            passed = max([*some.numbers, *some.bad], default=-1) + 1
+            on_predicted(passed - done)
+            done = passed
+        return found, bad
+
+    @torch.inference_mode()
+    def source_of(self, pixels: np.ndarray) -> Tensor:
+        """What the model is given: pixels as they are, or the features of the encoder that does not learn."""
+        whole = torch.from_numpy(pixels).to(self.device)
+        if self.encoder is None:
+            return whole
+        if self._quick is None:
+            self._quick = self.encoder.to(self.device).quick()
+        return self._quick(whole)
+
+    @torch.inference_mode()
+    def scores_of_source(self, source: Tensor) -> np.ndarray:
+        """Logits or numbers of what the model is given."""
+        with evaluating(self.model):
+            found = [self.model.scores(part.to(self.device)).double().cpu().numpy() for part in source.split(AT_ONCE)]
+        return np.concatenate(found) if found else self._empty(0)
+
+    def cut(self, texts: Sequence[Any]) -> int:
+        """No image is longer than the model reads."""
+        return 0
+
+    def explain(self, image: Source, label: str | None = None, **options: Any) -> "Explanation":  # type: ignore[override]
+        """Where the model looked in the image while it gave the label, or for the one asked about.
+
+        Options are ``top`` and ``measure`` of `sightline.tasks.explaining.Wanted`.
+        """
+        from sightline.tasks.explaining import Wanted
+        from sightline.tasks.image_explaining import explain_image
+
+        return explain_image(self, image, Wanted(label, **options))
+
+    def evaluate(self, data: str | Path, **options: Any) -> Any:  # type: ignore[override]
+        """Every score on labelled images: a table or a folder. Options as for `image_scores.evaluate_images`."""
+        from sightline.tasks.image_scores import evaluate_images, image_file
+
+        return evaluate_images(self, image_file(self, str(data)), **options)
+
+    def seen(self, keys: Iterable[int]) -> np.ndarray | None:
+        """For each of these images, whether the run was trained on it; None where it was moved without its data."""
+        path = None if self.run is None else self.run / "data" / KEYS
+        if path is None or not path.exists():
+            return None
+        try:
+            known = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise UserError(f"{path} is damaged: {error}") from None
+        return np.isin(np.fromiter(keys, dtype=np.uint64), known)
+
+    def _empty(self, count: int) -> np.ndarray:
+        return np.zeros(count if self.labels.kind == "number" else (count, self.labels.classes))
+
+
+class Held(ImageClassifier):
+    """A classifier whose scores are known already, by what the images are called."""
+
+    def __init__(self, of: ImageClassifier, scores: Mapping[str, np.ndarray]) -> None:
+        super().__init__(of.model, of.labels, of.how, of.encoder, temperature=of.temperature, threshold=of.threshold)
+        self.name, self.held = of.name, scores
+
+    def scores(self, images: Sequence[Source], **_: Any) -> np.ndarray:  # type: ignore[override]
+        rows = [self.held[str(image)] for image in images]
+        return np.stack(rows) if rows else self._empty(0)
+
+
+def shape_of(labels: Labels, *, balanced: bool = False, smoothing: float = 0.0) -> ImageLabelsShape:
+    """What the model writes for these labels. ``balanced``: each class counts alike, however few examples it has."""
+    weights = None
+    if balanced:
+        total, counts = sum(labels.counts), [max(count, 1) for count in labels.counts]
+        weights = tuple(total / (labels.classes * count) for count in counts)
+    return ImageLabelsShape(labels.kind, labels.classes, weights, smoothing, labels.mean, labels.spread)
+
+
+def save_image_classifier(folder: RunFolder, classifier: ImageClassifier, config: Config, weights: str) -> None:
+    """Everything that `load_image_classifier` needs; the encoder too, so that a run needs no package it came from."""
+    save_tensors(folder.path / MODEL, dict(classifier.model.state_dict()))
+    if classifier.encoder is not None:
+        save_tensors(folder.path / ENCODER, dict(classifier.encoder.state_dict()))
+    classifier.labels.save(folder)
+    fitted = {"temperature": classifier.temperature, "threshold": classifier.threshold}
+    about = {"task": TASK, "weights": weights, **fitted, "places": list(classifier.model.places)}
+    folder.write_config({**about, "config": config.to_json()})
+
+
+def load_image_classifier(path: Path) -> tuple[ImageClassifier, dict[str, Any]]:
+    """A trained model from its run folder, checked file by file; or as it was at one of the run's checkpoints."""
+    from sightline.tasks.image_classify import ImageClassifyConfig
+
+    saved = Saved.open(path, TASK)
+    labels = Labels.load(saved.path)
+    with saved.reading():
+        config = ImageClassifyConfig.from_json(saved.about["config"])
+        places = Places(*saved.about["places"])
+        if not all(type(one) is int and 0 < one < 1 << 20 for one in places):
+            raise ValueError(f"places is {list(places)}")
+        fitted = {name: float(saved.about[name]) for name in ("temperature", "threshold")}
+        if not (0 < fitted["temperature"] < 1e6 and 0 <= fitted["threshold"] <= 1):
+            raise ValueError(f"temperature is {fitted['temperature']!r} and threshold {fitted['threshold']!r}")
+    how, encoder = config.encoder, None
+
+    def build() -> ImageToLabels:
+        learning = None if how.frozen else how.build()
+        return config.model.build(places, shape_of(labels), learning)
+
+    model = saved.model(build)
+    if how.frozen:
+        encoder = saved._replace(weights=saved.path / ENCODER).model(how.build).requires_grad_(False)
+    found = ImageClassifier(model, labels, how, encoder, **fitted, name=saved.name, run=saved.path)
+    return found, saved.about

@@ -1,0 +1,78 @@
+// Words and the image that they look at: choose a word, and the map of that word lies over the image.
+
+import { isolated, make, setText } from "./dom.js";
+import { lightLegend } from "./legend.js";
+import { sentence } from "./look.js";
+import { imageAlone, overPictures, overSight } from "./over.js";
+import { tableOf } from "./table.js";
+import { bareWord, short } from "./text.js";
+
+export function captionedView(app, shown) {
+  const words = make("p", { class: "sentence", "aria-live": "polite" });
+  const sight = overSight(shown, app);
+  const choosing = shown.rows.axis.kind === "Grid" || shown.rows.size === 1 ? null : wordButtons(app, shown);
+  const { height, width } = shown.columns.axis;
+  const places = `The image is seen as ${height} × ${width} places; framed are those with at least half of the largest weight.`;
+  const hint = choosing
+    ? "Point at a word, or use the arrow keys, to see where it looked."
+    : shown.rows.size > 1
+      ? "Choose a place in the image to see where it looked."
+      : "";
+  const element = make(
+    "div",
+    { class: "captioned" },
+    choosing?.element,
+    words,
+    make("div", { class: "aside" }, sight.element, imageAlone(shown.image)),
+    make("div", { class: "under" }, lightLegend(app), make("p", { class: "hint" }, `${hint} ${places}`.trim())),
+    tableOf(shown, app),
+  );
+  const rowNow = () => Math.min(app.state.row, shown.rows.size - 1);
+  const pick = () => {
+    setText(words, sentence(shown, rowNow()));
+    sight.show(shown.map.row(rowNow()));
+    choosing?.show(rowNow());
+    app.painted();
+  };
+  return { element, pick, resize: () => {}, picture: () => overPictures(shown, app, rowNow()) };
+}
+
+/** {element, show(row)}: what was written, a button for each word. */
+export function wordButtons(app, shown) {
+  const buttons = shown.rows.labels.map((label, row) =>
+    make(
+      "button",
+      {
+        type: "button", class: shown.rows.special.has(row) ? "step special" : "step", click: () => app.pick(row),
+        pointerenter: (event) => event.pointerType === "mouse" && app.pick(row), focus: () => app.pick(row),
+      },
+      isolated(short(bareWord(label))),
+    ),
+  );
+  const dir = shown.rows.rightToLeft ? "rtl" : "ltr";
+  const element = make("div", { class: "written", role: "group", "aria-label": "Words", dir }, ...buttons);
+  element.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const row = Math.min(app.state.row, buttons.length - 1);
+    const ahead = dir === "rtl" ? -1 : 1;
+    const to = {
+      ArrowLeft: row - ahead, ArrowRight: row + ahead, Home: 0, End: buttons.length - 1,
+    }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    buttons[Math.min(Math.max(to, 0), buttons.length - 1)].focus();
+  });
+  const show = (row) => {
+    buttons.forEach((button, at) => {
+      if (at === row) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
+      button.tabIndex = at === row ? 0 : -1; // one stop for the tabulator; arrows go on from there
+    });
+    const button = buttons[row];
+    const above = button.offsetTop - element.offsetTop;
+    if (above < element.scrollTop || above + button.offsetHeight > element.scrollTop + element.clientHeight) {
+      element.scrollTop = above - element.clientHeight / 2 + 16;
+    }
+  };
+  return { element, show };
+}

@@ -1,0 +1,54 @@
+"""Tiny runs to export, which have learnt a few pairs by heart: what they write differs from text to text, and ends."""
+
+import functools
+import json
+from dataclasses import replace
+
+import torch
+
+from sightline.data.tokenise import TokeniserConfig, train_tokenisers
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks.presets import preset
+from sightline.tasks.searching import pad
+from sightline.tasks.translator import Translator, save_translator
+from sightline.training.folder import RunFolder
+from sightline.vocabulary import END, START
+
+TEXTS = ["a", "ab cd", "the cat", "a dog runs", "at last!", "é ü", "cd ab the"]
+TRANSFORMER = TransformerConfig(16, 2, 24, 2, 1, dropout=0.0)
+
+
+@functools.cache
+def translator_of(config=TRANSFORMER, joint=True, method="characters", steps=20):
+    """A translator that turns these texts round; with ``joint`` off the two vocabularies are of different sizes."""
+    targets = [text[::-1] if joint else text[::-1].replace("a", "").upper() or "X" for text in TEXTS]
+    shape = TokeniserConfig(method, words=400 if method == "bpe" else 60, joint=joint, minimum=1)
+    source, target = train_tokenisers(lambda: TEXTS, lambda: targets, shape)
+    torch.manual_seed(3)
+    model = config.build(source.words, target.words)
+    given = pad([[*row, END] for row in source.encode(TEXTS)])
+    wanted = pad([[START, *row, END] for row in target.encode(targets)])
+    optimiser = torch.optim.Adam(model.parameters(), 0.05)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        model.loss(given, wanted).total.backward()
+        optimiser.step()
+    return Translator(model.eval().requires_grad_(False), source, target)
+
+
+def run_of(path, config=TRANSFORMER, valid=True, **options):
+    """The same as a run folder, with validation data or moved without."""
+    translator = translator_of(config, **options)
+    folder = RunFolder.create(path)
+    save_translator(folder, translator, replace(preset("transformer", "tiny"), model=config), "the last step")
+    folder.seal(["config.json", "model.safetensors", "source.json", "target.json"])
+    if valid:
+        (path / "data").mkdir()
+        rows = [json.dumps([text, text[::-1]]) for text in TEXTS]
+        (path / "data" / "valid.jsonl").write_text("\n".join(rows) + "\n")
+    return path
+
+
+def readme_code(folder):
+    """The Python in the README of an exported folder, as those who read it would run it."""
+    return (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]

@@ -1,0 +1,465 @@
+"""The task `caption`: reading images and captions, training, run folders, prediction and explanation."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captioning import FLOOR, HARD, MODELS, SOFT, TRANSFORMER, captioner, tiny, written
+from sightline.config import override
+from sightline.data.checking import Limits
+from sightline.data.shapes import made_shapes
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.layers import efficientnet
+from sightline.layers.efficientnet import EfficientNetLite0Config
+from sightline.records import Grid
+from sightline.tasks import caption
+from sightline.tasks.caption import CaptionConfig, caption_trial, train_caption
+from sightline.tasks.caption_data import CaptionFile, read_photos, split_photos
+from sightline.tasks.caption_explaining import PlaceSubject
+from sightline.tasks.caption_presets import caption_config_to_go_on, caption_preset
+from sightline.tasks.caption_scores import compare, evaluate
+from sightline.tasks.captioner import load_captioner
+from sightline.tasks.searching import SearchConfig
+from sightline.vocabulary import END, UNKNOWN
+
+LENIENT = Limits(max_bad_share=0.9)
+
+
+def pixels(seed=0, size=32):
+    return made_shapes(1, seed, size)[0].pixels
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_curves():
+    """Drawing takes longer than these trainings; one test draws."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caption, "draw_curves", lambda metrics, path: path)
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("captions")
+    table, _ = written(folder)
+    return table
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    """A run with a frozen encoder, whose weights are random here."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    config = tiny(encoder=EfficientNetLite0Config(size=32, level="middle"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(efficientnet, "_load", lambda encoder: None)
+        train_caption(CaptionFile(str(data)), out, config)
+    return out
+
+
+def bad_files(folder):
+    """Images that no one can read, and captions that cannot be used."""
+    images = folder / "images"
+    (images / "corrupt.png").write_bytes((images / "0-0.png").read_bytes()[:200])
+    (images / "empty.jpg").write_bytes(b"")
+    (images / "text.jpg").write_text("not an image", encoding="utf-8")
+    Image.fromarray(pixels(5)[:1, :1]).save(images / "dot.png")
+    rows = ["images/corrupt.png\ta red star", "images/corrupt.png\ta star", "images/empty.jpg\ta star"]
+    rows += ["images/text.jpg\ta star", "images/missing.png\ta star", "images/dot.png\ta dot"]
+    rows += ["images/0-1.png\t   ", "images/0-1.png\t.", f"images/0-1.png\t{'word ' * 500}"]
+    return rows
+
+
+def test_images_with_their_captions_in_the_order_of_the_table(data):
+    photos, checked = read_photos(CaptionFile(str(data)), Limits())
+    checked.finish(photos)
+    assert [photo.image.name for photo in photos] == [f"0-{number}.png" for number in range(12)]
+    assert all(len(photo.captions) == 2 for photo in photos)
+    assert checked.report.images == 12
+    assert checked.report.pairs == 24
+    assert "12 images with 24 captions, of 24 rows" in checked.report.lines()
+
+
+def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
+    table, _ = written(tmp_path)
+    table.write_text(table.read_text(encoding="utf-8") + "\n".join(bad_files(tmp_path)) + "\n", encoding="utf-8")
+    said = []
+    config = tiny()
+    found, _ = train_caption(
+        CaptionFile(str(table)), tmp_path / "run", config, limits=LENIENT, on_report=lambda p, m: said.extend(p.lines())
+    )
+    text = "\n".join(said)
+    for name in ("corrupt.png", "empty.jpg", "text.jpg", "missing.png"):
+        assert name in text
+    assert "empty caption: found no word in ''" in text
+    assert "empty caption: found no word in '.'" in text
+    assert "too long: found 2,500 characters" in text
+    assert "13 images with 25 captions, of 33 rows" in text  # the image of one pixel is an image
+    assert "bad image 5" in text
+    assert text.count("corrupt.png") == 1  # it has two captions, and is one image
+    assert "more" not in text.split("rows left out")[1]
+    about = json.loads((tmp_path / "run" / "about.json").read_text(encoding="utf-8"))
+    assert about["report"]["bad_images"] == 4
+    assert about["images"] == 17  # rows of the file of pixels; those of bad images hold nothing
+    assert found.caption([pixels()])
+
+
+def test_too_many_bad_images_stop_it_and_leave_nothing(tmp_path):
+    table, _ = written(tmp_path)
+    table.write_text(table.read_text(encoding="utf-8") + "\n".join(bad_files(tmp_path)) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"corrupt\.png"):
+        train_caption(CaptionFile(str(table)), tmp_path / "run", tiny())
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupt_while_images_are_read_leaves_nothing(data, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_caption(CaptionFile(str(data)), tmp_path / "run", tiny(), on_images=stop)
+    assert not (tmp_path / "run").exists()
+
+
+def test_captions_of_too_many_tokens_are_not_trained_on_and_that_is_said(tmp_path):
+    table, _ = written(tmp_path)
+    with table.open("a", encoding="utf-8") as file:
+        file.write(f"images/0-3.png\t{'red ' * 60}\n")
+    said = []
+    listen = {"on_report": lambda prepared, model: said.append((prepared.lines(), len(prepared.corpus)))}
+    files = CaptionFile(str(table))
+    train_caption(files, tmp_path / "run", tiny(longest=20), valid=files, **listen)
+    lines, captions = said[0]
+    assert any(line.startswith("1 captions have more than 20 tokens") for line in lines)
+    assert captions == 24
+
+
+def test_a_folder_of_images_with_captions_beside_them(tmp_path):
+    _, made = written(tmp_path)
+    for number, one in enumerate(made[:-1]):
+        (tmp_path / "images" / f"0-{number}.txt").write_text("\n".join(one.captions) + "\n", encoding="utf-8")
+    photos, checked = read_photos(CaptionFile(str(tmp_path / "images")), LENIENT)
+    assert len(photos) == 11
+    assert checked.report.left_out["missing caption"] == 1
+    assert "0-11" in checked.report.places[0]
+
+
+def test_the_same_content_is_one_image_whatever_it_is_called(tmp_path):
+    table, _ = written(tmp_path)
+    (tmp_path / "images" / "copy.png").write_bytes((tmp_path / "images" / "0-2.png").read_bytes())
+    with table.open("a", encoding="utf-8") as file:
+        file.write("images/copy.png\ta third caption\n")
+    photos, checked = read_photos(CaptionFile(str(table)), Limits())
+    checked.finish(photos)
+    assert len(photos) == 12
+    assert photos[2].captions[2] == "a third caption"
+    assert checked.report.same == 1
+
+
+def test_the_split_is_by_image_and_does_not_depend_on_the_order(data):
+    photos, _ = read_photos(CaptionFile(str(data)), Limits())
+    train, valid = split_photos(photos, 0.25, seed=1)
+    _, valid_again = split_photos(photos[::-1], 0.25, seed=1)
+    assert len(valid) == 3
+    assert {photo.key for photo in valid} == {photo.key for photo in valid_again}
+    assert {photo.key for photo in train} | {photo.key for photo in valid} == {photo.key for photo in photos}
+    assert {photo.key for photo in split_photos(photos, 0.25, seed=2)[1]} != {photo.key for photo in valid}
+
+
+def test_a_photo_in_training_and_validation_is_counted(data, tmp_path):
+    table, _ = written(tmp_path, 3, seed=9)
+    (tmp_path / "images" / "again.png").write_bytes((data.parent / "images" / "0-4.png").read_bytes())
+    with table.open("a", encoding="utf-8") as file:
+        file.write("images/again.png\ta star\n")
+    said = []
+    found, _ = train_caption(
+        CaptionFile(str(data)),
+        tmp_path / "run",
+        tiny(),
+        valid=CaptionFile(str(table)),
+        on_report=lambda prepared, model: said.extend(prepared.lines()),
+    )
+    assert "of 4 validation images, 1 stand in the training data too: scores on them flatter" in said
+    photos, _ = read_photos(CaptionFile(str(table)), Limits())
+    assert evaluate(found, photos, beam=1).seen.tolist() == [True] * 4  # those that chose the weights count as seen
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_trains_is_saved_and_gives_the_same_again(name, data, tmp_path):
+    out = tmp_path / "run"
+    found, outcome = train_caption(CaptionFile(str(data)), out, tiny(MODELS[name]))
+    assert set(outcome.scores) == {"bleu4", "perplexity"}
+    again, about = load_captioner(out)
+    assert about["task"] == "caption"
+    images = [pixels(seed) for seed in range(3)]
+    assert again.caption(images) == found.caption(images)
+    assert {"config.json", "model.safetensors", "tokenizer.json", "card.md", "checksums.json"} <= {
+        path.name for path in out.iterdir()
+    }
+    card = (out / "card.md").read_text(encoding="utf-8")
+    assert "from images to captions" in card
+    assert "tok:alnum" in card
+
+
+def test_a_frozen_encoder_is_kept_in_the_run(run):
+    sealed = json.loads((run / "checksums.json").read_text(encoding="utf-8"))
+    assert "encoder.safetensors" in sealed
+    found, _ = load_captioner(run)
+    assert found.places == (112, 2, 2)
+    read = found.read([pixels()]).read
+    assert read.shape == (1, 4, 112)
+    rows = np.load(run / "data" / "images" / "features.npy")
+    assert rows.dtype == np.float16
+    assert rows.shape == (12, 4, 112)
+    first = torch.from_numpy(rows[0].astype(np.float32))
+    made = found.read([run.parent.parent / "nowhere.png"])
+    assert made.bad == {0: "there is no such file"}
+    assert first.shape == read[0].shape
+    (run / "encoder.safetensors").rename(run / "elsewhere")
+    try:
+        with pytest.raises(UserError, match=r"encoder\.safetensors is missing"):
+            load_captioner(run)
+    finally:
+        (run / "elsewhere").rename(run / "encoder.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data["config"]["model"].update(size=10**5), "not .* as described"),
+        (lambda data: data.update(places=[112, 9, 9]), "do not fit the encoder"),
+        (lambda data: data["config"].update(longest=-1), "longest is -1"),
+        (lambda data: data.pop("words"), "words"),
+        (lambda data: data.update(task="translate"), "expected 'caption'"),
+    ],
+)
+def test_a_strangers_folder_that_does_not_fit_together_is_refused(change, said, run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("data", "checkpoints"))
+    (copied / "checksums.json").unlink()
+    data = json.loads((copied / "config.json").read_text(encoding="utf-8"))
+    change(data)
+    (copied / "config.json").write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        load_captioner(copied)
+
+
+def test_features_are_made_once_for_several_runs(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(efficientnet, "_load", lambda encoder: torch.manual_seed(0))
+    config = tiny(encoder=EfficientNetLite0Config(size=32, level="middle"))
+    told, files = [], CaptionFile(str(data), features=tmp_path / "features")
+    first, _ = train_caption(files, tmp_path / "first", config, on_images=lambda *state: told.append(state))
+    assert told[-1][:2] == (12, 12)
+    told.clear()
+    second, _ = train_caption(files, tmp_path / "second", config, on_images=lambda *state: told.append(state))
+    assert not told
+    assert second.caption([pixels()]) == first.caption([pixels()])
+    for path in (tmp_path / "features").rglob("*.*"):
+        path.unlink()
+    more = replace(config, training=replace(config.training, steps=4))
+    _, outcome = train_caption(None, tmp_path / "second", more)  # the run has what it needs
+    assert outcome.progress.step == 4
+
+
+def test_going_on_is_the_same_as_not_stopping(data, tmp_path):
+    class Stop(KeyboardInterrupt):
+        pass
+
+    def stop(event):
+        if event.progress.step == 3:
+            raise Stop
+
+    whole, _ = train_caption(CaptionFile(str(data)), tmp_path / "whole", tiny(steps=6))
+    with pytest.raises(Stop):
+        train_caption(CaptionFile(str(data)), tmp_path / "parts", tiny(steps=6), on_step=stop)
+    parts, outcome = train_caption(None, tmp_path / "parts", tiny(steps=6))
+    assert outcome.progress.step == 6
+    for (name, one), other in zip(whole.model.state_dict().items(), parts.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name
+
+
+def test_a_run_goes_on_from_another_with_its_vocabulary_and_encoder(run, tmp_path):
+    table, _ = written(tmp_path, 4, seed=3)
+    with table.open("a", encoding="utf-8") as file:
+        file.write("images/3-0.png\ta zebra\n")
+    config = caption_config_to_go_on(run)
+    assert config.training.learning_rate == pytest.approx(tiny().training.learning_rate / 4)
+    config = replace(config, training=replace(config.training, steps=1))
+    said = []
+    files = CaptionFile(str(table))
+    found, _ = train_caption(
+        files, tmp_path / "run", config, start=run, on_report=lambda prepared, model: said.extend(prepared.lines())
+    )
+    before, _ = load_captioner(run)
+    assert found.tokeniser.same_as(before.tokeniser)
+    assert torch.equal(found.encoder.state_dict()["stem.conv.weight"], before.encoder.state_dict()["stem.conv.weight"])
+    assert any("zebra (1)" in line for line in said)
+    with pytest.raises(UserError, match="another image encoder"):
+        train_caption(files, tmp_path / "other", tiny(), start=run)
+    with pytest.raises(UserError, match="not that of the run to go on from"):
+        train_caption(files, tmp_path / "other", replace(config, model=TRANSFORMER), start=run)
+
+
+def test_a_trial_prepares_and_keeps_nothing_outside_its_folder(data, tmp_path):
+    trial = caption_trial(CaptionFile(str(data)), None, tiny(), None, None, tmp_path / "trial")
+    assert len(trial.prepared.corpus) == 22
+    assert trial.validation_seconds() > 0
+    batch = trial.lesson.batch(trial.lesson.epoch(0)[0])
+    assert batch[0].shape == (len(batch[1]), 16, 16, 3)
+    assert trial.lesson.tokens(batch) > 0
+
+
+def test_chinese_captions_by_characters(tmp_path):
+    table, made = written(tmp_path, language="zh")
+    found, _ = train_caption(CaptionFile(str(table)), tmp_path / "run", tiny(longest=30))
+    assert found.tokeniser.decode(found.tokeniser.encode([made[0].captions[0]])) == [made[0].captions[0]]
+    explained = found.explain(table.parent / "images" / "0-0.png", made[0].captions[0], measure=False)
+    assert explained.records[0].rows.texts[:-1] == tuple(made[0].captions[0])
+
+
+def test_the_unknown_word_is_never_written():
+    found = captioner()
+    with torch.no_grad():
+        found.model.output.bias[UNKNOWN] = 100.0
+    for options in ({"beam": 1}, {"beam": 3}, {"sample": True, "best": 2}):
+        for some in found.caption_best([pixels()], options.pop("best", 1), **options):
+            assert all(UNKNOWN not in one.tokens for one in some)
+
+
+def test_captions_keep_to_their_limits():
+    found = captioner()
+    with torch.no_grad():
+        found.model.output.bias[END] = -100.0
+    assert len(found.caption([pixels()])[0].tokens) == 9
+    assert len(found.caption([pixels()], max_length=4)[0].tokens) == 4
+    source = found.read([pixels()]).read
+    (some,) = found.search_read(source, SearchConfig(), prefix="there is")
+    assert some[0].text.startswith("there is")
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path):
+    found = captioner()
+    (tmp_path / "text.jpg").write_text("no image", encoding="utf-8")
+    with pytest.raises(UserError, match=r"text\.jpg cannot be used: it is no image"):
+        found.caption([tmp_path / "text.jpg"])
+    with pytest.raises(UserError, match="image 2 cannot be used: it is empty"):
+        found.caption([pixels(), b""])
+    with pytest.raises(UserError, match="expected a list"):
+        found.caption("photo.png")
+    with pytest.raises(UserError, match=r"text\.jpg cannot be used"):
+        found.explain(tmp_path / "text.jpg")
+
+
+@pytest.mark.parametrize("model", [SOFT, HARD, TRANSFORMER], ids=["soft", "hard", "transformer"])
+def test_an_explanation_has_a_row_for_each_word_and_a_grid_over_the_image(model, tmp_path):
+    found = captioner(model)
+    path = tmp_path / "photo.png"
+    Image.fromarray(pixels(size=48)[:, :32]).save(path)
+    explained = found.explain(path, beam=2)
+    cross = explained.of(explained.stacks[0].names[-1])
+    assert cross[0].columns == Grid(4, 4)
+    assert cross[0].rows.texts[-1] == "</s>"
+    for record in cross:
+        assert np.allclose(record.matrix().sum(axis=1), 1, atol=1e-5)
+        if model is HARD:
+            assert set(np.unique(record.matrix())) <= {0.0, 1.0}
+    assert len(explained.steps) == len(cross[0].rows)
+    assert explained.output == found.caption([path], beam=2)[0].text
+    assert explained.input == "photo.png"
+    assert (explained.image.width, explained.image.height) == (32, 48)
+    keys = [finding.key for finding in explained.belief.findings]
+    assert "leave_one_out" in keys
+    assert "first" not in keys
+    again = Explanation.from_json(json.loads(json.dumps(explained.to_json())))
+    assert again.image.content == explained.image.content
+    source = found.read([path]).read
+    tokens = found.caption([path], beam=2)[0].tokens
+    (looks,) = found.looks(source, [tokens])
+    assert np.allclose(looks, np.mean([record.matrix() for record in cross], axis=0), atol=1e-5)
+
+
+def test_files_and_pixels_keep_their_order(tmp_path):
+    found = captioner()
+    images = [pixels(seed) for seed in range(4)]
+    for seed in (1, 3):
+        Image.fromarray(images[seed]).save(tmp_path / f"{seed}.png")
+    mixed = [images[0], tmp_path / "1.png", images[2], (tmp_path / "3.png").read_bytes()]
+    assert torch.equal(found.read(mixed).read, found.read(images).read)
+    assert found.read([mixed[0], tmp_path / "none.png", mixed[3]]).numbers == [0, 2]
+
+
+def test_what_is_given_as_output_is_what_is_explained():
+    explained = captioner().explain(pixels(), "a green star", measure=False)
+    assert explained.records[0].rows.texts[:3] == ("▁a", "▁green", "▁star")
+    assert explained.belief is None
+
+
+def test_without_attention_there_is_nothing_to_show():
+    found = captioner(FLOOR)
+    with pytest.raises(UserError, match="has no attention"):
+        found.explain(pixels())
+    assert found.looks(found.read([pixels()]).read, [[5, 6]]) is None
+
+
+def test_hidden_places_hold_the_mean_of_the_image():
+    found = captioner()
+    source = found.read([pixels()]).read.clone()
+    tokens = [*found.caption([pixels()])[0].tokens, END]
+    subject = PlaceSubject(found.model, source, tokens)
+    keep = torch.ones(3, 16, dtype=torch.bool)
+    keep[1] = False
+    keep[2, 5] = False
+    whole, nothing, one = subject.log_probs(keep)
+    steps = found.explain(pixels(), measure=False).steps
+    assert whole.exp().tolist() == pytest.approx([step.probability for step in steps], rel=1e-4)
+    assert not torch.allclose(whole, nothing)
+    assert not torch.equal(whole, one)
+    gradients = subject.gradient_times_input([0, len(tokens) - 1])
+    assert gradients.shape == (2, 16)
+    assert gradients.abs().sum() > 0
+
+
+def test_evaluation_leaves_out_bad_images_by_name_and_finds_the_worst(data, tmp_path):
+    found = captioner()
+    photos, _ = read_photos(CaptionFile(str(data)), Limits())
+    broken = photos[0]._replace(image=tmp_path / "gone.png")
+    scored = evaluate(found, [broken, *photos[1:]], beam=2)
+    assert list(scored.bad) == [str(tmp_path / "gone.png")]
+    assert len(scored.predictions) == 11
+    assert scored.perplexity > 1
+    assert scored.seen is None
+    data = json.loads(json.dumps(scored.to_json(errors=2)))
+    assert data["images"] == 11
+    assert "nrefs:2" in data["bleu4_no_bp"]["signature"]
+    order = [row["cider_d"] for row in scored.worst(11)]
+    assert order == sorted(order)
+    with pytest.raises(UserError, match="no image to score"):
+        evaluate(found, [broken])
+
+
+def test_comparison_is_over_the_same_images(data):
+    photos, _ = read_photos(CaptionFile(str(data)), Limits())
+    runs = {"one": captioner(), "two": captioner(TRANSFORMER)}
+    found = compare(runs, photos, metrics=["bleu1", "cider_d"], samples=50, beam=1)
+    assert found.images == 12
+    assert found.found["bleu1"]["two"].difference == pytest.approx(
+        found.found["bleu1"]["two"].value - found.found["bleu1"]["one"].value
+    )
+    with pytest.raises(UserError, match="expected two or more"):
+        compare({"one": runs["one"]}, photos)
+
+
+def test_presets_have_their_sizes():
+    sizes = [caption_preset(None, size).model.size for size in ("tiny", "small", "base")]
+    assert sizes == sorted(sizes)
+    assert caption_preset("transformer").model.kind == "transformer"
+
+
+def test_hard_attention_and_none_are_a_setting_away():
+    hard = override(caption_preset(), ['model.attention.normaliser={"kind": "hard", "soft_share": 0.5}'])
+    assert hard.model.attention.normaliser == HARD.attention.normaliser
+    assert override(caption_preset(), ["model.attention=null"]).model.attention is None
+    assert CaptionConfig.from_json(hard.to_json()) == hard

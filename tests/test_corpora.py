@@ -1,0 +1,467 @@
+"""Corpora that do not fit: shards and addresses, work in several processes, orders that nobody holds in memory."""
+
+import gzip
+import importlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sightline.data import batches, shuffled, splitting, spool, store
+from sightline.data.answers import AnswersFile, read_answers
+from sightline.data.batches import BatchPlan
+from sightline.data.checking import CheckedPairs, Limits
+from sightline.data.hashes import Distinct, hash_of
+from sightline.data.labelled import LabelledFile, read_labelled
+from sightline.data.plain import PlainFile, read_plain
+from sightline.data.progress import counted, watched
+from sightline.data.reading import PairFiles, read_rows
+from sightline.data.scratch import scratch_array
+from sightline.data.spool import Spool
+from sightline.data.store import Corpus, write_blocks, write_corpus
+from sightline.data.tagged import TaggedFile, read_tagged
+from sightline.data.tokenise import TokeniserConfig, train_tokenisers
+from sightline.errors import UserError
+from sightline.tasks import preparing
+from sightline.tasks.preparing import Preparation, prepare
+
+SHARDS = [[("one", "eins"), ("two", "zwei")], [("three", "drei")], [("four", "vier"), ("five", "fünf")]]
+PAIRS = [pair for shard in SHARDS for pair in shard]
+
+
+def as_tsv(rows):
+    return "source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in rows)
+
+
+def as_jsonl(rows):
+    return "".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in rows)
+
+
+def as_csv(rows):
+    return "source,target\n" + "".join(f'"{a}",{b}\n' for a, b in rows)
+
+
+def write_shards(folder, write, ending, packed=False, shards=SHARDS):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, rows in enumerate(shards):
+        content = write(rows).encode()
+        name = f"part-{number}{ending}" + (".gz" if packed else "")
+        (folder / name).write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    return folder
+
+
+def pairs_of(data, **options):
+    return [(row.source, row.target) for row in read_rows(PairFiles(str(data), **options))]
+
+
+@pytest.mark.parametrize(("write", "ending"), [(as_tsv, ".tsv"), (as_jsonl, ".jsonl"), (as_csv, ".csv")])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_folder_a_pattern_and_addresses_are_read_in_order(tmp_path, write, ending, packed):
+    folder = write_shards(tmp_path / "corpus", write, ending, packed)
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".hidden.tsv").write_text("source\ttarget\nno\tno\n")
+    (folder / "README.md").write_text("about")
+    (folder / "test").mkdir()
+    (folder / "test" / f"part-9{ending}").write_text(write([("no", "no")]))
+    assert pairs_of(folder) == PAIRS
+    assert pairs_of(folder / f"*{ending}*") == PAIRS
+    assert pairs_of(folder.as_uri()) == PAIRS
+    assert pairs_of(f"{folder.as_uri()}/part-*{ending}*") == PAIRS
+    rows = list(read_rows(PairFiles(str(folder))))
+    assert os.path.basename(rows[2].file).startswith("part-1")
+    assert [row.line for row in rows] == ([1, 2, 1, 1, 2] if ending == ".jsonl" else [2, 3, 2, 2, 3])
+
+
+def test_parquet_shards(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    for number, rows in enumerate(SHARDS):
+        table = pyarrow.table({"source": [a for a, _ in rows], "target": [b for _, b in rows]})
+        parquet.write_table(table, tmp_path / f"{number}.parquet")
+    assert pairs_of(tmp_path) == PAIRS
+    assert pairs_of(f"{tmp_path.as_uri()}/*.parquet") == PAIRS
+    (tmp_path / "1.parquet").write_bytes((tmp_path / "1.parquet").read_bytes()[:40])
+    rows = list(read_rows(PairFiles(str(tmp_path))))
+    assert [row.source for row in rows if row.problem is None] == ["one", "two", "four", "five"]
+    assert [row.problem.partition(":")[0] for row in rows if row.problem] == ["damaged shard"] * 2
+    assert "1.parquet" in rows[-1].file
+
+
+def test_memory_and_wrong_addresses(monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for number, rows in enumerate(SHARDS):
+        memory.pipe(f"/corpora/{number}.jsonl.gz", gzip.compress(as_jsonl(rows).encode()))
+    assert pairs_of("memory://corpora") == PAIRS
+    assert pairs_of("memory://corpora/[12].jsonl.gz") == PAIRS[2:]
+    assert pairs_of("memory://corpora/1.jsonl.gz") == PAIRS[2:3]
+    wrong = {
+        "memory://corpora/9.jsonl": "no such file",
+        "memory://corpora/9.xml": "found the ending '.xml'",
+        "memory://corpora/*.csv": "no file has a name like that",
+        "nowhere://corpora": "cannot be opened",
+    }
+    for address, message in wrong.items():
+        with pytest.raises(UserError, match=message):
+            pairs_of(address)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(UserError, match=r"pip install 'sightline\[remote\]'"):
+        pairs_of("memory://corpora")
+
+
+def test_every_reader_takes_shards(tmp_path):
+    texts = {
+        "labels": ["label\ttext\ngood\tone\n", "text\tlabel\ntwo\tbad\n"],  # each by its own header
+        "answers": ["question\ttext\tanswer\nwho\tit is me\tme\n", "question\ttext\tanswer\nwhat\ta b\tb\n"],
+        "tags": ["a\tX\nb\tY\n", "c\tX\n"],  # a sentence does not go on in the next file
+        "plain": ["one\ntwo\n", "three\n"],
+    }
+    endings = {"labels": ".tsv", "answers": ".tsv", "tags": ".conll", "plain": ".txt"}
+    for name, contents in texts.items():
+        (tmp_path / name).mkdir()
+        for number, content in enumerate(contents):
+            packed = gzip.compress(content.encode())
+            (tmp_path / name / f"{number}{endings[name]}.gz").write_bytes(packed)
+    data = {name: str(tmp_path / name) for name in texts}
+    labelled = [row.example for row in read_labelled(LabelledFile(data["labels"]))]
+    assert [(one.text, one.label) for one in labelled] == [("one", "good"), ("two", "bad")]
+    assert [row.asked.answers for row in read_answers(AnswersFile(data["answers"]))] == [("me",), ("b",)]
+    assert [row.sentence.words for row in read_tagged(TaggedFile(data["tags"]))] == [("a", "b"), ("c",)]
+    for paragraphs, expected in ((False, ["one", "two", "three"]), (True, ["one two", "three"])):
+        assert [row.text for row in read_plain(PlainFile(data["plain"], paragraphs=paragraphs))] == expected
+    (tmp_path / "plain" / "0.txt.gz").write_bytes(gzip.compress(b"one\n" * 9000)[:-9])
+    assert [row.problem is None for row in read_plain(PlainFile(data["plain"]))].count(False) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "is a folder; expected files in it"),
+        ({"a.tsv": as_tsv(PAIRS), "b.jsonl": as_jsonl(PAIRS)}, "several kinds: found .jsonl, .tsv"),
+        ({"a.tsv": as_tsv(PAIRS), "b.tsv": "one\teins\n"}, "a.tsv begins with the names"),
+        ({"a.tsv": as_tsv(PAIRS), "b.tsv": "x\ty\tz\n"}, r"b.tsv: found the columns 'x', 'y', 'z'"),
+        ({"a.tsv": "", "b.tsv": ""}, "has no rows"),
+    ],
+)
+def test_folders_that_cannot_be_used(tmp_path, files, message):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        pairs_of(tmp_path)
+
+
+def damaged_corpus(folder, shards=20, rows=100):
+    """Shards of which the eighth is cut: of its hundred rows, some can be read."""
+    made = [[(f"{shard} {row} {hash_of(str(row))}", f"{row}") for row in range(rows)] for shard in range(shards)]
+    write_shards(folder, as_jsonl, ".jsonl", packed=True, shards=made)
+    cut = folder / "part-7.jsonl.gz"
+    cut.write_bytes(cut.read_bytes()[:-600])
+    return made
+
+
+def test_a_damaged_shard_is_left_out_where_it_fell_off(tmp_path):
+    damaged_corpus(tmp_path)
+    reading = CheckedPairs(read_rows(PairFiles(str(tmp_path))), Limits(max_bad_share=0.05))
+    kept = list(reading)
+    lost = reading.report.left_out["damaged shard"]
+    assert 0 < lost < 100  # what came before the cut was kept
+    assert len(kept) + lost == reading.report.rows == 2000
+    (place,) = reading.report.places
+    assert "part-7.jsonl.gz" in place
+    assert f"cut short after line {100 - lost};" in place
+    assert f"counts as {lost} rows" in place
+
+
+def test_too_much_damage_is_refused(tmp_path):
+    damaged_corpus(tmp_path)
+    with pytest.raises(UserError, match=r"rows are bad \(.*part-7.jsonl.gz:\d+: damaged shard: .*max_bad_share = 0.01"):
+        list(CheckedPairs(read_rows(PairFiles(str(tmp_path)))))
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(UserError, match=r"part-0.jsonl.gz is a gzip file cut short"):
+        list(read_rows(PairFiles(str(tmp_path))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.lists(st.integers(1, 40), max_size=300), run=st.integers(1, 30), spread=st.booleans())
+def test_different_hashes_are_counted(values, run, spread):
+    values = [hash_of(str(value)) for value in values] if spread else values
+    one, many = Distinct(run), Distinct(run)
+    for value in values:
+        one.add(value)
+    many.extend(np.array(values, np.uint64))
+    assert one.count == many.count == len(values)
+    assert one.different() == many.different() == len(set(values))
+
+
+def lengths_of(count, seed=0):
+    random = np.random.default_rng(seed)
+    source = np.clip(random.lognormal(2.5, 0.6, count), 1, 80).astype(np.int64)
+    return source, np.clip(source * random.lognormal(0, 0.2, count), 1, 90).astype(np.int64)
+
+
+def large(monkeypatch, *arguments, chunk=1000, **options):
+    monkeypatch.setattr(batches, "LARGE", 0)
+    monkeypatch.setattr(shuffled, "CHUNK", chunk)
+    return BatchPlan(*arguments, **options)
+
+
+@pytest.mark.parametrize("options", [{"tokens": 700}, {"tokens": 300, "rows": 8}, {"tokens": 700, "shuffle": False}])
+@pytest.mark.parametrize("texts", [False, True])
+def test_a_large_plan_has_the_batches_of_a_small_one(monkeypatch, options, texts):
+    source, target = lengths_of(400)
+    target = None if texts else target
+    small = BatchPlan(source, target, seed=3, **options)
+    plan = large(monkeypatch, source, target, seed=3, **options)
+    assert len(plan) == len(small)
+    assert plan.padding_share == pytest.approx(small.padding_share, abs=1e-12)
+    both = [[batch.tolist() for batch in one.epoch(2)] for one in (small, plan)]
+    # The same lengths in the same batches; other rows of these lengths.
+    in_batches = [sorted(tuple(sorted(source[batch].tolist())) for batch in one) for one in both]
+    assert in_batches[0] == in_batches[1]
+    assert sorted(row for batch in both[1] for row in batch) == list(range(400))
+    if options.get("shuffle", True):
+        assert both[0] != both[1]
+        assert both[1] == [batch.tolist() for batch in plan.epoch(2)]
+        again = large(monkeypatch, source, target, seed=3, chunk=777, **options)
+        assert both[1] == [batch.tolist() for batch in again.epoch(2)]  # a new process goes on with the same
+        assert {tuple(sorted(batch)) for batch in both[1]} != {tuple(sorted(batch.tolist())) for batch in plan.epoch(3)}
+        other = large(monkeypatch, source, target, seed=4, **options)
+        assert both[1] != [batch.tolist() for batch in other.epoch(2)]
+    else:
+        assert both[0] == both[1]
+
+
+def test_rows_are_used_as_arrays_are(monkeypatch):
+    source, target = lengths_of(500)
+    rows = large(monkeypatch, source, target, tokens=400).epoch(0)[0]
+    assert len(rows) == len(rows.tolist()) == len(list(rows))
+    assert source[rows].tolist() == source[rows.tolist()].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5), key=st.integers(0, 2**64 - 1))
+def test_a_permutation_takes_every_place_once(sizes, key):
+    places = np.concatenate([np.arange(size) for size in sizes])
+    keys = np.repeat(np.arange(len(sizes), dtype=np.uint64) + np.uint64(key // 2), sizes)
+    found = shuffled.permuted(places, np.repeat(sizes, sizes), keys)
+    for part, size in zip(np.split(found, np.cumsum(sizes)[:-1]), sizes, strict=True):
+        assert sorted(part.tolist()) == list(range(size))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 100])
+def test_permutations_are_even(size):
+    """Over many keys, each place comes to each place as often, and neighbours do not stay together."""
+    count = 24_000 // size
+    places = np.tile(np.arange(size), count)
+    keys = shuffled._drawn(np.repeat(np.arange(count, dtype=np.uint64), size))
+    found = shuffled.permuted(places, np.full(len(places), size), keys).reshape(count, size)
+    seen = np.stack([np.bincount(found[:, place], minlength=size) for place in range(size)])
+    expected = count / size
+    assert ((seen - expected) ** 2 / expected).sum() < (size - 1) ** 2 + 6 * np.sqrt(2) * size  # chi squared
+    apart = np.abs(np.diff(found, axis=1))
+    assert apart.mean() == pytest.approx((size + 1) / 3, rel=0.1)
+
+
+FLAT = """
+import numpy as np
+from sightline.data.batches import BatchPlan
+from sightline.data.scratch import scratch_array
+def anonymous():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024
+rows = 2_000_000
+lengths = scratch_array(rows, np.int32), scratch_array(rows, np.int32)
+random = np.random.default_rng(0)
+for side in lengths:
+    for start in range(0, rows, 100_000):
+        side[start : start + 100_000] = random.integers(1, 60, 100_000)
+before = anonymous()
+plan = BatchPlan(*lengths, tokens=4096)
+seen = sum(len(rows.tolist()) for rows in plan.epoch(1)[:150])
+print(seen, anonymous() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RssAnon is Linux")
+def test_a_plan_of_millions_is_flat():
+    done = subprocess.run([sys.executable, "-c", FLAT], capture_output=True, text=True, check=True)
+    seen, grown = map(float, done.stdout.split())
+    assert seen > 5_000
+    assert grown < 32  # megabytes; an order of eight bytes a row would be 16, and sorting takes several
+
+
+def test_lengths_and_offsets_of_a_large_corpus(tmp_path, monkeypatch):
+    made = write_corpus(tmp_path / "corpus", [([5] * (row % 7), [6] * (row % 5)) for row in range(100)])
+    expected = [side.tolist() for side in made.lengths()]
+    monkeypatch.setattr(store, "_HELD", 10)
+    monkeypatch.setattr(store, "_CHUNK", 16)
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert [side.tolist() for side in corpus.lengths()] == expected
+    offsets = tmp_path / "corpus" / "source_offsets.npy"
+    content = bytearray(offsets.read_bytes())
+    content[128 + 8 * 33 : 128 + 8 * 34] = (0).to_bytes(8, "little")
+    offsets.write_bytes(bytes(content))
+    with pytest.raises(UserError, match="does not fit"):
+        Corpus.open(tmp_path / "corpus")
+
+
+def some_pairs(count):
+    random = np.random.default_rng(1)
+    words = ["".join(random.choice(list("abcdefgh"), 4)) for _ in range(60)]
+    sentences = [" ".join(random.choice(words, random.integers(1, 6))) for _ in range(count)]
+    return [(one, one[::-1].upper()) for one in sentences]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(spool, "BLOCK", 100)
+
+
+def test_several_processes_give_what_one_gives(tmp_path, small_blocks):
+    pairs = [*some_pairs(1500), ("two\nlines", "ein\ttab"), ("é", "\u00e9\u0301 𝄞")]
+    source, target = train_tokenisers(
+        lambda: (a for a, _ in pairs), lambda: (b for _, b in pairs), TokeniserConfig(words=400, joint=False)
+    )
+    found = []
+    for processes in (1, 2):
+        with Spool(tmp_path / "spool", iter(pairs), processes) as kept:
+            assert list(kept.pairs()) == pairs
+            marks = kept.mark(lambda start, end: np.arange(start, end) % 3 == 0)
+            assert list(kept.pairs(marks)) == pairs[::3]
+            hashes = kept.hashes(b"k" * 32)
+            write_blocks(tmp_path / str(processes), kept.encoded(source, target, marks))
+            found.append([side.tolist() for side in hashes])
+        assert not (tmp_path / "spool").exists()
+    assert found[0] == found[1]
+    names = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert all((tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes() for name in names)
+    plain = write_corpus(
+        tmp_path / "plain",
+        zip(
+            *(
+                one.encode(side)
+                for one, side in zip((source, target), map(list, zip(*pairs[::3], strict=True)), strict=True)
+            ),
+            strict=True,
+        ),
+    )
+    assert len(plain) == len(pairs[::3])
+    assert all((tmp_path / "plain" / name).read_bytes() == (tmp_path / "1" / name).read_bytes() for name in names)
+
+
+def test_a_lost_process_loses_nothing(tmp_path, small_blocks, monkeypatch):
+    started = []
+    begin = subprocess.Popen
+
+    def remembering(*arguments, **options):
+        started.append(begin(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remembering)
+    pairs = some_pairs(2000)
+    with Spool(tmp_path / "spool", iter(pairs), 2) as kept:
+        answers = kept._answers({"job": "hash", "key": ""}, None, "comparing")
+        found = [next(answers)]
+        started[0].kill()
+        found += answers
+    assert np.concatenate([one[0] for one in found]).tolist() == [hash_of(f"{a}\0{b}") for a, b in pairs]
+    assert all(process.poll() is not None for process in started)
+
+
+def preparation(**options):
+    return Preparation(
+        **{"tokeniser": TokeniserConfig(words=400), "valid_share": 0.1, "seed": 3, "limits": Limits(), **options}
+    )
+
+
+def test_an_interrupt_leaves_nothing(tmp_path, small_blocks, monkeypatch):
+    (tmp_path / "pairs.tsv").write_text(as_tsv(some_pairs(1000)))
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "CheckedPairs", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / "run")
+    started = []
+    begin = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *one, **two: started.append(begin(*one, **two)) or started[-1])
+    monkeypatch.setattr(spool, "PARALLEL", 1)
+    monkeypatch.setattr(spool, "cores", lambda: 2)
+
+    def stop(stage, done, total):
+        if stage == "tokenising":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), watched(stop):
+        prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / "run")
+    assert len(started) == 4
+    assert all(process.poll() is not None for process in started)
+    assert list((tmp_path / "run" / "data").iterdir()) == []
+
+
+def test_the_split_is_that_of_the_pairs(tmp_path, small_blocks):
+    pairs = [*some_pairs(900), ("a  b", "x"), ("a b", " y"), ("c", "y")]
+    splitter = splitting.split_pairs(lambda: iter(pairs), 0.1, 3)
+    with Spool(tmp_path / "spool", iter(pairs)) as kept:
+        hashes = kept.hashes(splitting.key_of(3))
+        split = splitting.split_hashes(hashes.sources, hashes.targets, 0.1)
+        assert list(kept.pairs(kept.mark(split.train))) == list(splitter.train())
+        assert list(kept.pairs(kept.mark(split.valid))) == list(splitter.valid())
+        evaluation = [*pairs[:5], ("a b", "x"), ("a b", "new"), ("new", "y")]
+        found = splitting.overlap_of_hashes((hashes.sources, hashes.targets), evaluation, splitting.key_of(3))
+    assert found == splitting.count_overlap(pairs, evaluation) == (splitting.Overlap(8, 6, 7))
+
+
+def test_a_share_of_very_many_is_no_more_than_can_be_held(monkeypatch):
+    monkeypatch.setattr(splitting, "MOST_VALID", 100)
+    pairs = [(f"source {number}", f"target {number}") for number in range(2000)]
+    assert 50 <= splitting.split_pairs(lambda: iter(pairs), 0.1, 0).count().valid <= 150
+    assert 250 <= splitting.split_pairs(lambda: iter(pairs), 300, 0).count().valid <= 350  # asked for by number
+
+
+def test_a_vocabulary_is_learnt_from_a_part_of_very_many(tmp_path, monkeypatch):
+    (tmp_path / "pairs.tsv").write_text(as_tsv(some_pairs(1200)))
+    whole = prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / "whole")
+    assert whole.learnt_from is None
+    monkeypatch.setattr(preparing, "VOCABULARY_PAIRS", 200)
+    part, again = (
+        prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / name) for name in ("a", "b")
+    )
+    assert part.learnt_from == again.learnt_from
+    assert 120 < part.learnt_from < 280
+    assert any("drawn at random" in line for line in part.lines())
+    assert part.source.same_as(again.source)
+    assert len(part.corpus) == len(whole.corpus)
+    assert sorted(path.name for path in (tmp_path / "a" / "data").iterdir()) == ["train", "valid.jsonl"]
+
+
+def test_progress_is_told(monkeypatch):
+    told = []
+    with watched(lambda *what: told.append(what)):
+        assert list(counted(range(5), "reading", 5)) == [0, 1, 2, 3, 4]
+        assert list(counted([[1, 2], [3]], "tokenising", 3, len)) == [[1, 2], [3]]
+    assert told == [("reading", 5, 5), ("tokenising", 3, 3)]
+    assert list(counted("ab", "reading")) == ["a", "b"]
+
+
+def test_room_on_the_disk_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    array = scratch_array(10, np.int32)
+    array[3] = 7
+    assert array.tolist() == [0, 0, 0, 7, 0, 0, 0, 0, 0, 0]
+    assert list(tmp_path.iterdir()) == []
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(Exception, match="No space left on device; set TMPDIR"):
+        scratch_array(10, np.int32)

@@ -1,0 +1,105 @@
+"""Exports to Hugging Face: a Pegasus, a Marian or an encoder that transformers loads whole, and that says the same."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from exported import TEXTS, TRANSFORMER, readme_code, run_of
+from labelling import TEXT, made, words_of
+from sightline.errors import UserError
+from sightline.models.encoder import EncoderConfig
+from sightline.models.luong import LuongConfig
+from sightline.tasks.classifier import save_classifier
+from sightline.tasks.classify_presets import classify_preset
+from sightline.tasks.exporting import export_run
+from sightline.tasks.translator import load_translator
+from sightline.training.folder import RunFolder
+
+transformers = pytest.importorskip("transformers")
+KINDS = {
+    "Pegasus": TRANSFORMER,
+    "Pegasus, untied": replace(TRANSFORMER, tied="none", activation="gelu"),
+    "Marian": replace(TRANSFORMER, norm="post", activation="gelu_tanh"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_transformer_is_loaded_whole_and_says_the_same(name, tmp_path, monkeypatch):
+    run, out = run_of(tmp_path / "run", KINDS[name]), tmp_path / "out"
+    exported = export_run(run, "huggingface", out)
+    assert exported.described == f"a {name.split(',')[0]}"
+    assert exported.closeness.same == len(TEXTS)
+    assert exported.closeness.largest < 1e-4
+    _, about = transformers.AutoModelForSeq2SeqLM.from_pretrained(out, output_loading_info=True)
+    assert not any(about[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    monkeypatch.chdir(out)
+    names = {}
+    exec(readme_code(out), names)
+    names["model"].generation_config.update(num_beams=1, max_length=31)
+    expected = [one.text for one in load_translator(run)[0].predict(TEXTS, beam=1, max_length=30)]
+    assert names["translate"](TEXTS) == [text.replace("<unk>", "") for text in expected]
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "said"),
+    [
+        (LuongConfig(8, 12, 6, dropout=0.0), {}, "no recurrent model"),
+        (replace(TRANSFORMER, positions="rotary"), {}, "positions are rotary"),
+        (replace(TRANSFORMER, tied="none"), {"joint": False}, "vocabularies of their own"),
+    ],
+)
+def test_what_transformers_does_not_have_is_refused(config, options, said, tmp_path):
+    run = run_of(tmp_path / "run", config, steps=0, **options)
+    with pytest.raises(UserError, match=said):
+        export_run(run, "huggingface", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def classifier_run(path, config):
+    classifier = made(config, tokeniser=words_of([TEXT, "a fine film"], "bpe", 400))
+    folder = RunFolder.create(path)
+    whole = replace(classify_preset("encoder", "tiny"), model=config)
+    save_classifier(folder, classifier, whole, "as they began")
+    return classifier
+
+
+def test_an_encoder_is_loaded_and_gives_the_same_annotations(tmp_path):
+    config = EncoderConfig(16, 2, 24, 2, dropout=0.0, norm="post", embedding_norm=True)
+    classifier_run(tmp_path / "run", config)
+    (tmp_path / "texts.txt").write_text("The finest scene of the year\na fine film\n")
+    out = tmp_path / "out"
+    exported = export_run(tmp_path / "run", "huggingface", out, data=str(tmp_path / "texts.txt"))
+    assert (exported.described, exported.closeness.same) == ("a bert encoder", 2)
+    assert exported.closeness.largest < 1e-5
+    assert exported.tried == str(tmp_path / "texts.txt")
+    assert "did not go along" in (out / "README.md").read_text()
+    assert json.loads((out / "config.json").read_text())["model_type"] == "bert"
+    # Without data, texts are made of the vocabulary.
+    assert export_run(tmp_path / "run", "huggingface", tmp_path / "two").tried == "texts made of its vocabulary"
+
+
+def test_an_encoder_that_is_wrong_is_not_kept(tmp_path, monkeypatch):
+    config = EncoderConfig(16, 2, 24, 1, dropout=0.0, norm="post", embedding_norm=True)
+    classifier_run(tmp_path / "run", config)
+    wrong = "sightline.interop.pretrained_export.sinusoids"
+    monkeypatch.setattr(wrong, lambda start, count, size, like: torch.zeros(count, size))
+    with pytest.raises(UserError, match="annotations are off"):
+        export_run(tmp_path / "run", "huggingface", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_other_models_that_classify_are_refused(tmp_path):
+    from labelling import ATTENTIVE
+
+    classifier_run(tmp_path / "run", ATTENTIVE)
+    with pytest.raises(UserError, match="of the kind attentive, which transformers does not have"):
+        export_run(tmp_path / "run", "huggingface", tmp_path / "out")
+
+
+def test_a_missing_package_is_one_sentence(tmp_path, monkeypatch):
+    run = run_of(tmp_path / "run")
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(UserError, match=r"pip install 'sightline\[hf\]'"):
+        export_run(run, "huggingface", tmp_path / "out")

@@ -1,0 +1,357 @@
+"""Images to labels: data by content, runs, scores, evidence over the image, commands."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from sightline.commands import image_classifying
+from sightline.data.checking import Limits
+from sightline.data.shapes import made_shapes
+from sightline.errors import UserError
+from sightline.layers.efficientnet import EfficientNetLite0Config
+from sightline.layers.image import CNNConfig
+from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
+from sightline.models.image_to_text import Places
+from sightline.records import Grid
+from sightline.tasks.image_classifier import ImageClassifier, load_image_classifier, save_image_classifier
+from sightline.tasks.image_classify import (
+    ImageClassifyConfig,
+    ImageClassifyLesson,
+    build_model,
+    new_encoder,
+    train_image_classify,
+)
+from sightline.tasks.image_data import ImageLabelFile, images_before, prepare_images
+from sightline.tasks.image_explaining import HIDING, LOOKED
+from sightline.tasks.image_floors import floor_scores
+from sightline.tasks.labels import Labels
+from sightline.tasks.table import TASKS, task_named, task_of
+from sightline.training.folder import RunFolder
+from sightline.training.loop import TrainingConfig
+
+SOME_BAD = Limits(max_bad_share=0.2)
+
+
+def config(**changes):
+    options = {
+        "model": ImageToLabelsConfig(size=16, heads=2, dropout=0.0),
+        "encoder": CNNConfig(size=32, channels=(8, 16), blocks=0),
+        "training": TrainingConfig(learning_rate=1e-2, warmup=5, steps=30, averaged=1, validate_every=15),
+        "batch_rows": 8,
+        "valid_share": 0.25,
+    }
+    return ImageClassifyConfig(**{**options, **changes})
+
+
+def pictures(count, seed=0):
+    """Images of one shape, red or blue, and the colour."""
+    made = made_shapes(8 * count, seed, size=32, colours=("red", "blue"), shapes=("square",))
+    return [(one.pixels, one.shapes[0].colour) for one in made if len(one.shapes) == 1][:count]
+
+
+def write(folder, images):
+    for number, (pixels, label) in enumerate(images):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / label / f"{number:03}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    root = tmp_path_factory.mktemp("images")
+    data = write(root / "data", pictures(28))
+    shutil.copy(next((data / "red").glob("*.png")), data / "red" / "again.png")
+    (data / "blue" / "broken.jpg").write_bytes(b"no image")
+    classifier, outcome = train_image_classify(ImageLabelFile(str(data)), root / "run", config(), limits=SOME_BAD)
+    return root, classifier, outcome
+
+
+# The data
+
+
+def prepared(folder, files, **options):
+    how = config().encoder
+    rest = {"valid_share": 0.25, "seed": 0, "limits": SOME_BAD, **options}
+    return prepare_images(files, None, how, how.build(), folder, **rest)
+
+
+def test_images_of_one_content_stay_together_and_bad_ones_are_named(tmp_path):
+    data = write(tmp_path / "data", pictures(16))
+    for path in sorted(data.rglob("*.png")):
+        shutil.copy(path, path.with_name(f"copy {path.name}"))
+    other = next((data / "red").glob("0*.png"))
+    shutil.copy(other, data / "blue" / "other.png")
+    (data / "red" / "bad.png").write_bytes(b"")
+    found = prepared(tmp_path, ImageLabelFile(str(data)))
+    assert not {one.key for one in found.train} & {one.key for one in found.valid}
+    assert len(found.train) + len(found.valid) == 33
+    assert len(found.inputs) == 17  # contents, the bad one among them
+    assert found.report.duplicates == 16
+    assert found.report.contradicting == 1
+    assert found.report.left_out == {"bad image": 1}
+    assert f"{data / 'red' / 'bad.png'}: it is empty" in found.report.places[0]
+    assert "33 images of 34 rows" in found.lines()
+    before = images_before(tmp_path, found.labels, found.encoder)
+    assert [one[1:] for one in before.train] == [one[1:] for one in found.train]
+    assert [one[1:] for one in before.valid] == [one[1:] for one in found.valid]
+
+
+def test_too_many_bad_images_are_refused(tmp_path):
+    data = write(tmp_path / "data", pictures(4))
+    (data / "red" / "bad.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"1 of 5 images are bad .*bad.png: it is empty"):
+        prepared(tmp_path, ImageLabelFile(str(data)), limits=Limits())
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "expected"),
+    [
+        ("several", ["a|b", "b", "", "a"], [("a", "b"), ("b",), (), ("a",)]),
+        ("number", ["1.5", "2", "3", "0"], [1.5, 2.0, 3.0, 0.0]),
+    ],
+)
+def test_labels_of_other_kinds_out_of_a_table(tmp_path, labels, values, expected):
+    rows = []
+    for number, (pixels, _) in enumerate(pictures(12)):
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        rows.append(f"{number}.png\t{values[number % 4]}")
+    (tmp_path / "t.tsv").write_text("\n".join(["image\tlabel", *rows]) + "\n")
+    found = prepared(tmp_path, ImageLabelFile(str(tmp_path / "t.tsv"), labels=labels))
+    given = {one.image.name: one.label for one in (*found.train, *found.valid)}
+    assert [given[f"{number}.png"] for number in range(4)] == expected
+    assert found.labels.kind == labels
+    lesson = ImageClassifyLesson(found, config(labels=labels))
+    pixels, gold = lesson.batch(lesson.epoch(0)[0])
+    assert pixels.shape[1:] == (32, 32, 3)
+    assert gold.shape == ((len(pixels), 2) if labels == "several" else (len(pixels),))
+    (floor,) = floor_scores(found).values()
+    assert floor.shape == ((len(found.valid), 2) if labels == "several" else (len(found.valid),))
+
+
+def test_mirrored_images_are_mirrored_and_epochs_can_be_drawn_again(tmp_path):
+    found = prepared(tmp_path, ImageLabelFile(str(write(tmp_path / "data", pictures(12)))))
+    lesson, plain = ImageClassifyLesson(found, config()), ImageClassifyLesson(found, config(mirrored=False))
+    handles = np.concatenate(lesson.epoch(3))
+    assert np.array_equal(handles, np.concatenate(lesson.epoch(3)))
+    assert not np.array_equal(handles, np.concatenate(lesson.epoch(4)))
+    rows = np.where(handles < 0, ~handles, handles)
+    assert sorted(rows) == list(range(len(found.train)))
+    assert 0 < (handles < 0).sum() < len(handles)
+    assert (np.concatenate(plain.epoch(3)) >= 0).all()
+    turned, straight = (lesson.batch(which)[0] for which in (~np.arange(3), np.arange(3)))
+    assert torch.equal(turned.flip(2), straight)
+    assert torch.equal(lesson.batch(~np.arange(3))[1], lesson.batch(np.arange(3))[1])
+
+
+# A run
+
+
+def test_a_run_learns_and_is_loaded_as_it_was(trained):
+    root, classifier, outcome = trained
+    assert outcome.scores["macro_f1"] > 90
+    assert task_of(root / "run") == "classify_images"
+    loaded, about = load_image_classifier(root / "run")
+    images = sorted((root / "data").rglob("0*.png"))[:5]
+    assert np.allclose(loaded.scores(images), classifier.scores(images))
+    pixels = [np.asarray(Image.open(path)) for path in images]
+    assert np.allclose(loaded.scores(pixels), loaded.scores([path.read_bytes() for path in images]))
+    assert loaded.temperature == classifier.temperature
+    assert [one.label for one in loaded.predict(images)] == [path.parent.name for path in images]
+    with torch.no_grad():
+        every = [np.asarray(Image.open(path)) for path in (root / "data").rglob("*.png")]
+        average = loaded.model.see(torch.from_numpy(np.stack(every))).mean((0, 1))
+    assert torch.allclose(loaded.model.blank, average, atol=0.1)
+    assert loaded.model.blank.abs().max() > 0.1
+    assert about["weights"] == outcome.source
+    card = (root / "run" / "card.md").read_text()
+    assert "| blue |" in card
+    assert "linear model on 8 × 8 pixels" in card
+    with pytest.raises(UserError, match=r"broken.jpg cannot be used: it is no image"):
+        loaded.predict([*images, root / "data" / "blue" / "broken.jpg"])
+    with pytest.raises(UserError, match="expected a list"):
+        loaded.predict(str(images[0]))
+
+
+def test_a_run_goes_on(trained, tmp_path):
+    root, _, _ = trained
+    shutil.copytree(root / "run", tmp_path / "run")
+    longer = config(training=TrainingConfig(learning_rate=1e-2, warmup=5, steps=33, averaged=1, validate_every=3))
+    _, further = train_image_classify(None, tmp_path / "run", longer)
+    assert further.progress.step == 33
+
+
+def test_another_run_begins_with_it(trained, tmp_path):
+    earlier, _ = load_image_classifier(trained[0] / "run")
+    found = prepared(tmp_path, ImageLabelFile(str(write(tmp_path / "data", pictures(12, 5)))))
+    weights = earlier.model.state_dict()
+    same = build_model(config(), found, earlier).state_dict()
+    assert all(torch.equal(same[name], weights[name]) for name in weights)
+    new = replace(found, labels=replace(found.labels, names=("a", "b", "c"), counts=(1, 1, 1)))
+    other = build_model(config(), new, earlier).state_dict()
+    assert [name for name in weights if not torch.equal(other[name], weights[name])] == ["output.weight", "output.bias"]
+    with pytest.raises(UserError, match="has another image encoder"):
+        new_encoder(config(encoder=CNNConfig(size=32)), earlier)
+    with pytest.raises(UserError, match="not that of the run to go on from"):
+        build_model(config(model=ImageToLabelsConfig(size=8)), found, earlier)
+    with pytest.raises(UserError, match="say --labels one"):
+        train_image_classify(ImageLabelFile("x", labels="several"), tmp_path / "x", config())
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
+    how = EfficientNetLite0Config(size=32, level="middle")
+    encoder = how.build(pretrained=True)
+    labels, places = Labels("one", ("a", "b"), (1, 1)), Places(encoder.annotation_size, *encoder.grid(32, 32))
+    model = config().model.build(places, ImageLabelsShape("one", 2)).eval()
+    classifier = ImageClassifier(model, labels, how, encoder, temperature=2.0)
+    folder = RunFolder.create(tmp_path / "run")
+    save_image_classifier(folder, classifier, config(encoder=how), "untrained")
+    monkeypatch.setattr("sightline.layers.efficientnet.PACKAGE", "no_such_package_at_all")
+    loaded, _ = load_image_classifier(tmp_path / "run")
+    images = [pixels for pixels, _ in pictures(3)]
+    assert np.allclose(loaded.scores(images), classifier.scores(images), atol=1e-6)
+    assert loaded.temperature == 2.0
+    (tmp_path / "run" / "encoder.safetensors").unlink()
+    with pytest.raises(UserError, match=r"encoder\.safetensors"):
+        load_image_classifier(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda about: about.update(places=[16, 8]), "is damaged"),
+        (lambda about: about.update(places=[16, 8, 10**9]), "places is"),
+        (lambda about: about.update(temperature=0), "temperature is"),
+        (lambda about: about["config"]["encoder"].update(channels=[8, 10**7]), "is damaged"),
+        (lambda about: about.update(task="caption"), "is a run of the task 'caption'"),
+    ],
+)
+def test_a_damaged_run_is_refused(trained, tmp_path, change, reason):
+    shutil.copytree(trained[0] / "run", tmp_path / "run")
+    (tmp_path / "run" / "checksums.json").unlink()
+    path = tmp_path / "run" / "config.json"
+    about = json.loads(path.read_text())
+    change(about)
+    path.write_text(json.dumps(about))
+    with pytest.raises(UserError, match=reason):
+        load_image_classifier(tmp_path / "run")
+
+
+def test_scores_know_what_was_trained_on_under_any_name(trained, tmp_path):
+    root, _, _ = trained
+    classifier, _ = load_image_classifier(root / "run")
+    data = write(tmp_path / "data", [*pictures(3), *pictures(4, 9)])
+    (data / "red" / "broken.jpg").write_bytes(b"x")
+    found = classifier.evaluate(data)
+    assert found.seen.sum() == 3
+    shown = found.to_json(errors=1)
+    assert shown["images"] == 7
+    assert shown["in_training"] == 3
+    assert set(shown["without_training_images"]) >= {"accuracy", "macro_f1"}
+    rows = list(found.rows())
+    right = np.mean([row["label"] == row["prediction"] for row in rows])
+    assert shown["accuracy"] == pytest.approx(100 * right)
+    assert {row["image"] for row in rows} == {str(path) for path in data.rglob("*.png")}
+
+
+# Evidence over the image
+
+
+def test_an_explanation_shows_where_it_looked(trained, tmp_path):
+    root, _, _ = trained
+    classifier, _ = load_image_classifier(root / "run")
+    image = sorted((root / "data" / "red").glob("0*.png"))[0]
+    found = classifier.explain(image)
+    assert found.output == "red"
+    assert found.input == image.name
+    looked, hiding = found.of(LOOKED)[0], found.of(HIDING)[0]
+    assert looked.columns == Grid(8, 8)
+    assert looked.matrix().sum() == pytest.approx(1, abs=1e-5)
+    assert hiding.matrix().min() >= 0
+    assert found.image.width == 32
+    keys = {one.key for one in found.belief.findings}
+    assert keys == {"entropy", "leave_one_out", "gradient", "removal", "uniform"}
+    assert classifier.explain(image, "blue", measure=False).steps[0].written == "blue"
+    for ending in ("png", "json"):
+        assert found.save(tmp_path / f"map.{ending}").stat().st_size > 1000
+    with pytest.raises(UserError, match="knows no label 'green'; it knows 'blue', 'red'"):
+        classifier.explain(image, "green")
+    with pytest.raises(UserError, match="cannot be used: there is no such file"):
+        classifier.explain(tmp_path / "none.png")
+
+
+@pytest.mark.parametrize(("labels", "layers", "pooled"), [("several", 1, True), ("number", 0, True), ("one", 0, False)])
+def test_explanations_of_every_kind(labels, layers, pooled):
+    known = Labels(labels) if labels == "number" else Labels(labels, ("a", "b"), (1, 1))
+    how = CNNConfig(size=32, channels=(8, 16))
+    model_config = ImageToLabelsConfig(size=8, layers=layers, heads=2)
+    model_config = model_config if pooled else ImageToLabelsConfig(size=8, pooling=None)
+    model = model_config.build(Places(16, 8, 8), ImageLabelsShape(labels, known.classes), how.build()).eval()
+    classifier = ImageClassifier(model, known, how)
+    found = classifier.explain(pictures(1)[0][0])
+    titles = [stack.kind for stack in found.stacks]
+    assert titles == {"several": ["pool", "pool", "self"], "number": ["pool", "pool"], "one": ["pool"]}[labels]
+    assert (found.belief is None) is not pooled
+    assert bool(found.steps) is (labels != "number")
+    if not pooled:
+        with pytest.raises(UserError, match="has no attention: it reads the mean of all places"):
+            classifier.explain(pictures(1)[0][0], measure=False)
+
+
+# Commands
+
+
+def test_predictions_keep_their_lines(trained, tmp_path, capsys):
+    root, _, _ = trained
+    folder = root / "data" / "blue"
+    image_classifying.predict_command(root / "run", [folder], None, None, False, None, None)
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert len(lines) == len(list(folder.iterdir()))
+    assert f"{folder / 'broken.jpg'}\t" in lines
+    assert sum(line.endswith("\tblue") for line in lines) == len(lines) - 1
+    assert "broken.jpg: it is no image" in printed.err
+    (tmp_path / "list.txt").write_text(f"{sorted(folder.glob('0*.png'))[0]}\n")
+    image_classifying.predict_command(root / "run", [], str(tmp_path / "list.txt"), tmp_path / "o", True, None, None)
+    (row,) = map(json.loads, (tmp_path / "o").read_text().splitlines())
+    assert row["label"] == "blue"
+    assert sum(row["probabilities"].values()) == pytest.approx(1)
+    with pytest.raises(UserError, match="none of the images could be read"):
+        image_classifying.predict_command(root / "run", [folder / "broken.jpg"], None, None, False, None, None)
+
+
+def test_evaluating_and_comparing(trained, tmp_path, capsys):
+    root, _, _ = trained
+    data, run = str(root / "data"), root / "run"
+    image_classifying.evaluate_command(run, data, None, False, None, errors=1, out=tmp_path / "o.jsonl")
+    printed = capsys.readouterr()
+    assert "29 of 29 images stand in the run's own data" in printed.out
+    assert "broken.jpg: it is no image" in printed.err
+    assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 29
+    image_classifying.evaluate_command(run, data, None, True, None)
+    assert json.loads(capsys.readouterr().out)["accuracy"] > 90
+    shutil.copytree(run, tmp_path / "twin")
+    image_classifying.compare_command([run, tmp_path / "twin"], data, None, None, 20, 0, None, True, None)
+    assert json.loads(capsys.readouterr().out)["metrics"]["accuracy"]["runs"][str(tmp_path / "twin")]["difference"] == 0
+
+
+def test_the_table_of_tasks_and_wrong_options():
+    task = task_named("classify_images")
+    assert "classify_images" in TASKS
+    assert task.sees_images
+    assert task.preset("attentive", "small").model.layers == 1
+    with pytest.raises(UserError, match="--source is not an option"):
+        image_classifying.check_train_options({"--source": "x"}, None, None)
+    with pytest.raises(UserError, match="--metric bleu"):
+        image_classifying.check_train_options({}, "bleu", None)
+    with pytest.raises(UserError, match="--model han does not classify images"):
+        image_classifying.check_train_options({}, None, "han")
+    with pytest.raises(UserError, match="give --data: a table"):
+        image_classifying.training_files(None, None, None, None, None)
+    files, valid, options = image_classifying.training_files("a", "b", None, None, ";")
+    assert (files.labels, valid.separator, options) == ("several", ";", ("labels=several",))
