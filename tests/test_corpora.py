@@ -304,8 +304,8 @@ def test_lengths_and_offsets_of_a_large_corpus(tmp_path, monkeypatch):
     assert [side.tolist() for side in corpus.lengths()] == expected
     offsets = tmp_path / "corpus" / "source_offsets.npy"
     content = bytearray(offsets.read_bytes())
-    content[128 + 8 * 33 : 128 + 8 * 34] = (0).to_bytes(8, "little")
-    offsets.write_bytes(bytes(content))
+    content[128 + 8 * 32 : 128 + 8 * 33] = (0).to_bytes(8, "little")
+    offsets.write_bytes(bytes(content))  # where two parts meet
     with pytest.raises(UserError, match="does not fit"):
         Corpus.open(tmp_path / "corpus")
 

@@ -157,7 +157,7 @@ def folder_of(tmp_path, count, bad=()):
     paths = []
     for number in range(count):
         paths.append(tmp_path / f"{number:03}.png")
-        paths[-1].write_bytes(b"no image" if number in bad else encoded(np.full((9, 7, 3), number, np.uint8)))
+        paths[-1].write_bytes(b"no image" if number in bad else encoded(np.full((9, 7, 3), number % 256, np.uint8)))
     return paths
 
 

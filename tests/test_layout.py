@@ -11,7 +11,19 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sightline"
 FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = ["data", "attention", "layers", "models", "evidence", "interop", "tasks", "serve", "commands", "cli"]
-MODEL_FREE = {"search", "view", "config", "records", "explanation", "picture", "errors", "state", "files", "data", "vocabulary"}
+MODEL_FREE = {
+    "search",
+    "view",
+    "config",
+    "records",
+    "explanation",
+    "picture",
+    "errors",
+    "state",
+    "files",
+    "data",
+    "vocabulary",
+}
 
 
 def part_of(path):

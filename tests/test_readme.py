@@ -10,6 +10,9 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from foreign_models import save_folder
 from invoke import run
 
@@ -49,6 +52,7 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path):
     asked = [{"question": "who?", "text": f"Ann{i} sleeps.", "answer": f"Ann{i}"} for i in range(60)]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     save_folder(tmp_path / "models" / "bert", "vector")
+    make_images(tmp_path)
     lines = [line.split("#")[0].strip() for block in blocks("README.md", "bash") for line in block.splitlines()]
     for command in [line for line in lines if line.startswith("sightline")]:
         # The demo at full length has a test of its own; here it is the command that counts.
@@ -69,6 +73,27 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path):
     line = [sys.executable, "-W", "error", "-c", "\n".join(apart)]
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def make_images(folder):
+    """Coloured squares with captions, masks and labels."""
+    captions, masks = ["image\tcaption\n"], ["image\tmask\n"]
+    for number in range(24):
+        colour = ("red", "blue")[number % 2]
+        pixels = np.full((64, 64, 3), 255, dtype=np.uint8)
+        corner = 16 * (number % 3)
+        pixels[corner : corner + 16, 16:32] = (255, 0, 0) if colour == "red" else (0, 0, 255)
+        mask = (pixels.min(axis=2) < 255).astype(np.uint8) * 255
+        (folder / "flowers" / colour).mkdir(parents=True, exist_ok=True)
+        pixels[0, 0] = number  # no two are the same
+        Image.fromarray(pixels).save(folder / "flowers" / colour / f"{number}.png")
+        Image.fromarray(mask).save(folder / f"mask{number}.png")
+        captions.append(f"flowers/{colour}/{number}.png\ta {colour} square\n")
+        masks.append(f"flowers/{colour}/{number}.png\tmask{number}.png\n")
+    (folder / "photos.tsv").write_text("".join(captions))
+    (folder / "photos-test.tsv").write_text("".join(captions[:3]))
+    (folder / "cracks.tsv").write_text("".join(masks))
+    Image.fromarray(pixels).save(folder / "dog.png")
 
 
 def assert_it_serves(line, folder):

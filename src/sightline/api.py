@@ -55,7 +55,7 @@ def train(
     ``separator`` are for ``task="classify"``.
     """
     keep_memory()
-    if task == "classify" and is_image_data(str(data)):
+    if task == "classify" and is_image_data(str(data), columns):
         task = "classify_images"
     chosen = task_named(task)
     if config is not None and not isinstance(config, chosen.config):

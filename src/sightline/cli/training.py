@@ -137,7 +137,7 @@ def train(
 
         check_grid(others | labelling | {"--features": features}, metric, model)
         files, valid_files = grid_files(data, valid, columns)
-    elif task == "classify" and data is not None and is_image_data(data):
+    elif task == "classify" and data is not None and is_image_data(data, columns):
         from sightline.commands.image_classifying import check_train_options as check_images
         from sightline.commands.image_classifying import training_files as labelled_images
 

@@ -213,7 +213,7 @@ def evaluate_command(
     _print_evaluation(found, classifier)
     for number, error in enumerate(found.worst(errors), start=1):
         sure = f", {error['probability']:.1%} sure" if "probability" in error else ""
-        print(f"\n{number}. {_label(error['prediction'])}{sure}; right is {_label(error['label'])}")
+        print(f"\n{number}. {shown_label(error['prediction'])}{sure}; right is {shown_label(error['label'])}")
         for name in ("text", "text2"):
             if name in error:
                 print(f"   {name:<6} {_short(error[name])}")
@@ -227,7 +227,7 @@ def _read(classifier: Classifier, data: str, columns: tuple[str, ...] | None) ->
     return examples
 
 
-def _label(label: Any) -> str:
+def shown_label(label: Any) -> str:
     if isinstance(label, float):
         return f"{label:.6g}"
     return repr(label) if isinstance(label, str) else ", ".join(map(repr, label)) or "none of the labels"
@@ -271,13 +271,13 @@ def _print_evaluation(found: LabelEvaluation, classifier: Classifier) -> None:
             f"after; Brier score {one.brier:.4f}"
         )
     if found.table:
-        _print_labels(found)
+        print_labels(found)
     if found.confusion is not None and len(found.truth.names) <= MOST_SHOWN:
-        _print_confusion(found)
+        print_confusion(found)
     print(f"{total:,} texts, {total / max(found.seconds, 1e-9):.1f} a second")
 
 
-def _print_labels(found: LabelEvaluation) -> None:
+def print_labels(found: LabelEvaluation) -> None:
     table = plain_table("label", "precision", "recall", "F1", "rows", "given")
     for one in found.table:
         shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
@@ -286,7 +286,7 @@ def _print_labels(found: LabelEvaluation) -> None:
     console().print(table)
 
 
-def _print_confusion(found: LabelEvaluation) -> None:
+def print_confusion(found: LabelEvaluation) -> None:
     assert found.confusion is not None
     table = plain_table("right ╲ given")
     for name in found.truth.names:
@@ -327,10 +327,10 @@ def compare_command(
     if as_json:
         print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
         return
-    _print_comparison(found)
+    print_comparison(found)
 
 
-def _print_comparison(found: LabelComparison) -> None:
+def print_comparison(found: LabelComparison) -> None:
     table = plain_table("metric", "run", "score", "95 % interval", "difference", "p")
     for metric, runs in found.found.items():
         for place, (name, one) in enumerate(runs.items()):

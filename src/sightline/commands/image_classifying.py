@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from sightline.commands.captioning import image_paths, say_bad
-from sightline.commands.classifying import _label, _print_comparison, _print_confusion, _print_labels
+from sightline.commands.classifying import print_comparison, print_confusion, print_labels, shown_label
 from sightline.commands.common import say_unfinished, set_up, writing
 from sightline.commands.comparing import check_runs
 from sightline.commands.evaluation import check_ending, console, plain_table, predicting
@@ -162,7 +162,7 @@ def evaluate_command(
     _print_evaluation(found)
     for number, error in enumerate(found.worst(errors), start=1):
         sure = f", {error['probability']:.1%} sure" if "probability" in error else ""
-        print(f"\n{number}. {_label(error['prediction'])}{sure}; right is {_label(error['label'])}")
+        print(f"\n{number}. {shown_label(error['prediction'])}{sure}; right is {shown_label(error['label'])}")
         print(f"   image  {error['image']}")
 
 
@@ -195,9 +195,9 @@ def _print_evaluation(found: ImageEvaluation) -> None:
             f"after; Brier score {one.brier:.4f}"
         )
     if found.table:
-        _print_labels(found)
+        print_labels(found)
     if found.confusion is not None and len(found.truth.names) <= MOST_SHOWN:
-        _print_confusion(found)
+        print_confusion(found)
     print(f"{total:,} images, {total / max(found.seconds, 1e-9):.1f} a second")
 
 
@@ -226,7 +226,7 @@ def compare_command(
     if as_json:
         print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
         return
-    _print_comparison(found)
+    print_comparison(found)
 
 
 def image_classifying_eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:

@@ -95,7 +95,11 @@ def predict_command(
         reading, say = _questions(lines), lambda some: _answer_lines(found, some, as_json, batch_tokens)
     else:
         reading, say = lines.blocks(), lambda some: _filled_lines(found, some, as_json, max(best, 5 if as_json else 1))
-    write_predictions(lines, reading, lambda block, number: say(block), out)
+
+    def said(block: list[Any], number: int) -> Iterator[str]:
+        return say(block)
+
+    write_predictions(lines, reading, said, out)
 
 
 def _is_json(lines: Lines) -> bool:

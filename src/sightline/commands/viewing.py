@@ -20,6 +20,7 @@ from sightline.files import check_writable, write_text
 from sightline.tasks.explaining import Wanted, explain
 from sightline.tasks.table import task_of
 
+Seen = Text | Path  # what is looked at
 PICTURES = (".png", ".svg", ".pdf", ".gif")
 ENDINGS = (*PICTURES, ".html", ".json")
 FOREIGN = "hf:"
@@ -93,7 +94,7 @@ def view_command(
     _say(found, out)
 
 
-def _images(lines: Lines, images: Sequence[Path]) -> list[Any]:
+def _images(lines: Lines, images: Sequence[Path]) -> list[Seen]:
     if lines.path is not None or lines.texts:
         raise UserError("give --image, or --text or --input, not both")
     for path in images:
@@ -102,8 +103,8 @@ def _images(lines: Lines, images: Sequence[Path]) -> list[Any]:
     return list(images)
 
 
-def _texts(lines: Lines, seconds: Sequence[str] = ()) -> list[Text]:
-    texts: list[Text] = []
+def _texts(lines: Lines, seconds: Sequence[str] = ()) -> list[Seen]:
+    texts: list[Seen] = []
     if seconds:
         if lines.path is not None or len(seconds) != len(lines.texts):
             found = f"{len(lines.texts)} --text" if lines.path is None else "--input"
@@ -120,7 +121,7 @@ def _texts(lines: Lines, seconds: Sequence[str] = ()) -> list[Text]:
     return texts
 
 
-def _explained(runs: Sequence[Path], texts: Sequence[Text], wanted: Wanted) -> Iterator[Explanation]:
+def _explained(runs: Sequence[Path], texts: Sequence[Seen], wanted: Wanted) -> Iterator[Explanation]:
     """Text by text, each by all runs: what is to be compared stands side by side."""
     eyes = [_eye(run, wanted) for run in runs]
     pairs = [(eye, text) for text in texts for eye in eyes]

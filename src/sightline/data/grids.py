@@ -16,7 +16,7 @@ import numpy as np
 
 from sightline.data.checking import Checked, Limits, Report
 from sightline.data.image_tables import MASK_NAMES, ImageRow, read_image_table
-from sightline.data.images import _ORIENTATION, _UPRIGHT, ENDINGS, LIMITS, BadImage, ImageLimits, _open, read_image
+from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
 from sightline.errors import UserError
 
 ARRAY = ".npy"
@@ -83,10 +83,10 @@ def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
         if found.size and not 0 <= int(found.min()) <= int(found.max()) < 2**31:
             raise BadImage(f"its labels go from {found.min()} to {found.max()}; expected 0 or more")
         return np.asarray(found, dtype=np.int32)
-    with _open(path, limits) as image:
+    with open_image(path, limits) as image:
         image.load()
-        turn = image.getexif().get(_ORIENTATION)
-        turned = image.transpose(_UPRIGHT[turn]) if turn in _UPRIGHT else image
+        turn = image.getexif().get(ORIENTATION)
+        turned = image.transpose(UPRIGHT[turn]) if turn in UPRIGHT else image
         if turned.mode in ("F", "CMYK", "YCbCr", "LAB", "HSV"):
             raise BadImage(f"its colours are of the kind {turned.mode}; expected grey, a palette or RGB")
         values = np.asarray(turned)

@@ -32,8 +32,8 @@ MOST_SIDE = 16_384  # of what an image is fitted to
 Fit = Literal["stretch", "crop", "pad"]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
-_ORIENTATION = 0x0112
-_UPRIGHT = {
+ORIENTATION = 0x0112
+UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -75,13 +75,13 @@ class Fitting(NamedTuple):
 
 def read_image(source: Path | bytes, limits: ImageLimits = LIMITS) -> np.ndarray:
     """The pixels, height × width × 3 of uint8: turned as its EXIF says, 16 bits scaled to 8, alpha laid over white."""
-    with _open(source, limits) as image:
+    with open_image(source, limits) as image:
         return np.array(_upright_colour(image))
 
 
 def image_size(source: Path | bytes, limits: ImageLimits = LIMITS) -> tuple[int, int]:
     """Height and width as the header says, before the image is turned upright; nothing is decoded."""
-    with _open(source, limits) as image:
+    with open_image(source, limits) as image:
         return image.height, image.width
 
 
@@ -93,7 +93,7 @@ def read_fitted(
     It is never decoded at less than twice the size asked for, so that shrinking it the rest of the way leaves no trace.
     """
     _check_side(height, width)
-    with _open(source, limits) as image:
+    with open_image(source, limits) as image:
         least = 2 * max(height, width)  # which side is which is known only when it stands upright
         if min(image.size) > least:
             image.draft("RGB", (least, least))
@@ -172,7 +172,7 @@ def read_images(
 
 
 @contextmanager
-def _open(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Image]:
+def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Image]:
     """An image whose header is good. Whatever goes wrong while it is decoded in the block is a `BadImage` too."""
     content = source if isinstance(source, bytes) else _content(source, limits)
     if not content:
@@ -236,10 +236,10 @@ def _upright_colour(image: Image.Image) -> Image.Image:
     image.load()
     colour = _in_colour(image)
     try:
-        turn = image.getexif().get(_ORIENTATION)  # after loading: the reader of TIFF turns by itself
+        turn = image.getexif().get(ORIENTATION)  # after loading: the reader of TIFF turns by itself
     except Exception:  # a broken note about an image does not make the image bad
         turn = None
-    return colour.transpose(_UPRIGHT[turn]) if turn in _UPRIGHT else colour
+    return colour.transpose(UPRIGHT[turn]) if turn in UPRIGHT else colour
 
 
 def _in_colour(image: Image.Image) -> Image.Image:

@@ -87,7 +87,7 @@ def read_labelled(files: LabelledFile) -> Iterator[LabelledRow]:
 
     row = None
     for cells in read_columns(files.data, find):
-        row = _row(cells, names, files)
+        row = labelled_row(cells, names, files)
         yield row
     if row is None:
         raise UserError(
@@ -130,7 +130,7 @@ def _one_of(name: str, known: dict[str, str], names: tuple[str, ...]) -> str | N
     return there[0] if there else None
 
 
-def _row(cells: Cells, names: Sequence[str], files: LabelledFile) -> LabelledRow:
+def labelled_row(cells: Cells, names: Sequence[str], files: LabelledFile) -> LabelledRow:
     """A row of raw values: texts first, the label last."""
     values, file, line, problem = cells
     if problem is None:

@@ -8,8 +8,8 @@ import base64
 import itertools
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,22 +121,24 @@ class Spool:
         """Of all pairs. ``key`` is that of the sources."""
         found = Hashes(*(scratch_array(self.count, np.uint64) for _ in Hashes._fields))
         start = 0
-        for arrays in self._answers({"job": "hash", "key": key.hex()}, None, "comparing"):
-            end = start + len(arrays[0])
-            for kept, array in zip(found, arrays, strict=True):
-                kept[start:end] = array
-            start = end
+        with closing(self._answers({"job": "hash", "key": key.hex()}, None, "comparing")) as answers:
+            for arrays in answers:
+                end = start + len(arrays[0])
+                for kept, array in zip(found, arrays, strict=True):
+                    kept[start:end] = array
+                start = end
         return found
 
-    def encoded(self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None) -> Iterator[Block]:
-        """The tokens of all pairs in their order, or of those that are marked."""
+    def encoded(self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None) -> Generator[Block, None, None]:
+        """The tokens of all pairs in their order, or of those that are marked. To be closed: it may have processes."""
         setting: Request = {"job": "encode", "tokenisers": None}
         if self.processes > 1:
             paths = [str(self.folder / "source.json"), str(self.folder / "target.json")]
             for tokeniser, path in zip((source, target), paths, strict=True):
                 tokeniser.save(Path(path))
             setting["tokenisers"] = paths
-        yield from (Block(*arrays) for arrays in self._answers(setting, marks, "tokenising", (source, target)))
+        with closing(self._answers(setting, marks, "tokenising", (source, target))) as answers:
+            yield from (Block(*arrays) for arrays in answers)
 
     def _answers(
         self,
@@ -144,7 +146,7 @@ class Spool:
         marks: Marks | None,
         stage: str,
         tokenisers: tuple[Tokeniser, Tokeniser] | None = None,
-    ) -> Iterator[Arrays]:
+    ) -> Generator[Arrays, None, None]:
         setting = {**setting, "path": str(self.path)}
         total = self.count if marks is None else marks.count
         with ExitStack() as stack:

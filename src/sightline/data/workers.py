@@ -55,7 +55,8 @@ class Workers:
         self._over = True
         for process in self._all:
             process.end()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        # Not waited for: they end with their processes, and whoever clears up may be the garbage collector.
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Arrays]:
         """In the order of the requests. Only a few are under way at a time, so that memory stays flat."""

@@ -76,7 +76,7 @@ class CaptioningTransformerConfig(ImageToTextConfig):
     dropout: float = 0.3
     norm: Literal["pre", "post"] = "pre"
     activation: Activation = "relu"
-    normalised: bool = True
+    normalised: bool | None = None
     tied: bool = True
     kind: ClassVar[str] = "transformer"
     positions: ClassVar[str] = "sinusoid"  # of words

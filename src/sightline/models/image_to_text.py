@@ -34,11 +34,12 @@ class Places(NamedTuple):
 class Reading:
     """How features of an encoder become annotations.
 
-    ``normalised``: encoders differ in scale, so each place's features are normalised first. ``size`` is what they are
-    projected to; left out, they stay as they are. ``positions`` adds where a place is, as sinusoids.
+    ``normalised``: encoders differ in scale, so each place's features are normalised first; left out, those of an
+    encoder that does not learn are. ``size`` is what they are projected to; left out, they stay as they are.
+    ``positions`` adds where a place is, as sinusoids.
     """
 
-    normalised: bool = True
+    normalised: bool | None = None
     size: int | None = None
     positions: bool = False
     dropout: float = 0.0
@@ -66,7 +67,8 @@ class ImageToText(Writer):
         found = getattr(encoder, "annotation_size", places.size)
         if found != places.size:
             raise ValueError(f"the image encoder gives {found} features for a place; the model expects {places.size}")
-        self.normalise = nn.LayerNorm(places.size) if reading.normalised else nn.Identity()
+        normalised = encoder is None if reading.normalised is None else reading.normalised
+        self.normalise = nn.LayerNorm(places.size) if normalised else nn.Identity()
         self.project = nn.Identity() if reading.size is None else nn.Linear(places.size, reading.size)
         self.read_dropout = Dropout(reading.dropout)
 

@@ -173,7 +173,7 @@ class ShowAttendTellConfig(ImageToTextConfig):
     attention: AttentionConfig | None = field(default_factory=soft)
     gate: bool = True
     penalty: float = 1.0
-    normalised: bool = True
+    normalised: bool | None = None
     annotation_size: int | None = None
     positions: bool = False
     dropout: float = 0.5

@@ -44,9 +44,6 @@ def caption_preset(model: str | None = None, size: str = "tiny") -> CaptionConfi
         raise ConfigError(f"the model {name!r} has no presets; set its fields with --set")
     chosen = ImageToTextConfig.from_json(name) if sizes is None else sizes[size]
     plain = CaptionConfig()
-    if not plain.encoder.frozen and hasattr(chosen, "normalised"):
-        # Normalised, a place with nothing in it is as loud as any other, and an encoder that learns cannot say so.
-        chosen = replace(chosen, normalised=False)
     return replace(plain, model=chosen, training=replace(plain.training, learning_rate=RATES[size]))
 
 

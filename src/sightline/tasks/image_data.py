@@ -16,7 +16,16 @@ from sightline.data.checking import Limits
 from sightline.data.columns import Cells
 from sightline.data.features import Features
 from sightline.data.image_tables import LABEL_NAMES, ImageCells, read_image_cells
-from sightline.data.labelled import LOOKED_AT, SEPARATORS, Example, Label, LabelKind, LabelledFile, LabelledRow, _row
+from sightline.data.labelled import (
+    LOOKED_AT,
+    SEPARATORS,
+    Example,
+    Label,
+    LabelKind,
+    LabelledFile,
+    LabelledRow,
+    labelled_row,
+)
 from sightline.data.labels_checking import CheckedRows, LabelReport
 from sightline.data.splitting import Overlap
 from sightline.data.stratified import split_examples
@@ -124,7 +133,7 @@ def check_rows(
             if problem is None:
                 paths.setdefault(key, row.image)
             values = () if problem else (f"{key:016x}", row.value)
-            yield _row(Cells(values, row.file, row.line, problem), ("the image", "the label"), how)
+            yield labelled_row(Cells(values, row.file, row.line, problem), ("the image", "the label"), how)
 
     checked = CheckedImages(labelled(), files.labels, limits)
     found = [LabelledImage(Path(), example.label, int(example.text, 16)) for example in checked]

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -147,7 +148,8 @@ def prepare(files: PairFiles, valid: PairFiles | None, how: Preparation, folder:
             raise UserError("there is no pair to validate on")
         learning = None if how.tokenisers else _to_learn_from(spool, marks, how.seed)
         source, target = how.tokenisers or _vocabularies(spool, learning or marks, how.tokeniser)
-        write_blocks(data / "train", spool.encoded(source, target, marks))
+        with closing(spool.encoded(source, target, marks)) as blocks:
+            write_blocks(data / "train", blocks)
         write_text(data / VALID, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid_pairs))
         missing = count_missing(target, (b for _, b in spool.pairs(marks))) if how.tokenisers else None
     return Prepared(
@@ -221,7 +223,7 @@ def overlap_with_training(
     met: dict[bytes, set[bytes]] = {}
     # Only rows as long as one of the sources can be one of them: most are passed over without being read.
     lengths = np.unique([len(read) // 8 for read in wanted])
-    for row in np.flatnonzero(np.isin(corpus.lengths()[0], lengths)).tolist():
+    for row in _of_lengths(corpus.lengths()[0], lengths):
         read, written = (side.astype(np.int64).tobytes() for side in corpus[row])
         if read not in wanted:
             continue
@@ -232,6 +234,12 @@ def overlap_with_training(
             met[read].add(written)
             found += wanted[read][written]
     return Overlap(len(pairs), found, sources)
+
+
+def _of_lengths(lengths: np.ndarray, wanted: np.ndarray, some: int = 1 << 18) -> Iterator[int]:
+    """The rows that are as long as one of those wanted, looked for in parts: a corpus may be large."""
+    for start in range(0, len(lengths), some):
+        yield from (start + np.flatnonzero(np.isin(lengths[start : start + some], wanted))).tolist()
 
 
 def _holds(tokens: bytes, token: bytes) -> bool:
