@@ -11,6 +11,7 @@ the good files need.
 import argparse
 import contextlib
 import gzip
+import importlib
 import io
 import json
 import multiprocessing
@@ -171,12 +172,11 @@ def tables() -> dict[str, Target]:
         "plain": Target({"a.txt": tsv.encode()}, drained(lambda p: read_plain(PlainFile(p)), "a.txt")),
     }
     try:
-        import pyarrow
-        import pyarrow.parquet
+        pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
         return found
     held = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}), held)
+    parquet.write_table(pyarrow.table({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}), held)
     found["pairs.parquet"] = Target(
         {"a.parquet": held.getvalue()}, drained(lambda p: read_rows(PairFiles(p)), "a.parquet")
     )

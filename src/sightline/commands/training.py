@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from sightline.commands.common import set_up
 from sightline.config import ConfigError, override
 from sightline.data.checking import Limits
+from sightline.data.progress import watched
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.machine import check_seed, choose_device
@@ -33,6 +34,8 @@ from sightline.training.stopping import Terminated
 LONGEST = {"summarise": 10_000} | dict.fromkeys(("classify", "tag", "span", "pretrain"), LINE_LIMIT)
 
 SECONDS_SILENT = 5.0
+# Images are few, and each is a file of its own: one bad one in twenty may be passed over, by name.
+BAD_SHARE = dict.fromkeys(("caption", "grid", "classify_images"), 0.05)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,8 @@ def train_command(
     chosen = choose_device(device)
     task = task_named(wanted.task)
     longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
-    limits = Limits(longest) if max_bad_share is None else Limits(longest, max_bad_share)
+    share = BAD_SHARE.get(wanted.task, Limits().max_bad_share) if max_bad_share is None else max_bad_share
+    limits = Limits(longest, share)
     if (out / CONFIG).exists() and not Ranks.is_restart():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if dry_run:
@@ -181,7 +185,7 @@ def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None"
             board.scores(progress, scores)
 
     try:
-        with display.progress:
+        with display.progress, watched(display.preparing):
             _, outcome = task.train(
                 files,
                 out,
@@ -246,6 +250,13 @@ class Display:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in (*prepared.lines(), f"{prepared.summary()}; {parameters:,} parameters"):
             self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    def preparing(self, stage: str, done: int, total: int | None) -> None:
+        """How the preparing of a large corpus goes on."""
+        now = time.monotonic()
+        if self.console.is_terminal and now - self.last_said > SECONDS_SILENT:
+            self.last_said = now
+            self.remark(f"{stage}: {done:,}" + (f" of {total:,}" if total else "") + " rows")
 
     def images(self, done: int, total: int, per_second: float) -> None:
         """How the reading of images goes on: a line now and then, since it comes before the bar."""

@@ -11,14 +11,14 @@ widths, memory stays flat, and other rows of the same lengths come together than
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from sightline.data.shuffled import Groups, Order, cut, group_rows, padding_share
+from sightline.data.shuffled import Groups, Order, Rows, cut, group_rows, padding_share
 from sightline.vocabulary import END, PADDING, START
 
 TokenPair = tuple[np.ndarray, np.ndarray]
+BatchRows = np.ndarray | Rows  # of a large corpus they are computed when they are needed
 SOURCE_EXTRA, TARGET_EXTRA = 1, 2  # END behind a source; START before and END behind a target
 LARGE = 500_000  # rows; an order of more is not held in memory
 
@@ -69,7 +69,7 @@ class BatchPlan:
         """Batches in an epoch; the same for all of them."""
         return len(self._starts) - 1
 
-    def epoch(self, epoch: int) -> list[Any]:
+    def epoch(self, epoch: int) -> Sequence[BatchRows]:
         """The rows of each batch of this epoch, in order: arrays, or of a large corpus `Rows` that become such."""
         if self._order is not None:
             large = self._order.batches(self._starts.tolist(), epoch)

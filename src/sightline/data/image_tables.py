@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
 from sightline.data.images import ENDINGS
-from sightline.data.tables import LINE_LIMIT, name_of
+from sightline.data.shards import ending_of
+from sightline.data.tables import FORMATS, LINE_LIMIT, name_of
 from sightline.errors import UserError
 
 # What columns may be called; the first name of each also says how a folder is read.
@@ -99,8 +100,8 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     """
     if data == "-":
         return False
-    if Path(data).is_dir():
-        return True
+    if Path(data).is_dir():  # of images, unless it holds shards of a table
+        return not any(ending_of(path.name) in FORMATS for path in Path(data).iterdir() if path.is_file())
     found: list[str] = []
 
     def find(name: str, names: Sequence[str]) -> Columns:

@@ -168,7 +168,7 @@ def read_images(
             yield number, waiting.popleft().result()
             number += 1
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)  # the garbage collector may end an iterator, anywhere
 
 
 @contextmanager

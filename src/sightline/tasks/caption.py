@@ -1,7 +1,7 @@
 """From images and captions to a trained model: what is to be seen, in words, with a look at the image for each word."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.data.batches import BatchPlan, collate
+from sightline.data.batches import BatchPlan, BatchRows, collate
 from sightline.data.checking import Limits
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
@@ -110,10 +110,10 @@ class CaptionLesson:
         rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
         self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
 
-    def epoch(self, number: int) -> list[np.ndarray]:
+    def epoch(self, number: int) -> Sequence[BatchRows]:
         return self.plan.epoch(number)
 
-    def batch(self, handle: np.ndarray) -> tuple[Tensor, Tensor]:
+    def batch(self, handle: BatchRows) -> tuple[Tensor, Tensor]:
         pairs = [self.prepared.corpus[row] for row in handle.tolist()]
         images, target = collate(pairs)
         return torch.from_numpy(self.prepared.inputs.rows(images[:, 0])), torch.from_numpy(target)

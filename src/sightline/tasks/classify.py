@@ -13,6 +13,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
+from sightline.data.batches import BatchRows
 from sightline.data.checking import Limits
 from sightline.data.labelled import LabelKind, LabelledFile
 from sightline.data.labels_checking import TEXT_LIMITS
@@ -137,10 +138,10 @@ class ClassifyLesson(TextLesson[PreparedTexts, ClassifyConfig]):
         self._read = prepared.reader.read([example.texts for example in self.valid], limit).rows
         self._truth = truth_of(prepared.labels, [example.label for example in self.valid])
 
-    def batch(self, handle: np.ndarray) -> tuple[Texts, Tensor]:
+    def batch(self, handle: BatchRows) -> tuple[Texts, Tensor]:
         prepared = self.prepared
         texts, classes = zip(*(prepared.corpus[row] for row in handle.tolist()), strict=True)
-        return to_texts(*prepared.reader.pad(texts)), self._golden(handle, classes)
+        return to_texts(*prepared.reader.pad(texts)), self._golden(np.asarray(handle), classes)
 
     def _golden(self, handle: np.ndarray, classes: tuple[np.ndarray, ...]) -> Tensor:
         labels = self.prepared.labels

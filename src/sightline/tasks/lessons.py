@@ -1,11 +1,12 @@
 """What the lessons of all tasks from text to labels have in common."""
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from torch import Tensor, nn
 
-from sightline.data.batches import BatchPlan
+from sightline.data.batches import BatchPlan, BatchRows
 from sightline.models.text_to_labels import Texts
 from sightline.models.text_to_text import Loss
 
@@ -25,7 +26,7 @@ class TextLesson(Generic[P, C]):
         rows = np.random.default_rng(how.seed).permutation(len(data.valid))[: how.validated]
         self.valid: list[Any] = [data.valid[row] for row in sorted(rows.tolist())]
 
-    def epoch(self, number: int) -> list[np.ndarray]:
+    def epoch(self, number: int) -> Sequence[BatchRows]:
         return self.plan.epoch(number)
 
     def loss(self, model: nn.Module, batch: tuple[Texts, Tensor]) -> Loss:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.answers import AnswerReport, AnswersFile, Asked, CheckedAnswers, read_answers
+from sightline.data.batches import BatchRows
 from sightline.data.checking import Limits
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_corpus
@@ -127,7 +128,7 @@ class PreparedAnswers:
 class SpanLesson(TextLesson[PreparedAnswers, SpanConfig]):
     """Batches, loss and score for the training loop."""
 
-    def batch(self, handle: np.ndarray) -> tuple[Texts, Tensor]:
+    def batch(self, handle: BatchRows) -> tuple[Texts, Tensor]:
         rows = [self.prepared.corpus[row] for row in handle.tolist()]
         gold = np.stack([places.astype(np.int64) for _, places in rows])
         return to_texts(*self.prepared.reader.pad([tokens for tokens, _ in rows])), torch.from_numpy(gold)

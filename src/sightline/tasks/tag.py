@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sightline.data.batches import BatchRows
 from sightline.data.checking import Limits
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_corpus
@@ -122,7 +123,7 @@ class PreparedTags:
 class TagLesson(TextLesson[PreparedTags, TagConfig]):
     """Batches, loss and score for the training loop."""
 
-    def batch(self, handle: np.ndarray) -> tuple[Texts, Tensor]:
+    def batch(self, handle: BatchRows) -> tuple[Texts, Tensor]:
         rows = [self.prepared.corpus[row] for row in handle.tolist()]
         words, parts = self.prepared.reader.pad([tokens for tokens, _ in rows])
         gold = np.full(words.shape, NOTHING, np.int64)

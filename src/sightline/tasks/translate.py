@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sightline.attention import Attention
 from sightline.config import Config
-from sightline.data.batches import BatchPlan, TokenPair, collate
+from sightline.data.batches import BatchPlan, BatchRows, TokenPair, collate
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
 from sightline.data.tokenise import TokeniserConfig
@@ -74,10 +74,10 @@ class TranslateLesson:
         rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
         self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
 
-    def epoch(self, number: int) -> list[np.ndarray]:
+    def epoch(self, number: int) -> Sequence[BatchRows]:
         return self.plan.epoch(number)
 
-    def batch(self, handle: np.ndarray) -> tuple[Tensor, Tensor]:
+    def batch(self, handle: BatchRows) -> tuple[Tensor, Tensor]:
         corpus = self.prepared.corpus
         pairs = [corpus[row] for row in handle.tolist()]
         if self.config.tokeniser.dropout:
