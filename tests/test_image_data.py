@@ -142,7 +142,9 @@ def test_data_of_images_is_known_from_its_columns(tmp_path):
     ):
         (tmp_path / name).write_text(text)
         assert is_image_data(str(tmp_path / name)) is expected
-    assert is_image_data(str(tmp_path))
+    assert not is_image_data(str(tmp_path)), "a folder of tables is of shards"
+    (tmp_path / "cats").mkdir()
+    assert is_image_data(str(tmp_path)), "a folder with folders is of labels"
     assert not is_image_data("-")
     (tmp_path / "e.csv").write_text("photo,note,label\na/b.JPG,fine,x\n")
     assert is_image_data(str(tmp_path / "e.csv"), ("photo", "label"))

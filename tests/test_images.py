@@ -272,7 +272,10 @@ def test_no_more_images_wait_than_agreed_and_leaving_early_ends_the_threads():
     next(reading)
     assert len(asked) <= 10
     reading.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("images")]
+    for thread in threading.enumerate():
+        if thread.name.startswith("images"):  # what is being decoded is decoded to its end
+            thread.join(timeout=5)
+            assert not thread.is_alive()
     with pytest.raises(ValueError, match="workers"):
         next(read_images([], 4, 4, workers=-1))
 

@@ -238,7 +238,7 @@ def test_order_batches_and_empty_texts(translator, texts):
 def test_batches_keep_to_their_size():
     draw = random.Random(0)
     lengths = [draw.choice([0, 1, 3, 900]) for _ in range(200)]
-    batches = list(predictor._batches(lengths, width=5, batch_tokens=4096))
+    batches = list(predictor.source_batches(lengths, width=5, batch_tokens=4096))
     assert sorted(itertools.chain(*batches)) == [i for i, length in enumerate(lengths) if length]
     for rows in batches:
         assert len(rows) == 1 or 5 * len(rows) * max(lengths[i] for i in rows) <= 4096

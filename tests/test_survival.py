@@ -23,6 +23,14 @@ from test_training import Reversal, fabric, small_model
 CONFIG = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=3)
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard():
+    """A shell that runs the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def last_state(folder):
     path = checkpoints(folder.path)[-1]
     return {**load_tensors(path / "model.safetensors"), **load_tensors(path / "optimiser.safetensors")}

@@ -16,7 +16,7 @@ from sightline.errors import SightlineError, UserError
 from sightline.training.checkpoint import OPTIMISER, Progress, checkpoints, read_progress
 from sightline.training.folder import CHECKSUMS, LOCK, METRICS, MODEL, RunFolder, load_tensors
 
-KILLS = 3
+MOST_KILLS = 3
 OFTEN = 0.001  # minutes between checkpoints in the copy that is killed
 
 
@@ -81,11 +81,12 @@ def _run(command: list[str]) -> None:
 
 
 def _run_killed(command: list[str], run: Path, start: int, goal: int) -> list[int]:
-    """Kill it a few times; the steps whose checkpoints stood then."""
+    """Kill it once or a few times; the steps whose checkpoints stood then."""
     chance, moments = random.Random(goal), list[int]()
-    for number in range(KILLS):
+    kills = max(1, min(MOST_KILLS, (goal - start) // 20))
+    for number in range(kills):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wanted = start + max(1, round((goal - start) * (number + chance.random()) / KILLS))
+        wanted = start + max(1, round((goal - start) * (number + chance.random()) / kills))
         while process.poll() is None:
             there = checkpoints(run)
             if there and wanted <= read_progress(there[-1]).step < goal:

@@ -100,15 +100,19 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     """
     if data == "-":
         return False
-    if Path(data).is_dir():  # of images, unless it holds shards of a table
-        return not any(ending_of(path.name) in FORMATS for path in Path(data).iterdir() if path.is_file())
+    if Path(data).is_dir():  # of images, unless it holds shards of a table and nothing else
+        inside = list(Path(data).iterdir())
+        return any(map(Path.is_dir, inside)) or not any(ending_of(path.name) in FORMATS for path in inside)
     found: list[str] = []
 
     def find(name: str, names: Sequence[str]) -> Columns:
         found.extend(name.strip().casefold() for name in names)
         return Columns(()) if columns is None else choose_columns(name, names, (), columns[:1])
 
-    first = next((cells for cells in read_columns(data, find) if cells.problem is None), None)
+    try:
+        first = next((cells for cells in read_columns(data, find) if cells.problem is None), None)
+    except UserError:  # the reader of texts says what is wrong
+        return False
     if columns is None:
         return any(name in IMAGE_NAMES[:3] for name in found)
     return first is not None and str(first.values[0]).strip().lower().endswith(ENDINGS)
