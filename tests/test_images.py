@@ -268,14 +268,14 @@ def test_no_more_images_wait_than_agreed_and_leaving_early_ends_the_threads():
             asked.append(number)
             yield content
 
+    before = set(threading.enumerate())  # other tests may have left some to the garbage collector
     reading = read_images(sources(), 4, 4, workers=2)
     next(reading)
     assert len(asked) <= 10
     reading.close()
-    for thread in threading.enumerate():
-        if thread.name.startswith("images"):  # what is being decoded is decoded to its end
-            thread.join(timeout=5)
-            assert not thread.is_alive()
+    for thread in set(threading.enumerate()) - before:  # what is being decoded is decoded to its end
+        thread.join(timeout=5)
+        assert not thread.is_alive()
     with pytest.raises(ValueError, match="workers"):
         next(read_images([], 4, 4, workers=-1))
 
