@@ -24,7 +24,7 @@ from report import machine, write_section
 from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
 from sightline.training.folder import CONFIG, MODEL, load_tensors
 
-SETTINGS = ["training.validate_every=50", "training.save_minutes=0.02", "batch_tokens=1024"]
+SETTINGS = ["training.validate_every=50", "training.save_minutes=0.02", "batch_tokens=1024", "validated=50"]
 
 
 def make_pairs(path: Path, count: int) -> None:
