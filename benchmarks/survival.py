@@ -1,6 +1,6 @@
 """Runs that survive: killed fifty times, in two processes, with a worker lost; each compared with a run left in peace.
 
-    python benchmarks/survival.py --work /tmp/survival --write
+    python benchmarks/survival.py --work FOLDER --write
 
 The data is made here. ``--part kills``: one training of ``--steps`` steps is killed with SIGKILL at random moments,
 ``--kills`` times, from its first second on (while data is prepared, within steps, within writes), and gone on with by
