@@ -27,7 +27,7 @@ def test_parquet_problems_and_columns(tmp_path):
     path = parquet_file(tmp_path, de=["a", None, "c\0"], en=["x", "y", "z"])
     rows = list(read_rows(PairFiles(data=path)))
     assert (rows[0].source, rows[0].target) == ("a", "x")
-    assert "found null in the source" in rows[1].problem
+    assert "found null in 'de'" in rows[1].problem
     assert "NUL" in rows[2].problem
     path = parquet_file(tmp_path, one=["a"], two=["b"], Target=["c"])
     with pytest.raises(UserError, match=r"'one', 'two', 'Target'.*did you mean 'Target'"):

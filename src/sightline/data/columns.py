@@ -100,15 +100,17 @@ def read_columns(
     find: Find,
     fields: tuple[str, ...] | None = None,
     standard_input: io.BufferedIOBase | None = None,
+    longest_cell: int = LINE_LIMIT,
 ) -> Iterator[Cells]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
     ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
-    ``standard_input`` is what ``"-"`` reads, if not the real one.
+    ``standard_input`` is what ``"-"`` reads, if not the real one. ``longest_cell`` counts characters of CSV: a quote that
+    is never closed fills no more.
     """
     with ExitStack() as stack:
-        # A text of a hundred thousand words is longer than the csv module takes; a record is limited by its bytes.
-        stack.callback(csv.field_size_limit, csv.field_size_limit(LINE_LIMIT))
+        # A text of a hundred thousand words is longer than the csv module takes by itself.
+        stack.callback(csv.field_size_limit, csv.field_size_limit(longest_cell))
         shards = shards_of(data, FORMATS)
         alike = find if len(shards) == 1 else _alike(data, find)
         yield from over_shards(

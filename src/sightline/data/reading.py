@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sightline.data.columns import Columns, read_columns, text_problem
-from sightline.data.tables import STANDARD_INPUT, decode, lines_of, listed, name_of, nearest
+from sightline.data.tables import STANDARD_INPUT, decode, format_of, lines_of, listed, name_of, nearest
 from sightline.errors import UserError
 
 DEFAULT_COLUMNS = ("source", "target")
+LONGEST_CELL = 1 << 17  # characters in a cell of CSV; sentences are shorter
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,11 @@ def _rows(files: PairFiles, standard_input: io.BufferedIOBase | None) -> Iterato
 
     def find(name: str, found: Sequence[str]) -> Columns | None:
         columns = _find_columns(name, found, files.columns)
-        names[:] = ["the source", "the target"] if columns is None else map(repr, columns)
+        if columns is not None or format_of(name) == "parquet":  # else what was found is a row, and names nothing
+            names[:] = map(repr, columns or found)
         return None if columns is None else Columns(columns)
 
-    for values, file, line, problem in read_columns(files.data, find, files.columns, standard_input):
+    for values, file, line, problem in read_columns(files.data, find, files.columns, standard_input, LONGEST_CELL):
         if problem is None:
             problem = text_problem(values[0], names[0]) or text_problem(values[1], names[1])
         yield Row(values[0], values[1], file, line) if problem is None else Row("", "", file, line, problem)
