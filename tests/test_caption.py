@@ -9,24 +9,19 @@ import pytest
 import torch
 from PIL import Image
 
-from captioning import FLOOR, HARD, MODELS, SOFT, TRANSFORMER, captioner, tiny, written
+from captioning import HARD, MODELS, TRANSFORMER, captioner, tiny, written
 from sightline.config import override
 from sightline.data.checking import Limits
 from sightline.data.shapes import made_shapes
 from sightline.errors import UserError
-from sightline.explanation import Explanation
 from sightline.layers import efficientnet
 from sightline.layers.efficientnet import EfficientNetLite0Config
-from sightline.records import Grid
 from sightline.tasks import caption
 from sightline.tasks.caption import CaptionConfig, caption_trial, train_caption
 from sightline.tasks.caption_data import CaptionFile, read_photos, split_photos
-from sightline.tasks.caption_explaining import PlaceSubject
 from sightline.tasks.caption_presets import caption_config_to_go_on, caption_preset
 from sightline.tasks.caption_scores import compare, evaluate
 from sightline.tasks.captioner import load_captioner
-from sightline.tasks.searching import SearchConfig
-from sightline.vocabulary import END, UNKNOWN
 
 LENIENT = Limits(max_bad_share=0.9)
 
@@ -318,108 +313,6 @@ def test_chinese_captions_by_characters(tmp_path):
     assert found.tokeniser.decode(found.tokeniser.encode([made[0].captions[0]])) == [made[0].captions[0]]
     explained = found.explain(table.parent / "images" / "0-0.png", made[0].captions[0], measure=False)
     assert explained.records[0].rows.texts[:-1] == tuple(made[0].captions[0])
-
-
-def test_the_unknown_word_is_never_written():
-    found = captioner()
-    with torch.no_grad():
-        found.model.output.bias[UNKNOWN] = 100.0
-    for options in ({"beam": 1}, {"beam": 3}, {"sample": True, "best": 2}):
-        for some in found.caption_best([pixels()], options.pop("best", 1), **options):
-            assert all(UNKNOWN not in one.tokens for one in some)
-
-
-def test_captions_keep_to_their_limits():
-    found = captioner()
-    with torch.no_grad():
-        found.model.output.bias[END] = -100.0
-    assert len(found.caption([pixels()])[0].tokens) == 9
-    assert len(found.caption([pixels()], max_length=4)[0].tokens) == 4
-    source = found.read([pixels()]).read
-    (some,) = found.search_read(source, SearchConfig(), prefix="there is")
-    assert some[0].text.startswith("there is")
-
-
-def test_an_image_that_cannot_be_read_is_named(tmp_path):
-    found = captioner()
-    (tmp_path / "text.jpg").write_text("no image", encoding="utf-8")
-    with pytest.raises(UserError, match=r"text\.jpg cannot be used: it is no image"):
-        found.caption([tmp_path / "text.jpg"])
-    with pytest.raises(UserError, match="image 2 cannot be used: it is empty"):
-        found.caption([pixels(), b""])
-    with pytest.raises(UserError, match="expected a list"):
-        found.caption("photo.png")
-    with pytest.raises(UserError, match=r"text\.jpg cannot be used"):
-        found.explain(tmp_path / "text.jpg")
-
-
-@pytest.mark.parametrize("model", [SOFT, HARD, TRANSFORMER], ids=["soft", "hard", "transformer"])
-def test_an_explanation_has_a_row_for_each_word_and_a_grid_over_the_image(model, tmp_path):
-    found = captioner(model)
-    path = tmp_path / "photo.png"
-    Image.fromarray(pixels(size=48)[:, :32]).save(path)
-    explained = found.explain(path, beam=2)
-    cross = explained.of(explained.stacks[0].names[-1])
-    assert cross[0].columns == Grid(4, 4)
-    assert cross[0].rows.texts[-1] == "</s>"
-    for record in cross:
-        assert np.allclose(record.matrix().sum(axis=1), 1, atol=1e-5)
-        if model is HARD:
-            assert set(np.unique(record.matrix())) <= {0.0, 1.0}
-    assert len(explained.steps) == len(cross[0].rows)
-    assert explained.output == found.caption([path], beam=2)[0].text
-    assert explained.input == "photo.png"
-    assert (explained.image.width, explained.image.height) == (32, 48)
-    keys = [finding.key for finding in explained.belief.findings]
-    assert "leave_one_out" in keys
-    assert "first" not in keys
-    again = Explanation.from_json(json.loads(json.dumps(explained.to_json())))
-    assert again.image.content == explained.image.content
-    source = found.read([path]).read
-    tokens = found.caption([path], beam=2)[0].tokens
-    (looks,) = found.looks(source, [tokens])
-    assert np.allclose(looks, np.mean([record.matrix() for record in cross], axis=0), atol=1e-5)
-
-
-def test_files_and_pixels_keep_their_order(tmp_path):
-    found = captioner()
-    images = [pixels(seed) for seed in range(4)]
-    for seed in (1, 3):
-        Image.fromarray(images[seed]).save(tmp_path / f"{seed}.png")
-    mixed = [images[0], tmp_path / "1.png", images[2], (tmp_path / "3.png").read_bytes()]
-    assert torch.equal(found.read(mixed).read, found.read(images).read)
-    assert found.read([mixed[0], tmp_path / "none.png", mixed[3]]).numbers == [0, 2]
-
-
-def test_what_is_given_as_output_is_what_is_explained():
-    explained = captioner().explain(pixels(), "a green star", measure=False)
-    assert explained.records[0].rows.texts[:3] == ("▁a", "▁green", "▁star")
-    assert explained.belief is None
-
-
-def test_without_attention_there_is_nothing_to_show():
-    found = captioner(FLOOR)
-    with pytest.raises(UserError, match="has no attention"):
-        found.explain(pixels())
-    assert found.looks(found.read([pixels()]).read, [[5, 6]]) is None
-
-
-def test_hidden_places_hold_the_mean_of_the_image():
-    found = captioner()
-    source = found.read([pixels()]).read.clone()
-    tokens = [*found.caption([pixels()])[0].tokens, END]
-    subject = PlaceSubject(found.model, source, tokens)
-    keep = torch.ones(3, 16, dtype=torch.bool)
-    keep[1] = False
-    keep[2, 5] = False
-    whole, nothing, one = subject.log_probs(keep)
-    steps = found.explain(pixels(), measure=False).steps
-    assert whole.exp().tolist() == pytest.approx([step.probability for step in steps], rel=1e-4)
-    assert not torch.allclose(whole, nothing)
-    assert not torch.equal(whole, one)
-    gradients = subject.gradient_times_input([0, len(tokens) - 1])
-    assert gradients.shape == (2, 16)
-    assert gradients.abs().sum() > 0
 
 
 def test_evaluation_leaves_out_bad_images_by_name_and_finds_the_worst(data, tmp_path):

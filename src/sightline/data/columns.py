@@ -105,8 +105,8 @@ def read_columns(
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
     ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
-    ``standard_input`` is what ``"-"`` reads, if not the real one. ``longest_cell`` counts characters of CSV: a quote that
-    is never closed fills no more.
+    ``standard_input`` is what ``"-"`` reads, if not the real one. ``longest_cell`` counts characters of CSV: a quote
+    that is never closed fills no more.
     """
     with ExitStack() as stack:
         # A text of a hundred thousand words is longer than the csv module takes by itself.
