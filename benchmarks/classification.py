@@ -119,11 +119,11 @@ def main() -> None:
 
 def row_of(name: str, found: list[dict[str, Any]], minutes: list[float]) -> str:
     """Accuracies in per cent; of several seeds the mean, and all of them."""
-    accuracy = [one["accuracy"]["value"] for one in found]
+    accuracy = [one["accuracy"] for one in found]
     shown = f"{statistics.mean(accuracy):.2f}"
     if len(accuracy) > 1:
         shown += f" ({', '.join(f'{one:.1f}' for one in accuracy)})"
-    unseen = [one["unseen"]["accuracy"] for one in found if one.get("unseen")]
+    unseen = [rest["accuracy"] for one in found if (rest := one.get("without_training_texts"))]
     apart = f"{statistics.mean(unseen):.2f}" if unseen else "–"
     floors = found[0].get("floors", {})
     beside = [f"{floors[floor]['accuracy']:.2f}" if floor in floors else "–" for floor in FLOORS]

@@ -12,6 +12,7 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -23,20 +24,23 @@ import numpy as np
 from report import machine, write_section
 
 SHARDS = 16
-SETTINGS = ["batch_tokens=1024", "validated=20"]
+# A checkpoint at validations only: the place to go on from is to be known.
+SETTINGS = ["batch_tokens=1024", "validated=20", "training.save_minutes=1e6"]
 FEW = 29_000
 
 
 def make_pairs(folder: Path, count: int) -> None:
     """Sentences of made-up words, and the same with every word backwards."""
-    folder.mkdir(parents=True)
+    part = folder.with_name(f".{folder.name}.part")  # made wholly, or not there
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
     random = np.random.default_rng(0)
     syllables = ["".join(letters) for letters in itertools.product("bdfgklmnprstvz", "aeiou")]
     words = ["".join(random.choice(syllables, random.integers(1, 5))) for _ in range(50_000)]
     both = np.array([words, [word[::-1] for word in words]], dtype=object)
     per_shard = -(-count // SHARDS)
     for shard in range(SHARDS):
-        with (folder / f"part-{shard:02}.tsv").open("w", encoding="utf-8") as file:
+        with (part / f"part-{shard:02}.tsv").open("w", encoding="utf-8") as file:
             file.write("source\ttarget\n")
             for start in range(0, min(per_shard, max(0, count - shard * per_shard)), 10_000):
                 some = min(10_000, per_shard - start, count - shard * per_shard - start)
@@ -46,6 +50,7 @@ def make_pairs(folder: Path, count: int) -> None:
                 places = itertools.pairwise([0, *ends.tolist()])
                 rows = ("\t".join(" ".join(side[a:b]) for side in sides) for a, b in places)
                 file.write("\n".join(rows) + "\n")
+    part.rename(folder)
 
 
 def anonymous(pid: int) -> float:
@@ -157,7 +162,10 @@ ROWS = {
     "first": ("from there to the end of the first step", "{:.1f} s"),
     "memory_at_first": ("most anonymous memory in the first tenth of {steps:,} steps", "{:,.0f} MB"),
     "memory": ("in the other steps", "{:,.0f} MB"),
-    "resume": ("going on behind step {kept:,}: from the start of the program to the end of a step", "{:.1f} s"),
+    "resume": (
+        "going on behind step {kept:,}: from its start to the end of a step, files in the cache",
+        "{:.1f} s",
+    ),
     "disk": ("on the disk when prepared", "{:,.0f} MB"),
 }
 

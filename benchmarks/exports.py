@@ -21,6 +21,7 @@ import torch
 
 from report import interleaved, machine, write_section
 from sightline.data.reading import PairFiles, read_rows
+from sightline.errors import UserError
 from sightline.interop.engine import engine_for
 from sightline.tasks.engine import load_engine
 from sightline.tasks.exporting import LONGEST, export_run
@@ -35,8 +36,6 @@ NAMES = {"ctranslate2": "CTranslate2", "onnx": "onnxruntime"}
 
 def exported(run: Path, folder: Path, threads: int) -> tuple[dict[str, Predictor], dict[str, dict[str, Any]]]:
     """Every engine that takes the run, and what its export said of itself."""
-    from sightline.errors import UserError
-
     engines: dict[str, Predictor] = {}
     said: dict[str, dict[str, Any]] = {}
     for to, name in NAMES.items():
@@ -69,7 +68,10 @@ def measured(
 def huggingface(translator: Translator, run: Path, folder: Path, sources: list[str]) -> str:
     """Greedy outputs by transformers; it is not timed, nobody takes it for speed."""
     out = folder / "huggingface"
-    described = export_run(run, "huggingface", out).described
+    try:
+        described = export_run(run, "huggingface", out).described
+    except UserError as error:
+        return f"No export for transformers: {error}."
     theirs = engine_for("huggingface", out, 1).greedy(translator.source.encode(sources), LONGEST)
     own = translator.predict(sources, beam=1, max_length=LONGEST)
     same = sum(list(one.tokens) == row for one, row in zip(own, theirs, strict=True))
@@ -109,10 +111,11 @@ def main() -> None:
         note = huggingface(translator, options.run, folder, sources)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
-    text = f"{machine()}.\n\n{table(results, len(sources))}\n\n{note}"
+    text = f"Measured on {machine()}.\n\n{table(results, len(sources))}\n\n{note}"
     print(text)
     if options.write:
-        write_section("Exports", text)
+        again = "Again: `python benchmarks/exports.py --run RUN --data FILE --write`."
+        write_section("exports", "\n\n".join(["## Exports", text, again]))
 
 
 def _speed(sources: list[str], seconds: list[float]) -> float:
@@ -122,8 +125,8 @@ def _speed(sources: list[str], seconds: list[float]) -> float:
 def table(results: dict[str, dict[str, Any]], count: int) -> str:
     """Markdown, a line for each engine."""
     lines = [
-        f"| engine | greedy: the run's own of {count:,} | BLEU | sentences/s "
-        "| beam 5: the run's own | BLEU | sentences/s | MB |",
+        f"| engine | greedy: the run's own of {count:,} | tokenised BLEU | sentences/s "
+        "| beam 5: the run's own | tokenised BLEU | sentences/s | MB |",
         "| --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for label, found in results.items():

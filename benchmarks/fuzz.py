@@ -9,31 +9,31 @@ the good files need.
 """
 
 import argparse
-import contextlib
-import gzip
-import importlib
-import io
 import json
 import multiprocessing
 import os
 import random
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
-import numpy as np
-
+from fuzz_targets import Target, images, runs, tables
 from report import machine, write_section
 
-SECONDS = 5.0
+SECONDS = 5.0  # of the processor
+HANGING = 60  # on the clock: then a case is cut off
+# An image of as many pixels as are allowed (100 million) takes 300 MB, and as much again while it is turned into RGB.
+MEGABYTES = 1000
 ODD: list[Any] = [
     None,
     True,
@@ -97,7 +97,15 @@ def _number(content: bytes, draw: random.Random) -> bytes:
 
 
 def _json(content: bytes, draw: random.Random) -> bytes:
-    """A value somewhere in a JSON file, or in one of its lines, becomes another kind."""
+    """A value somewhere in a JSON file becomes another kind; or in one of its lines, or in a safetensors header."""
+    lines = content.split(b"\n")
+    if content[:1] == b"{" and len(lines) > 2 and lines[0][-1:] == b"}":
+        number = draw.randrange(len(lines))
+        return b"\n".join([*lines[:number], _json(lines[number], draw), *lines[number + 1 :]])
+    size = int.from_bytes(content[:8], "little")
+    if content[8:9] == b"{" and 8 + size <= len(content):
+        header = _json(content[8 : 8 + size], draw)
+        return len(header).to_bytes(8, "little") + header + content[8 + size :]
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
@@ -123,129 +131,12 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
 FAULTS = (_flip, _cut, _double, _put_in, _number, _json, _json)
 
 
-class Target:
-    """Good files, and what reads them. ``content`` is by path; the case damages one of ``names``."""
-
-    def __init__(self, content: dict[str, bytes], read: Callable[[Path], Any], names: list[str] | None = None) -> None:
-        self.content, self.read, self.names = content, read, names or list(content)
-
-    def write(self, folder: Path, changed: dict[str, bytes]) -> None:
-        for name, content in {**self.content, **changed}.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+class TooLong(BaseException):
+    """A case that does not end."""
 
 
-def files_of(folder: Path, names: list[str]) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in names}
-
-
-def tables() -> dict[str, Target]:
-    """Every reader of rows, from every form."""
-    from sightline.data.answers import AnswersFile, read_answers
-    from sightline.data.labelled import LabelledFile, read_labelled
-    from sightline.data.plain import PlainFile, read_plain
-    from sightline.data.reading import PairFiles, read_rows
-    from sightline.data.tagged import TaggedFile, read_tagged
-
-    pairs = [(f"a b {i}", f"ü {i}") for i in range(20)]
-    tsv = "source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in pairs)
-    csv = "source,target\n" + "".join(f'"{a}","{b}, ""x"""\n' for a, b in pairs)
-    lines = "".join(json.dumps({"source": a, "target": b}, ensure_ascii=False) + "\n" for a, b in pairs)
-    labels = "".join(json.dumps({"text": a, "label": i % 3}) + "\n" for i, (a, _) in enumerate(pairs))
-    asked = "".join(json.dumps({"question": "q?", "text": a, "answer": a[:1], "start": 0}) + "\n" for a, _ in pairs)
-    tagged = "".join("Ann\tB-PER\nsleeps\tO\n\n" for _ in range(9))
-
-    def drained(make: Callable[[str], Iterator[Any]], name: str) -> Callable[[Path], Any]:
-        return lambda folder: [None for _ in make(str(folder / name))]
-
-    found = {
-        "pairs.tsv": Target({"a.tsv": tsv.encode()}, drained(lambda p: read_rows(PairFiles(p)), "a.tsv")),
-        "pairs.csv": Target({"a.csv": csv.encode()}, drained(lambda p: read_rows(PairFiles(p)), "a.csv")),
-        "pairs.jsonl": Target({"a.jsonl": lines.encode()}, drained(lambda p: read_rows(PairFiles(p)), "a.jsonl")),
-        "pairs.tsv.gz": Target(
-            {"a.tsv.gz": gzip.compress(tsv.encode())}, drained(lambda p: read_rows(PairFiles(p)), "a.tsv.gz")
-        ),
-        "labels": Target({"a.jsonl": labels.encode()}, drained(lambda p: read_labelled(LabelledFile(p)), "a.jsonl")),
-        "answers": Target({"a.jsonl": asked.encode()}, drained(lambda p: read_answers(AnswersFile(p)), "a.jsonl")),
-        "tags": Target({"a.conll": tagged.encode()}, drained(lambda p: read_tagged(TaggedFile(p)), "a.conll")),
-        "plain": Target({"a.txt": tsv.encode()}, drained(lambda p: read_plain(PlainFile(p)), "a.txt")),
-    }
-    try:
-        pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        return found
-    held = io.BytesIO()
-    parquet.write_table(pyarrow.table({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}), held)
-    found["pairs.parquet"] = Target(
-        {"a.parquet": held.getvalue()}, drained(lambda p: read_rows(PairFiles(p)), "a.parquet")
-    )
-    return found
-
-
-def runs(folder: Path) -> dict[str, Target]:
-    """Run folders of small trained models, and what they hold."""
-    from sightline.api import load
-    from sightline.data.labelled import LabelledFile
-    from sightline.data.reading import PairFiles
-    from sightline.explanation import Explanation
-    from sightline.models.rnnsearch import RNNSearchConfig
-    from sightline.tasks.classify import ClassifyConfig, train_classify
-    from sightline.tasks.translate import TranslateConfig, train_translate
-    from sightline.training.loop import TrainingConfig
-
-    training = TrainingConfig(steps=2)
-    (folder / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"ab{i}\tba{i}\n" for i in range(60)))
-    (folder / "texts.tsv").write_text("text\tlabel\n" + "".join(f"{'ab'[i % 2]} {i}\t{i % 2}\n" for i in range(60)))
-    quiet: dict[str, Any] = {"on_remark": lambda text: None}
-    model = RNNSearchConfig(8, 8)
-    translator, _ = train_translate(
-        PairFiles(str(folder / "pairs.tsv")), folder / "run", TranslateConfig(model=model, training=training), **quiet
-    )
-    train_classify(
-        LabelledFile(str(folder / "texts.tsv")), folder / "classify", ClassifyConfig(training=training), **quiet
-    )
-    names = ["config.json", "model.safetensors", "source.json", "target.json"]
-    labels = ["config.json", "labels.json", "tokenizer.json", "model.safetensors", "floors.json", "floors.safetensors"]
-
-    def explained(path: Path) -> Any:
-        return Explanation.from_json(json.loads((path / "a.json").read_text(encoding="utf-8")))
-
-    text = json.dumps(translator.explain("ab1", measure=False).to_json()).encode()
-    return {
-        "run of translate": Target(
-            files_of(folder / "run", names), lambda path: load(path).predict(["ab1"], beam=1, max_length=4)
-        ),
-        "run of classify": Target(files_of(folder / "classify", labels), lambda path: load(path).predict(["a 1"])),
-        "explanation": Target(
-            {"a.json": text}, _allowing(explained, (KeyError, TypeError, ValueError, AttributeError))
-        ),
-    }
-
-
-def _allowing(read: Callable[[Path], Any], errors: tuple[type[Exception], ...]) -> Callable[[Path], Any]:
-    """Plain data given to Python, not to a command: Python's own errors are the answer."""
-
-    def reading(path: Path) -> None:
-        with contextlib.suppress(*errors):
-            read(path)
-
-    return reading
-
-
-def images() -> dict[str, Target]:
-    from PIL import Image
-
-    from sightline.data.images import read_image
-
-    pixels = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
-    found = {}
-    for name in ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP"):
-        held = io.BytesIO()
-        Image.fromarray(pixels).save(held, name)
-
-        found[f"image {name}"] = Target({"a.img": held.getvalue()}, lambda folder: read_image(folder / "a.img"))
-    return found
+def _too_long(*signal_and_frame: object) -> None:
+    raise TooLong
 
 
 def attempt(target: Target, folder: Path, draw: random.Random) -> tuple[str, float]:
@@ -255,7 +146,8 @@ def attempt(target: Target, folder: Path, draw: random.Random) -> tuple[str, flo
 
     name = draw.choice(target.names)
     target.write(folder, {name: damaged(target.content[name], draw)})
-    began = time.perf_counter()
+    began = time.process_time()  # of this process: others may run beside it
+    signal.setitimer(signal.ITIMER_REAL, HANGING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -263,10 +155,16 @@ def attempt(target: Target, folder: Path, draw: random.Random) -> tuple[str, flo
         result = "read"
     except (SightlineError, BadImage):
         result = "refused"
-    except Exception as error:
+    except TooLong:
+        result = f"fault: cut off after {HANGING} s"
+    except BaseException as error:  # also a panic of a library in Rust, which is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         where = traceback.extract_tb(error.__traceback__)[-1]
         result = f"fault: {type(error).__name__}: {str(error)[:80]} ({Path(where.filename).name}:{where.lineno})"
-    seconds = time.perf_counter() - began
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds = time.process_time() - began
     return (result if seconds <= SECONDS else f"fault: {seconds:.1f} s"), seconds
 
 
@@ -275,6 +173,7 @@ def work(names: list[str] | None, cases: int, seed: int, megabytes: int, queue: 
     import torch
 
     torch.set_num_threads(1)
+    signal.signal(signal.SIGALRM, _too_long)
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="sightline-fuzz-") as name:
         made = Path(name) / "made"
@@ -310,7 +209,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--megabytes", type=int, default=300)
+    parser.add_argument("--megabytes", type=int, default=MEGABYTES)
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     queue = multiprocessing.get_context("spawn").Queue()
@@ -327,7 +226,11 @@ def main() -> None:
     faults: Counter[str] = Counter()
     slowest, ended, done = 0.0, 0, 0
     while ended < len(started):
-        found = queue.get()
+        try:
+            found = queue.get(timeout=2 * HANGING)
+        except Empty:
+            codes = [process.exitcode for process in started]
+            raise SystemExit(f"a process has ended before its cases did: exit codes {codes}") from None
         if found is None:
             ended += 1
             continue

@@ -21,8 +21,9 @@ import time
 from pathlib import Path
 
 from report import machine, write_section
+from sightline.errors import SightlineError
 from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
-from sightline.training.folder import CONFIG, MODEL, load_tensors
+from sightline.training.folder import CONFIG, LOCK, MODEL, RunFolder, load_tensors
 
 SETTINGS = ["training.validate_every=50", "training.save_minutes=0.02", "batch_tokens=1024", "validated=50"]
 
@@ -67,24 +68,26 @@ def kills(work: Path, count: int, steps: int) -> str:
     finish(training(data, whole, steps, 2))
     fresh, draw = training(data, killed, steps, 2), random.Random(1)
     where: dict[str, int] = {}
-    done, began = 0, time.perf_counter()
+    done, step, began = 0, 0, time.perf_counter()
     while done < count:
         process = subprocess.Popen(
             going_on(killed, fresh, 2), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         try:
-            process.wait(timeout=draw.uniform(0.2, 9.0))
+            process.wait(timeout=draw.uniform(0.2, 12.0))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             done += 1
             found = checkpoints(killed)
-            if found:
-                stage = "in training"
+            before, step = step, read_progress(found[-1]).step if found else 0
+            if step > before:
+                stage = "after new checkpoints"
+            elif found:
+                stage = "before a new checkpoint"
             else:
                 stage = "before the first checkpoint" if (killed / CONFIG).exists() else "while preparing"
             where[stage] = where.get(stage, 0) + 1
-            step = read_progress(found[-1]).step if found else 0
             print(f"killed {done} times, {stage}; the last checkpoint is of step {step}", flush=True)
             continue
         if process.returncode:
@@ -95,12 +98,14 @@ def kills(work: Path, count: int, steps: int) -> str:
     minutes = (time.perf_counter() - began) / 60
     states = state_of(whole), state_of(killed)
     differing = [name for name, tensor in states[0].items() if not tensor.equal(states[1][name])]  # type: ignore[attr-defined]
-    left = [path.name for path in killed.rglob(".*.part*")]
+    left = [path.name for path in killed.rglob(".*") if path.name != LOCK]
+    lines = [[(line["step"], line.get("final")) for line in RunFolder(run).metrics()] for run in (whole, killed)]
+    differing += ["the lines of metrics.jsonl"] if lines[0] != lines[1] else []
     said = "equal, bit for bit" if not differing else f"NOT equal: {differing[:3]}"
     moments = ", ".join(f"{number} {stage}" for stage, number in where.items())
     return (
         f"{count} SIGKILLs at random moments ({moments}) through one training of {steps:,} steps, in {minutes:.0f} "
-        f"minutes: parameters, optimiser and random state are {said}; half-written files left: {len(left)}."
+        f"minutes: parameters, optimiser and random state are {said}; files left to clear away: {len(left)}."
     )
 
 
@@ -111,7 +116,8 @@ def launched(processes: int, words: list[str], restarts: int = 0) -> list[str]:
 
 def speed_of(run: Path) -> float:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return statistics.median(line["tokens_per_second"] for line in lines if "tokens_per_second" in line)
+    measured = [line["tokens_per_second"] for line in lines if "tokens_per_second" in line]
+    return statistics.median(measured[1:])  # the first steps are slower
 
 
 def processes(work: Path, rounds: int) -> str:
@@ -127,7 +133,9 @@ def processes(work: Path, rounds: int) -> str:
     for number in range(rounds):
         for place, (name, (count, threads, setting)) in enumerate(ways.items()):
             run = work / f"speed-{number}-{place}"
-            words = training(data, run, 100, threads, setting)
+            words = training(
+                data, run, 300, threads, setting, "training.save_minutes=10", "training.validate_every=100"
+            )
             finish(launched(count, words) if count > 1 else words)
             speeds[name].append(speed_of(run))
             print(f"{name}: {speeds[name][-1]:,.0f} tokens/s", flush=True)
@@ -136,27 +144,42 @@ def processes(work: Path, rounds: int) -> str:
 
 
 def worker(work: Path, steps: int) -> str:
-    """A worker killed at a random moment; the launcher starts both anew."""
-    data, whole, lost = work / "pairs.tsv", work / "whole-two", work / "lost"
+    """The writing worker killed at a random moment, and in another run the other one; both are started anew."""
+    data, whole = work / "pairs.tsv", work / "whole-two"
     make_pairs(data, 20_000)
     finish(launched(2, training(data, whole, steps, 1)))
+    names = {0: "the one that writes", 1: "the other one"}
+    return "\n\n".join(_lose(data, whole, work / f"lost-{which}", steps, which, name) for which, name in names.items())
+
+
+def _step_of(run: Path) -> int:
+    try:
+        return read_progress(checkpoints(run)[-1]).step
+    except (IndexError, SightlineError):  # none yet, or it made way for a newer one just now
+        return 0
+
+
+def _lose(data: Path, whole: Path, lost: Path, steps: int, which: int, name: str) -> str:
     process = subprocess.Popen(
         launched(2, training(data, lost, steps, 1), restarts=3), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    moment = random.Random(2).randrange(steps // 4, steps // 2)
-    while not (found := checkpoints(lost)) or read_progress(found[-1]).step < moment:
+    draw = random.Random(which)
+    moment = draw.randrange(steps // 4, steps // 2)
+    while _step_of(lost) < moment:
         time.sleep(0.02)
         if process.poll() is not None:
             raise SystemExit("training ended before a worker was killed; give more --steps")
+    time.sleep(draw.uniform(0.0, 1.0))  # not always behind a checkpoint
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
-    os.kill(int(children[-1]), signal.SIGKILL)
+    os.kill(int(children[which]), signal.SIGKILL)
     if process.wait() != 0:
         raise SystemExit("training did not go on after a worker was killed")
     ended = [read_progress(checkpoints(run)[-1]) for run in (whole, lost)]
     seen = "as many" if (ended[0].step, ended[0].tokens) == (ended[1].step, ended[1].tokens) else "NOT as many"
     return (
-        f"One of two workers killed behind step {moment}: `torchrun --max-restarts` started both anew, training ended "
-        f"at step {ended[1].step:,} with {ended[1].tokens:,} target tokens seen, {seen} as without the loss."
+        f"Of two workers, {name} killed some time behind step {moment}: `torchrun --max-restarts` started both anew, "
+        f"training ended at step {ended[1].step:,} with {ended[1].tokens:,} target tokens seen, {seen} as without "
+        "the loss."
     )
 
 

@@ -3,7 +3,10 @@
 A caption such as "a red circle left of a blue square" tells what stands where, and the program that drew the image
 knows the box of each shape. So it can be counted how often the place that a word looked at most lies inside the box of
 its shape. Soft attention takes a weighted mean of all places; hard attention looks at one place, and learns by
-REINFORCE which. Both learn the encoder (a small CNN) with the captions, from nothing: no one tells them where to look.
+REINFORCE which. No one tells them where to look: the encoder (a small CNN) and soft attention learn from the captions,
+from nothing. Hard attention does not start from nothing here: it goes on from the soft run, whose weights fit, since
+among 64 places hardly any look is right by luck.
+
 Captions name the left or upper shape first. That matters: a look is taken before the word of the step before is read
 (Xu et al. 2015), so where either shape may come first, the model looks at both before it knows which one it is to
 write, remembers them, and its words no longer look at what they name. The words of a caption that is right are asked;
@@ -37,7 +40,7 @@ from sightline.tasks.caption_data import CaptionFile
 from sightline.tasks.captioner import Captioner
 from sightline.training.loop import TrainingConfig
 
-ATTENTIONS: dict[str, AttentionConfig] = {"soft": soft(64), "hard": hard(64)}
+ATTENTIONS: dict[str, AttentionConfig] = {"soft": soft(64), "hard": hard(64, soft_share=0.0)}
 SHOWN = 3  # images in the picture
 
 
@@ -47,15 +50,16 @@ class Task(NamedTuple):
     images: int = 4000
     tested: int = 300
     side: int = 64
-    read: int = 32
+    read: int = 24
     colours: Sequence[str] = tuple(COLOURS)
     shapes: Sequence[str] = SHAPES
-    channels: tuple[int, ...] = (16, 32)
+    channels: tuple[int, ...] = (32, 64)
     size: int = 128
-    steps: int = 3000
+    steps: int = 2000  # of soft attention
+    hard_steps: int = 1500  # behind them
 
 
-QUICK = Task(200, 20, 32, 32, ("red", "green", "blue"), ("square", "cross"), (16, 32), 64, 100)
+QUICK = Task(200, 20, 32, 24, ("red", "green", "blue"), ("square", "cross"), (16, 32), 64, 100, 50)
 
 
 class Looked(NamedTuple):
@@ -77,7 +81,7 @@ class Looked(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """By the attention's name: shares from 0 to 1, and minutes of training."""
+    """By the attention's name: shares from 0 to 1, and minutes of training (of hard attention: behind the soft run)."""
 
     exact: dict[str, float]  # captions that are one of the right ones
     shape_words: dict[str, float]  # of words such as circle: looked into the right shape
@@ -87,45 +91,72 @@ class Measured(NamedTuple):
 
 def shapes_in_order(task: Task, count: int, seed: int) -> list[Made]:
     """Made images with the captions that name the left or upper shape first, or the only one."""
-    found = []
-    for made in made_shapes(count, seed, task.side, colours=task.colours, shapes=task.shapes):
-        kept = [place for place, text in enumerate(made.captions) if " left of " in text or " above " in text] or [0]
-        captions, places = [made.captions[place] for place in kept], [made.places[place] for place in kept]
-        found.append(replace(made, captions=captions, places=places))
-    return found
+    found: list[Made] = []
+    drawn = count
+    while len(found) < count:
+        drawn += count // 2 + 10
+        made = made_shapes(drawn, seed, task.side, colours=task.colours, shapes=task.shapes)
+        found = [one for one in made if not _says_two_things(one)]
+    return [_in_order(one) for one in found[:count]]
 
 
-def train(attention: AttentionConfig, task: Task, folder: Path, seed: int) -> Captioner:
-    """A captioner, trained on images in files, as one's own would be."""
-    made = shapes_in_order(task, task.images, seed + 1)
+def _says_two_things(made: Made) -> bool:
+    """Whether one shape is both left of the other and above or below it: then two captions are right, and one known."""
+    if len(made.shapes) == 1:
+        return False
+    (left, top, right, bottom), (left_2, top_2, right_2, bottom_2) = (shape.box for shape in made.shapes)
+    return (right <= left_2 or right_2 <= left) and (bottom <= top_2 or bottom_2 <= top)
+
+
+def _in_order(made: Made) -> Made:
+    kept = [place for place, text in enumerate(made.captions) if " left of " in text or " above " in text] or [0]
+    return replace(made, captions=[made.captions[i] for i in kept], places=[made.places[i] for i in kept])
+
+
+def write_images(task: Task, folder: Path, seed: int) -> CaptionFile:
+    """Images in files, as one's own would be."""
     rows = ["image\tcaption"]
-    for number, one in enumerate(made):
+    for number, one in enumerate(shapes_in_order(task, task.images, seed + 1)):
         name = f"{number}.png"
         Image.fromarray(one.pixels).save(folder / name)
         rows += [f"{name}\t{caption}" for caption in one.captions]
     (folder / "captions.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    training = TrainingConfig(learning_rate=6e-3, warmup=300, steps=task.steps, averaged=3, patience=100)
-    config = CaptionConfig(
-        _model(attention, task),
-        CNNConfig(size=task.read, channels=task.channels),
+    return CaptionFile(str(folder / "captions.tsv"))
+
+
+def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
+    """How soft or hard attention is trained."""
+    steps = task.steps if name == "soft" else task.hard_steps
+    rate, warmup = (6e-3, 300) if name == "soft" else (2e-3, 100)  # what goes on needs smaller steps
+    training = TrainingConfig(learning_rate=rate, warmup=warmup, steps=steps, averaged=3, patience=100)
+    return CaptionConfig(
+        _model(ATTENTIONS[name], task),
+        # Two convolutions and no more: a place sees 10 of the 24 pixels, about as much as a large shape takes up. Seen
+        # from less, the middle of a shape does not tell which one it is, and edges are looked at; with more, a place
+        # outside a shape can tell it as well as one inside, and there is no right place to look at.
+        CNNConfig(size=task.read, channels=task.channels, blocks=0),
         TokeniserConfig(method="words", words=100, lower=True, minimum=1),
-        training,
+        replace(training, validate_every=max(100, steps // 10)),
         metric="exact",
         smoothing=0.0,
         batch_rows=32,
+        valid_share=60 / max(task.images, 1000),
         seed=seed,
     )
-    every = max(100, task.steps // 10)
-    config = replace(config, training=replace(training, validate_every=every), valid_share=60 / max(task.images, 1000))
-    found, _ = train_caption(CaptionFile(str(folder / "captions.tsv")), folder / "run", config, on_scores=_say)
-    return found
 
 
 def _model(attention: AttentionConfig, task: Task) -> ShowAttendTellConfig:
-    # Most places of these images hold nothing: they need not be looked at (no penalty), and they are to be told from
-    # the others (not normalised). "Left of" is about where things are (positions).
+    # Most places of these images hold nothing: they need not be looked at (no penalty, no praise for looking at many),
+    # and they are to be told from the others (not normalised). "Left of" is about where things are (positions).
     plain = ShowAttendTellConfig(task.size, task.size, attention=attention, penalty=0.0, dropout=0.1)
-    return replace(plain, positions=True, normalised=False)
+    return replace(plain, positions=True, normalised=False, entropy_weight=0.0)
+
+
+def train(name: str, files: CaptionFile, task: Task, folder: Path, seed: int) -> Captioner:
+    """Soft attention from nothing, hard attention from the soft run in the same folder."""
+    start = None if name == "soft" else folder / "soft"
+    found, _ = train_caption(files, folder / name, config_of(name, task, seed), start=start, on_scores=_say)
+    return found
 
 
 def _say(progress: object, scores: dict[str, float]) -> None:
@@ -188,36 +219,38 @@ def main(
         out: where the picture goes (PNG).
         seed: of the images and of the training.
         quick: fewer, smaller and simpler images.
-        only: soft, hard, or both.
+        only: soft, hard, or both. Hard attention goes on from soft attention, which is trained in any case.
         keep: a folder for the trained runs, without their data.
     """
     task = QUICK if quick else Task()
     tested = shapes_in_order(task, task.tested, seed + 10_000)
     measured = Measured({}, {}, {}, {})
     shown: list[Looked] = []
-    for name in only:
-        print(f"{name} attention")
-        folder = Path(tempfile.mkdtemp(prefix="sightline-shapes-"))
-        try:
+    with tempfile.TemporaryDirectory(prefix="sightline-shapes-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        files = write_images(task, folder, seed)
+        for name in ("soft", "hard") if "hard" in only else ("soft",):
+            print(f"{name} attention")
             began = time.perf_counter()
-            captioner = train(ATTENTIONS[name], task, folder, seed)
+            captioner = train(name, files, task, folder, seed)
             measured.minutes[name] = (time.perf_counter() - began) / 60
+            if name not in only:
+                continue
             texts, looked = look(captioner, tested)
             if keep is not None:
-                shutil.copytree(folder / "run", keep / name, ignore=shutil.ignore_patterns("data", "checkpoints"))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        right = [text in made.captions for text, made in zip(texts, tested, strict=True)]
-        measured.exact[name] = float(np.mean(right))
-        measured.shape_words[name] = share(looked, task.shapes)
-        measured.colour_words[name] = share(looked, task.colours)
-        shown += list(_with_two(looked))[:SHOWN]
+                shutil.copytree(folder / name, keep / name, ignore=shutil.ignore_patterns("data", "checkpoints"))
+            right = [text in made.captions for text, made in zip(texts, tested, strict=True)]
+            measured.exact[name] = float(np.mean(right))
+            measured.shape_words[name] = share(looked, task.shapes)
+            measured.colour_words[name] = share(looked, task.colours)
+            shown += list(_with_two(looked))[:SHOWN]
     draw(shown, out)
     print(f"\n{'':>6}{'exact':>10}{'shapes':>10}{'colours':>10}{'minutes':>10}")
-    for name in only:
+    for name in measured.exact:
         values = (measured.exact[name], measured.shape_words[name], measured.colour_words[name])
         print(f"{name:>6}" + "".join(f"{value:10.1%}" for value in values) + f"{measured.minutes[name]:10.1f}")
-    print(f"shapes, colours: words that looked into their own shape most; {task.tested} images\n\nwrote {out}")
+    print(f"shapes, colours: words that looked into their own shape most; {task.tested} images")
+    print(f"minutes of hard attention: behind those of soft attention, from which it goes on\n\nwrote {out}")
     return measured
 
 

@@ -12,13 +12,14 @@ from subprocess import CompletedProcess
 import torch
 
 
-def run(*arguments, cwd):
-    """Output, errors and exit code of `sightline ARGUMENTS` in the folder ``cwd``."""
+def run(*arguments, cwd, stdin=b""):
+    """Output, errors and exit code of `sightline ARGUMENTS` in the folder ``cwd``, with these bytes to read."""
     from sightline.cli import main
 
     output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    before, folder, threads = sys.argv, os.getcwd(), torch.get_num_threads()
+    before, folder, threads, given = sys.argv, os.getcwd(), torch.get_num_threads(), sys.stdin
     sys.argv, code = ["sightline", *map(str, arguments)], 0
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     try:
         os.chdir(cwd)
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
@@ -27,7 +28,7 @@ def run(*arguments, cwd):
         code = leaving.code or 0
     finally:
         os.chdir(folder)
-        sys.argv = before
+        sys.argv, sys.stdin = before, given
         torch.set_num_threads(threads)
     texts = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (output, errors)]
     return CompletedProcess(arguments, code, *texts)

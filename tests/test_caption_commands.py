@@ -83,7 +83,7 @@ def test_bad_images_keep_their_line_and_are_named(trained, tmp_path, capsys):
         predict(trained, images[1], best=2)
 
 
-def test_lists_tables_and_folders_name_images(trained, tmp_path):
+def test_lists_tables_and_folders_name_images(trained, tmp_path, monkeypatch):
     listed = trained / "list.txt"
     listed.write_text("images/0-1.png\n\nimages/0-0.png\n", encoding="utf-8")
     assert image_paths((), str(listed)) == [trained / "images/0-1.png", trained / "images/0-0.png"]
@@ -92,6 +92,9 @@ def test_lists_tables_and_folders_name_images(trained, tmp_path):
     assert image_paths((), str(trained / "images" / "0-1.png")) == [trained / "images" / "0-1.png"]
     with pytest.raises(UserError, match="there is no file"):
         image_paths((), str(tmp_path / "nothing.txt"))
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher says it
+    with pytest.raises(UserError, match="by one"):
+        image_paths((), str(listed))
 
 
 def evaluate(folder, data="captions-0.tsv", **options):

@@ -34,7 +34,7 @@ def enumerated(monkeypatch, config, source, target, baseline):
     parameters = [model.decoder.attention.score.query.weight, model.start.weight, model.output.weight]
     objective, mean = 0.0, [torch.zeros_like(parameter) for parameter in parameters]
     for path in itertools.product(range(2), repeat=target.shape[1] - 1):
-        model.baseline.fill_(baseline)
+        model.baseline.copy_(torch.as_tensor(baseline))
         forced(monkeypatch, path)
         reads = []
         features, _ = model._decode(target[:, :-1], model.begin(source), reads)
@@ -50,7 +50,9 @@ def enumerated(monkeypatch, config, source, target, baseline):
     return torch.autograd.grad(-objective, parameters), mean
 
 
-@pytest.mark.parametrize("baseline", [0.0, -2.5])
+@pytest.mark.parametrize(
+    "baseline", [0.0, -2.5, torch.linspace(-5.0, -0.1, WORDS)], ids=["none", "one for all", "one for each word"]
+)
 def test_reinforce_is_the_exact_gradient_on_average(monkeypatch, baseline):
     """Two places, three words: all eight ways to look, each with its probability, instead of samples."""
     config = ShowAttendTellConfig(
@@ -94,6 +96,7 @@ def test_where_all_looks_are_soft_the_loss_is_smoothed_cross_entropy(credit):
     model.baseline.fill_(-2.0)
     source, target = captions()
     found = model.loss(source, target, 0.1).total
+    assert (model.baseline == -2.0).all()  # it is that of hard looks
     expected = nn.functional.cross_entropy(
         model.logits(source, target[:, :-1]).flatten(0, 1),
         target[:, 1:].flatten(),
@@ -104,22 +107,92 @@ def test_where_all_looks_are_soft_the_loss_is_smoothed_cross_entropy(credit):
     torch.testing.assert_close(found, expected)
 
 
-def test_the_baseline_follows_the_words_and_is_saved_with_the_weights():
-    model = MODELS["hard"].build(PLACES, WORDS).double().train()
+def means(model, source, target, seed):
+    """The mean log-likelihood of each word behind hard looks, with this seed's samples; and which rows are hard."""
+    torch.manual_seed(seed)
+    state = model.begin(source)
+    features, _ = model._decode(target[:, :-1], state, [])
+    log_probs = torch.log_softmax(model.output(features), dim=-1).detach()
+    hard_rows = [True] * len(target) if state.carry.soft is None else (~state.carry.soft).tolist()
+    found = {}
+    for row, is_hard in enumerate(hard_rows):
+        for place, word in enumerate(target[row, 1:].tolist()):
+            if is_hard and word != PADDING:
+                found.setdefault(word, []).append(log_probs[row, place, word].item())
+    return {word: np.mean(values) for word, values in found.items()}, hard_rows
+
+
+def test_each_word_s_baseline_follows_it_and_is_saved_with_the_weights():
+    """The first mean as it is, then 0.9 of the old and 0.1 of the new; words that were not met keep theirs."""
+    model = ShowAttendTellConfig(**SMALL, attention=hard(5, soft_share=0.0)).build(PLACES, WORDS).double().train()
     source, target = captions()
-    likely = []
-    for _ in range(2):
-        torch.manual_seed(1)  # the same samples
-        before = model.baseline.item()
-        loss = model.loss(source, target, 0.0).total
-        likely.append((model.baseline.item() - 0.9 * before) / 0.1)
-    assert likely[0] == pytest.approx(likely[1])
-    assert -6 < likely[0] < -1
-    assert loss.isfinite()
-    assert model.state_dict()["baseline"].item() == pytest.approx(0.19 * likely[0])
+    expected = np.zeros(WORDS)
+    for seed in (1, 2):
+        found, _ = means(model, source, target, seed)
+        assert END in found
+        assert len(found) < WORDS - 1
+        assert -6 < np.mean(list(found.values())) < -1
+        for word, mean in found.items():
+            expected[word] = 0.9 * expected[word] + 0.1 * mean if seed == 2 else mean
+        torch.manual_seed(seed)
+        assert model.loss(source, target).total.isfinite()
+        np.testing.assert_allclose(model.baseline.numpy(), expected, rtol=1e-12)
+    assert model.state_dict()["baseline"].equal(model.baseline)
     before = model.baseline.clone()
     model.eval().loss(source, target)
     assert model.baseline.equal(before)
+
+
+def test_the_baseline_is_that_of_hard_looks_only():
+    model = ShowAttendTellConfig(**SMALL, attention=hard(5, soft_share=0.5)).build(PLACES, WORDS).double().train()
+    source, target = captions((3, 4, 1, 2, 5, 3) * 4)
+    found, hard_rows = means(model, source, target, 3)
+    assert any(hard_rows)
+    assert not all(hard_rows)
+    torch.manual_seed(3)
+    model.loss(source, target)
+    for word in range(WORDS):
+        assert model.baseline[word].item() == pytest.approx(found.get(word, 0.0))
+
+
+def test_a_word_that_was_not_met_is_expected_to_be_as_likely_as_the_others():
+    model = MODELS["hard"].build(PLACES, WORDS)
+    assert (model._expected(torch.arange(WORDS)) == 0).all()
+    model.baseline[[5, 9]] = torch.tensor([-1.0, -4.0])
+    assert model._expected(torch.tensor([5, 9, 3])).tolist() == [-1.0, -4.0, -2.5]
+
+
+@pytest.mark.parametrize("credit", ["word", "caption"])
+def test_a_look_is_credited_against_the_baseline_of_its_own_word(monkeypatch, credit):
+    """A look before a word that is as likely as always is neither praised nor blamed, however likely others are."""
+    config = ShowAttendTellConfig(
+        **SMALL, attention=hard(5, soft_share=0.0), credit=credit, reward_weight=1.0, entropy_weight=0.0
+    )
+    model = config.build(Places(6, 1, 2), WORDS).double().train()
+    source, target = torch.randn(1, 2, 6, dtype=torch.float64), torch.tensor([[START, 7, 9, END]])
+    score = model.decoder.attention.score.vector
+    forced(monkeypatch, (0, 1, 0))
+    for word, mean in means(model, source, target, 0)[0].items():
+        model.baseline[word] = mean
+    forced(monkeypatch, (0, 1, 0))
+    (gradient,) = torch.autograd.grad(model.loss(source, target).total, score)
+    assert gradient.abs().max() < 1e-12
+    model.baseline.fill_(model.baseline[[7, 9, END]].mean().item())  # the same sum, one number for all
+    forced(monkeypatch, (0, 1, 0))
+    (gradient,) = torch.autograd.grad(model.loss(source, target).total, score)
+    assert (gradient.abs().max() > 1e-6) == (credit == "word")
+
+
+def test_a_caption_is_read_softly_from_its_first_word_to_its_last_or_not_at_all():
+    model = ShowAttendTellConfig(**SMALL, attention=hard(5)).build(PLACES, WORDS).train()
+    source, target = torch.randn(200, PLACES.count, PLACES.size), torch.randint(4, WORDS, (200, 9))
+    reads = []
+    model._decode(target, model.begin(source), reads)
+    weights = torch.cat([read.weights for read in reads], dim=-2)
+    sharp = ((weights == 0) | (weights == 1)).all(dim=-1)
+    assert sharp.shape == (200, 9)
+    assert (sharp.all(dim=1) | ~sharp.any(dim=1)).all()
+    assert 60 < int(sharp.all(dim=1).sum()) < 140
 
 
 def marked(count, generator):

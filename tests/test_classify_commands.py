@@ -223,13 +223,15 @@ def test_what_a_run_began_with_is_there_when_it_is_gone_on_with_before_its_first
     folder, _ = trained
     seen = []
 
-    def stop(prepared, model):
+    def see(prepared, model):
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
+
+    def stop():
         raise RuntimeError("a power cut")
 
     files, config = LabelledFile(str(folder / "train.tsv")), classify_config_to_go_on(folder / "run")
     with pytest.raises(RuntimeError):
-        train_classify(files, tmp_path / "cut", config, start=folder / "run", on_report=stop)
+        train_classify(files, tmp_path / "cut", config, start=folder / "run", on_report=see, on_begin=stop)
     began = load_tensors(tmp_path / "cut" / "model.safetensors")
     config = replace(config, floors=False, training=replace(config.training, steps=1, learning_rate=1e-12))
     train_classify(None, tmp_path / "cut", config)

@@ -302,6 +302,23 @@ def test_commands(trained, photos, parity, tmp_path, capsys, monkeypatch):
         gridding.check_train_options({"--source": "a"}, None, None)
 
 
+def test_masks_with_other_values_are_said(trained, photos, tmp_path, capsys):
+    """Trained on 0 and 255, scored on 0 and 1: nothing is marked in them, and that is not passed over."""
+    table = write_photos(tmp_path, 2)
+    gridding.evaluate_command(trained.run, str(table), None, True, 1)
+    said = capsys.readouterr()
+    assert "doubt" not in json.loads(said.out)
+    assert not said.err
+    for path in (tmp_path / "masks").iterdir():
+        Image.fromarray(read_mask(path).astype(np.uint8) // 255).save(path)
+    gridding.evaluate_command(trained.run, str(table), None, True, 1)
+    said = capsys.readouterr()
+    assert "go from 0 to 1, and all of them mean 'background'" in json.loads(said.out)["doubt"]
+    assert "255 for 'marked'; expected masks with the same values" in said.err
+    with pytest.raises(UserError, match="give masks with the same values"):
+        train_grid(GridFile(str(photos)), tmp_path / "run", config(), valid=GridFile(str(table)))
+
+
 def test_where_each_cell_looked(trained, photos):
     """The rows of a map are the cells in their own order, whatever the scan's."""
     image = photos.parent / "images" / "0.png"

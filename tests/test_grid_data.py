@@ -16,6 +16,7 @@ from sightline.data.grids import (
     whole_map,
 )
 from sightline.errors import UserError
+from sightline.picture import colours_of, numbers_of
 from sightline.tasks.grid_data import split
 from sightline.tasks.gridder import class_weights
 from sightline.training.scores.cells import (
@@ -54,6 +55,26 @@ def test_masks_of_every_kind(tmp_path):
     assert read_mask(tmp_path / "colour.png")[1, 0] == (20 << 16) + (40 << 8) + 2
 
 
+def test_a_colour_has_one_number_in_all_masks(tmp_path):
+    """White is white, whether a mask has red in it or not; and no colour is taken for a grey."""
+    white, red, blue = (255, 255, 255), (255, 0, 0), (0, 0, 5)
+    masks = {}
+    for name, colours in {"plain": [white, white], "marked": [white, red], "blue": [blue, (5, 5, 5)]}.items():
+        Image.fromarray(np.array([colours], dtype=np.uint8)).save(tmp_path / f"{name}.png")
+        masks[name] = read_mask(tmp_path / f"{name}.png")[0].tolist()
+    assert masks["plain"] == [255, 255]
+    assert masks["marked"] == [255, 0xFF0000]
+    assert masks["blue"][1] == 5
+    assert masks["blue"][0] > 65535
+    found = classes_of({*masks["plain"], *masks["marked"]}, None, None)
+    assert found.of(np.array(masks["marked"])).tolist() == [0, 1]
+    assert found.of(np.array(masks["plain"])).tolist() == [0, 0]
+    some = np.array([[0, 0, 0], [7, 7, 7], [0, 0, 7], [0, 7, 0], [7, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], np.uint8)
+    assert len(set(numbers_of(some).tolist())) == len(some)
+    assert np.array_equal(colours_of(numbers_of(some)), some)
+    assert colours_of(np.array([0, 300])) is None  # grey of 16 bits
+
+
 def test_arrays_that_are_not_safe_or_no_grids(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "several.npz", a=np.zeros(2))
@@ -83,6 +104,11 @@ def test_what_values_of_masks_mean():
     several = classes_of({0, 3, 7}, None, ("ground", "water", "wood"))
     assert several.of(np.array([7, 3, 0, 5])).tolist() == [2, 1, 0, 3]  # 5 is one that training did not have
     assert classes_of(range(200), "binary", None).values == (0, 199)
+    near = classes_of({2, 3}, None, None)  # both are more than half of the larger
+    assert near == Classes(("background", "marked"), (2, 3))
+    assert near.of(np.array([2, 3, 2])).tolist() == [0, 1, 0]
+    red, yellow = 0xFF0000, 0xFFFF00
+    assert classes_of({yellow, red}, None, None).of(np.array([red, yellow])).tolist() == [0, 1]
     for found, kind, names, reason in (
         (range(200), None, None, "classes=binary"),
         ({4}, None, None, "only the value 4"),
@@ -91,6 +117,23 @@ def test_what_values_of_masks_mean():
     ):
         with pytest.raises(UserError, match=reason):
             classes_of(found, kind, names)
+
+
+def test_masks_whose_values_mean_something_else_are_said(tmp_path):
+    classes = Classes(("ground", "crack"), (0, 255))
+    assert classes.doubt(0, 255) is None
+    assert classes.doubt(0, 0) is None  # nothing is marked, and that may be so
+    assert classes.doubt(255, 255) is None
+    assert "go from 0 to 1, and all of them mean 'ground'" in classes.doubt(0, 1)
+    assert "0 for 'ground' and 255 for 'crack'" in classes.doubt(0, 1)
+    assert "all of them mean 'crack'" in classes.doubt(200, 255)
+    assert Classes(("a", "b", "c"), (0, 1, 2)).doubt(5, 9) is None  # values that are not known are a class of their own
+    pixels, mask = np.zeros((4, 4, 3), np.uint8), np.zeros((4, 4), np.int32)
+    mask[0] = 1
+    with pytest.raises(UserError, match=r"from 0 to 1, and all .* 255 for 'crack'; give masks with the same values"):
+        write_store(tmp_path / "valid", [Raw("a", pixels, mask)], classes=classes)
+    assert write_store(tmp_path / "good", [Raw("a", pixels, 255 * mask)], classes=classes)[0].classes.sum() == 4
+    assert not write_store(tmp_path / "plain", [Raw("a", pixels, 0 * mask)], classes=classes)[0].classes.any()
 
 
 def test_the_label_of_a_cell_is_the_share_of_its_pixels():
@@ -199,6 +242,7 @@ def test_pictures_and_masks(tmp_path):
     fine = picture(image, labels, 10, pixels=pixels)
     assert (fine[3, 12] == (213, 94, 0)).all()
     assert picture(np.zeros((2, 3, 4), dtype=np.float32), labels, 0).shape == (340, 510, 3)
-    for values in ((0, 255), (0, 700), (0, 0x123456)):
+    for values in ((0, 255), (0, 700), (0, 0x123456), (255, 0xFF0000), (3, 0x1000005)):
         path = save_mask(pixels, values, tmp_path / "mask.png")
         assert (read_mask(path) == np.array(values)[pixels]).all()
+    assert (read_mask(save_mask(pixels, (500, 0x123456), tmp_path / "mask.png")) == pixels).all()

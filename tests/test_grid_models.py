@@ -275,6 +275,48 @@ def test_in_training_labels_of_an_earlier_sweep_are_its_own(monkeypatch):
     assert seen[-1][0].all()
 
 
+def test_what_is_drawn_in_a_later_sweep_comes_after_what_was_drawn_before(monkeypatch):
+    """A model that is sure of 1 in its first sweep, and then says of each cell what it said of it before: nothing that
+    it draws is the right label, 0."""
+    model = MODELS["two_sweeps"].build(Inputs(0, 3, 2)).train()
+    behind = torch.tensor([[model.start, model.end]])
+
+    def logits(annotated, mask, plan, tokens, before):
+        own = torch.cat([before, behind], dim=1).gather(1, plan.sources[..., -1])
+        around = torch.cat([tokens, behind], dim=1).gather(1, plan.sources[..., :-1].flatten(1)).view(1, 18, -1)
+        labels = around.masked_fill(plan.earlier[..., :-1] | (around > 1), 0)
+        seen.append((labels * (plan.sweeps == 0).unsqueeze(-1)).sum())
+        said = torch.where(plan.sweeps == 0, 1, own.clamp(max=1))
+        return 100 * torch.nn.functional.one_hot(said, 2).float()
+
+    seen = []
+    monkeypatch.setattr(model, "logits", logits)
+    grids = collate(features((3, 3)), 0)
+    annotated, _ = model.annotate(grids)
+    plan = scan(grids.mask, model.order, model.around, model.sweeps)
+    unlabelled = plan.cells == 4
+    right = torch.where(unlabelled, model.start, 0)
+    drawn = model._own(annotated, grids.mask, plan, right)
+    assert torch.equal(drawn, torch.where(unlabelled, model.start, 1))
+    assert seen[0] == 0  # the first sweep reads right labels
+    assert seen[1] > 0  # where the second is drawn, the first has read what was drawn
+
+
+@pytest.mark.parametrize("name", ["at_once", "single", "sequential"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_batch_of_one_cell_is_learnt_from(name, padded):
+    model = MODELS[name].build(Inputs(4, 3, 2)).train()
+    mask = torch.zeros(1, 2, 1, dtype=torch.bool) if padded else torch.ones(1, 1, 1, dtype=torch.bool)
+    mask[0, 0, 0] = True
+    pixels = torch.randint(256, (1, 4 * mask.shape[1], 4, 3), dtype=torch.uint8)
+    cells = torch.where(mask, 1, NOTHING)
+    marked = torch.where(mask, 1, NOTHING).repeat_interleave(4, 1).repeat_interleave(4, 2)
+    loss = model.loss(Grids(pixels, mask), Gold(cells, marked)).total
+    loss.backward()
+    assert loss.isfinite()
+    assert all(one.grad.isfinite().all() for one in model.cells.parameters())
+
+
 def test_configurations_survive_json_and_refuse_nonsense():
     for config in MODELS.values():
         assert GridModelConfig.loads(config.dumps()) == config

@@ -17,9 +17,13 @@ from sightline.attention import (
     DotConfig,
     GeneralConfig,
     HardConfig,
+    LocalConfig,
+    LocationAwareConfig,
+    MultiHeadConfig,
     expected_log_likelihood,
     marginal_log_likelihood,
     reinforce_loss,
+    select,
 )
 from sightline.attention.hard import gumbel_noise
 
@@ -232,17 +236,64 @@ def test_hidden_keys_are_never_sampled(estimator):
     assert (read.context[10_000:] == 0).all()
 
 
-def test_soft_share_reads_softly():
-    scores = torch.randn(3, 5)
+@pytest.mark.parametrize("estimator", ["reinforce", "straight_through"])
+def test_soft_share_reads_softly(estimator):
+    scores = torch.randn(200, 5)
     soft = torch.softmax(scores, dim=-1).unsqueeze(1)
-    read = attend(HardConfig(soft_share=1.0), scores)
+    read = attend(HardConfig(estimator, soft_share=1.0), scores)
     torch.testing.assert_close(read.weights, soft)
     assert (read.log_prob == 0).all()
-    half = [attend(HardConfig(soft_share=0.5), scores).weights for _ in range(200)]
-    softly = sum(torch.allclose(weights, soft) for weights in half)
-    sharply = sum(bool(((weights == 0) | (weights == 1)).all()) for weights in half)
-    assert softly + sharply == 200
-    assert abs(softly - 100) < 3 * 50**0.5
+    read = attend(HardConfig(estimator, soft_share=0.5), scores)
+    softly = torch.isclose(read.weights, soft).all(dim=-1)
+    sharply = ((read.weights == 0) | (read.weights == 1)).all(dim=-1)
+    assert (softly ^ sharply).all()
+    assert abs(int(softly.sum()) - 100) < 3 * 50**0.5
+    assert ((read.log_prob == 0) == softly).all()  # a choice is credited, and only a choice
+
+
+@pytest.mark.parametrize("heads", [0, 2])
+def test_a_row_is_read_softly_at_all_its_looks_or_at_none(heads):
+    """The share is of rows, drawn when they begin: in prediction every look is hard, so whole rows must be in training.
+
+    Eight looks a row, in two calls; between them the rows change places, as beams do.
+    """
+    config = ComposedConfig(GeneralConfig(), HardConfig(soft_share=0.5))
+    config = MultiHeadConfig(heads=heads, inner=config) if heads else config
+    attention = config.build(4).train()
+    keys, query = torch.randn(300, 6, 4), torch.randn(300, 8, 4)
+    memory = attention.remember(keys)
+    first = attention(query[:, :5], memory, need_weights=True)
+    rows = torch.randperm(300)
+    second = attention(query[rows, 5:], select(memory, rows), select(first.carry, rows), need_weights=True)
+    weights = torch.cat([first.weights, second.weights[rows.argsort()]], dim=-2)
+    sharp = ((weights == 0) | (weights == 1)).all(dim=-1).flatten(1)  # looks of a row, and heads
+    assert (sharp.all(dim=1) | ~sharp.any(dim=1)).all()
+    assert 100 < int(sharp.all(dim=1).sum()) < 200
+    again = attention(query, memory, need_weights=True)  # nothing is kept: another passage has its own draw
+    assert not torch.equal(((again.weights == 0) | (again.weights == 1)).all(dim=-1).flatten(1), sharp)
+    assert attention.eval().begin(memory).soft is None
+
+
+def test_soft_rows_have_the_gradient_of_softmax():
+    scores = torch.randn(40, 5, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(40, 1, 5, dtype=torch.float64)
+    read = attend(HardConfig(soft_share=0.5), scores)
+    (found,) = torch.autograd.grad((read.weights * upstream).sum(), scores)
+    (expected,) = torch.autograd.grad((torch.softmax(scores, dim=-1) * upstream[:, 0]).sum(), scores)
+    soft = ((read.weights != 0) & (read.weights != 1)).any(dim=-1)[:, 0]
+    assert soft.any()
+    assert not soft.all()
+    torch.testing.assert_close(found[soft], expected[soft])
+    assert (found[~soft] == 0).all()
+
+
+def test_a_mechanism_that_weighs_in_a_way_of_its_own_has_no_soft_share():
+    for config in (
+        LocationAwareConfig(normaliser=HardConfig(soft_share=0.5)),
+        LocalConfig(normaliser=HardConfig(soft_share=0.5)),
+    ):
+        with pytest.raises(ValueError, match=r"soft_share is 0.5; Loc\w+ weighs in a way of its own"):
+            config.build(4)
 
 
 def test_surrogate_gradient_for_a_fixed_sample():

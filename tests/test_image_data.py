@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +240,39 @@ def test_interrupted_work_goes_on_where_it_was(tmp_path, monkeypatch):
     assert sorted(seen + rest) == [number for number in range(20) if number not in (1, 18)]
     assert kept.rows(range(20))[:, 1, 0].tolist() == [0 if number in (1, 18) else number for number in range(20)]
     assert list(kept.bad) == [1, 18]
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same", "other"])
+def test_one_at_a_time_works_in_a_folder(tmp_path, same):
+    """One that comes while another is at work waits for it: it finds the features done, or makes its own."""
+    pytest.importorskip("fcntl")
+    paths = folder_of(tmp_path, 6)
+    begun, go, came, waits = (threading.Event() for _ in range(4))
+
+    def slowly(pixels):
+        begun.set()
+        assert go.wait(20)
+        return means(pixels)
+
+    def at_once(pixels):
+        came.set()
+        return means(pixels)
+
+    folder, others = tmp_path / "f", paths if same else paths[:3]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(write_features, folder, paths, Fitted(8, 8), slowly, batch=2, also=tmp_path / "own")
+        assert begun.wait(20)
+        second = pool.submit(write_features, folder, others, Fitted(8, 8), at_once, waiting=waits.set)
+        try:
+            assert waits.wait(20)
+            assert not came.wait(0.1)
+        finally:
+            go.set()
+        assert first.result().rows(range(6))[:, 0, 0].tolist() == list(range(6))
+        assert second.result().rows(range(len(others)))[:, 0, 0].tolist() == list(range(len(others)))
+    assert came.is_set() is not same
+    assert len(Features.open(tmp_path / "own")) == 6  # whatever became of the first folder
+    assert len(Features.open(folder)) == len(others)
 
 
 def test_too_many_bad_images_stop_it_and_are_named(tmp_path):

@@ -15,7 +15,7 @@ from sightline.data.shapes import made_shapes
 from sightline.errors import UserError
 from sightline.layers import efficientnet
 from sightline.layers.efficientnet import EfficientNetLite0Config, weights_file
-from sightline.layers.image import CNNConfig, ImageEncoderConfig, default_encoder
+from sightline.layers.image import BatchNorm, CNNConfig, ImageEncoderConfig, default_encoder
 from sightline.layers.timm_images import TimmConfig
 
 
@@ -133,6 +133,40 @@ def test_places_come_row_by_row(config, pretrained):
         assert divmod(int(moved.argmax()), columns) == (row, column)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("level", ["middle", "head"])
+def test_places_lie_evenly_over_the_image(level):
+    """What a dot changes lies where the dot is, and not half a place beside it, as the padding would have it: the mean
+    over dots one behind the other along two places, in the middle of the image."""
+    encoder, side, count = EfficientNetLite0Config(level=level).build(pretrained=True).quick(), 224, 12
+    rows, columns = encoder.grid(side, side)
+    apart = side / rows
+    dots = [round(side / 2 + apart * (2 * dot / count - 1)) for dot in range(count)]
+    grey = torch.full((1, side, side, 3), 128, dtype=torch.uint8)
+    dotted = grey.repeat(count, 1, 1, 1)
+    for image, dot in zip(dotted, dots, strict=True):
+        image[dot - 3 : dot + 3, dot - 3 : dot + 3] = 255
+    changed = (encoder(dotted) - encoder(grey)).square().sum(dim=-1).unflatten(1, (rows, columns))
+    places = torch.tensor(dots) / apart - 0.5
+    for across in (1, 2):
+        along = changed.sum(dim=across)
+        middles = (along * torch.arange(rows)).sum(dim=1) / along.sum(dim=1)
+        assert float((middles - places).mean()) == pytest.approx(0, abs=0.2)
+
+
+def test_a_batch_of_one_place_is_learnt_from():
+    encoder = EfficientNetLite0Config(size=32, frozen=False).build().train()
+    encoder(photo(32)).sum().backward()
+    assert encoder.stem.conv.weight.grad.isfinite().all()
+    norm = BatchNorm(3)
+    before = norm.running_mean.clone()
+    assert torch.equal(norm(torch.ones(1, 3, 1, 1)), norm.eval()(torch.ones(1, 3, 1, 1)))
+    assert torch.equal(norm.running_mean, before)
+    plain, x = nn.BatchNorm2d(3), torch.randn(2, 3, 1, 1)
+    assert torch.equal(norm.train()(x), plain(x))
+    assert torch.equal(norm.running_var, plain.running_var)
+
+
 def test_the_small_network_learns_to_tell_shapes():
     made = made_shapes(48, 0, size=32, colours=("red", "blue"), shapes=("square",))
     alone = [one for one in made if len(one.shapes) == 1]
@@ -162,6 +196,10 @@ def test_kinds_and_what_is_wrong_with_them():
         ('{"kind": "cnn", "channels": []}', "channels is"),
         ('{"kind": "cnn", "blocks": -1}', "blocks is -1"),
         ('{"kind": "efficientnet_lite0", "size": 99999}', "at most 16384"),
+        ('{"kind": "timm", "name": "hf-hub:somebody/something"}', "expected the plain name of a backbone"),
+        ('{"kind": "timm", "name": "local-dir:/tmp/x"}', "expected the plain name of a backbone"),
+        ('{"kind": "timm", "name": "../resnet18"}', "expected the plain name of a backbone"),
+        ('{"kind": "timm", "name": "resnet18\\n"}', "expected the plain name of a backbone"),
         ('{"kind": "efficientnet_lite0", "fit": "zoom"}', "expected one of 'stretch', 'crop', 'pad'"),
     ):
         with pytest.raises(ConfigError, match=expected):

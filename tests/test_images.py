@@ -3,6 +3,7 @@
 import io
 import struct
 import threading
+import time
 import warnings
 import zlib
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sightline.data import images
 from sightline.data.images import (
     BadImage,
     ImageLimits,
@@ -278,6 +280,38 @@ def test_no_more_images_wait_than_agreed_and_leaving_early_ends_the_threads():
         assert not thread.is_alive()
     with pytest.raises(ValueError, match="workers"):
         next(read_images([], 4, 4, workers=-1))
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_large_images_are_decoded_one_at_a_time(monkeypatch, large):
+    monkeypatch.setattr(images, "LARGE", 20 if large else 400)
+    decode, lock, both = images._upright_colour, threading.Lock(), threading.Barrier(2)
+    inside, most = [], []
+
+    def watched(image):
+        with lock:
+            inside.append(image)
+            most.append(len(inside))
+        if large:
+            time.sleep(0.01)
+        else:
+            both.wait(20)  # for ever, if the other waited too
+        with lock:
+            inside.pop()
+        return decode(image)
+
+    monkeypatch.setattr(images, "_upright_colour", watched)
+    contents = [encoded(np.full((5, 5, 3), number, np.uint8)) for number in range(6)]
+    found = [pixels.max() for _, pixels in read_images(contents, 5, 5, workers=2)]
+    assert found == list(range(6))
+    assert max(most) == (1 if large else 2)
+
+
+def test_a_large_jpeg_that_is_decoded_small_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr(images, "LARGE", 40 * 40)
+    content = encoded(np.zeros((160, 160, 3), np.uint8), "JPEG")
+    with images._large_one:
+        assert read_fitted(content, 8, 8).shape == (8, 8, 3)
 
 
 def test_warnings_of_the_reader_go_nowhere_and_ours_stay():

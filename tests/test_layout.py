@@ -96,3 +96,17 @@ def test_help_takes_less_than_half_a_second_of_processor_time():
     subprocess.run([sys.executable, "-m", "sightline", "--help"], check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_predicting_waits_for_no_compiler_and_no_charts():
+    """They take as long to import as PyTorch itself."""
+    code = (
+        "import sys; sys.argv = ['sightline', 'predict', sys.argv[1], '--text', 'abc']\n"
+        "from sightline.cli import main\n"
+        "main()\n"
+        "names = 'torch._dynamo', 'lightning_fabric', 'matplotlib', 'transformers'\n"
+        "assert not [name for name in names if name in sys.modules]\n"
+    )
+    run = Path(__file__).parent / "fixtures" / "run-format-1"
+    done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -56,9 +56,12 @@ def numpy_promote(image, faint=1e-4):
     span = image.max() - image.min()
     image = (image - image.min()) / span
     peaks, padded = [], np.pad(image, 3, constant_values=-1)
+    places = []
     for (row, column), value in np.ndenumerate(image):
         if value >= LOWEST_PEAK and value >= padded[row : row + 7, column : column + 7].max():
-            peaks.append(value)
+            if not any(row - above <= 3 and abs(column - beside) <= 3 for above, beside in places):
+                peaks.append(value)
+            places.append((row, column))  # equal ones side by side are one maximum
     peaks.remove(max(peaks))
     return image * (1 - (sum(peaks) / len(peaks) if peaks else 0)) ** 2 * min(1, span / faint)
 
@@ -162,6 +165,61 @@ def test_one_peak_is_promoted_and_many_alike_vanish():
     two[..., 15, 15] = 1.5
     assert promote(two).max() == pytest.approx((1 - 0.5) ** 2)
     assert not promote(torch.full((1, 1, 4, 4), 0.3)).any()
+
+
+def test_places_that_are_equally_high_side_by_side_are_one_peak():
+    for height, width in ((2, 2), (1, 4), (3, 1), (1, 15), (9, 9)):
+        flat = torch.zeros(1, 1, 20, 20)
+        flat[..., 5 : 5 + height, 3 : 3 + width] = 3.0
+        assert promote(flat).max() == 1, (height, width)
+        flat[..., 18, 18] = 1.5
+        assert promote(flat).max() == pytest.approx((1 - 0.5) ** 2)
+        assert promote(flat.flip(2, 3)).max() == pytest.approx((1 - 0.5) ** 2)
+
+
+def test_a_peak_is_the_first_of_those_around_it():
+    draw = np.random.default_rng(0)
+    maps = draw.integers(0, 4, (5, 11, 13)) / 3  # many are equal
+    found = model_module._peaks(torch.from_numpy(maps)[None].float())[0].numpy()
+    padded = np.pad(maps, ((0, 0), (3, 3), (3, 3)), constant_values=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (7, 7), axis=(1, 2))
+    highest = maps == windows.max(axis=(3, 4))
+    for number, row, column in np.ndindex(maps.shape):
+        above = highest[number, max(0, row - 3) : row, max(0, column - 3) : column + 4]
+        beside = highest[number, row, max(0, column - 3) : column]
+        assert found[number, row, column] == (highest[number, row, column] and not above.any() and not beside.any())
+    assert highest.sum() > found.sum() > 10
+
+
+@pytest.mark.parametrize(("side", "least"), [(16, 0.3), (24, 0.3), (40, 0.3), (120, 0.01)])
+def test_a_square_in_the_middle_of_nothing_stands_out(side, least):
+    """All that it has is there twice or four times, and alike."""
+    image = np.zeros((320, 320, 3), dtype=np.uint8)
+    first = 160 - side // 2
+    image[first : first + side, first : first + side] = 255
+    (found,) = saliency([image], path=PathConfig(1))
+    assert found.raw.max() > least
+    (fixation,) = found.path
+    assert max(abs(fixation.x - 160), abs(fixation.y - 160)) <= side / 2 + 4
+
+
+def test_where_nothing_is_promoted_maps_are_added_up_as_they_are(monkeypatch):
+    images = torch.from_numpy(np.stack([np.full((64, 64, 3), 9, np.uint8), noise_image(64, 64)]))
+    images[0, 24:40, 24:40] = 250
+    whole = saliency_maps(images)
+
+    def only_noise(maps, *faint):
+        found = promote(maps, *faint)
+        return torch.cat([0 * found[:-1], found[-1:]])
+
+    monkeypatch.setattr(model_module, "promote", only_noise)
+    found = saliency_maps(images)
+    assert torch.equal(found.saliency[1], whole.saliency[1])
+    assert found.saliency[0].max() > 0.3
+    row, column = divmod(int(found.saliency[0].argmax()), 16)
+    assert 5 <= row <= 10
+    assert 5 <= column <= 10
+    torch.testing.assert_close(found.saliency, found.conspicuity.mean(dim=1))
 
 
 def test_a_pyramid_keeps_places_where_they_are():

@@ -75,7 +75,7 @@ def test_evaluate_gives_every_metric(trained):
     assert found["exact"]["value"] >= 90
     assert "tok:13a" in found["bleu"]["signature"]
     assert found["perplexity"] < 2
-    table = run("evaluate", "run", "--data", "train.tsv", "--beam", "1", cwd=trained).stdout
+    table = invoke("evaluate", "run", "--data", "train.tsv", "--beam", "1", cwd=trained).stdout
     assert "perplexity" in table
     assert "400 pairs" in table
 
@@ -88,7 +88,7 @@ def test_predictions_come_in_order_with_empty_lines(trained):
     assert len(lines) == len(texts) + 1, "as many lines out as in"
     assert (lines[1], lines[5]) == ("", "")
     assert [lines[0], lines[2], lines[4]] == ["cba", "fgh", "bed"]
-    given = run("predict", "run", "--text", "abc", "hgf", "--format", "jsonl", cwd=trained)
+    given = invoke("predict", "run", "--text", "abc", "hgf", "--format", "jsonl", cwd=trained)
     found = [json.loads(line) for line in given.stdout.splitlines()]
     assert [one["prediction"] for one in found] == ["cba", "fgh"]
     assert all(one["log_prob"] <= 0 for one in found)
@@ -179,10 +179,18 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path):
     assert running.returncode == 130, error
     assert "go on with: sightline resume run" in error
     assert "Traceback" not in error
-    done = run("resume", "run", "--set", "epochs=3", "patience=5", cwd=tmp_path)
+    done = invoke("resume", "run", "--set", "epochs=3", "patience=5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "epochs" in done.stdout
-    assert run("predict", "run", "--text", "abc", cwd=tmp_path).returncode == 0
+    assert invoke("predict", "run", "--text", "abc", cwd=tmp_path).returncode == 0
+
+
+def test_training_from_a_real_pipe(tmp_path):
+    raw = "source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in make_pairs(60))
+    words = ["train", "translate", "--data", "-", "--out", "run", "--model", "rnnsearch", "--steps", "1"]
+    done = run(*words, "--set", *QUICK, cwd=tmp_path, input=raw)
+    assert done.returncode == 0, done.stderr
+    assert "60 pairs of 60 rows" in done.stdout
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -194,11 +202,10 @@ def test_training_from_a_pipe(tmp_path, kind, packed):
     else:
         content = "".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs)
     raw = gzip.compress(content.encode(), mtime=0) if packed else content.encode()
-    command = [sys.executable, "-m", "sightline", "train", "translate", "--data", "-", "--out", "run"]
-    command += ["--model", "rnnsearch", "--steps", "1", "--threads", "1", "--set", *QUICK]
-    done = subprocess.run(command, cwd=tmp_path, input=raw, capture_output=True)
+    words = ["train", "translate", "--data", "-", "--out", "run", "--model", "rnnsearch", "--steps", "1"]
+    done = invoke(*words, "--threads", "1", "--set", *QUICK, cwd=tmp_path, stdin=raw)
     assert done.returncode == 0, done.stderr
-    assert b"60 pairs of 60 rows" in done.stdout
+    assert "60 pairs of 60 rows" in done.stdout
 
 
 def bad_bytes(path):

@@ -54,6 +54,8 @@ def train(
     from, unless it is given whole. ``columns`` are those of the file; ``labels`` (one, several, number) and
     ``separator`` are for ``task="classify"``.
     """
+    from sightline.tasks.launching import train_together
+
     keep_memory()
     if task == "classify" and is_image_data(str(data), columns):
         task = "classify_images"
@@ -77,17 +79,18 @@ def train(
     else:
         make = _unlabelled(task, columns)
     files, valid_files = (None if name is None else make(str(name)) for name in (data, valid))
-    trained, _ = chosen.train(
+    images = listeners.pop("on_images", None)
+    fresh = {"valid": valid_files, "limits": limits, "start": None if start is None else Path(start)}
+    found = train_together(
+        chosen,
         files,
         Path(out),
         whole,
-        valid=valid_files,
-        limits=limits,
-        start=None if start is None else Path(start),
         device=choose_device(device),
+        fresh=fresh if images is None else {**fresh, "on_images": images},
         **listeners,
     )
-    return trained
+    return chosen.load(Path(out))[0] if found is None else found[0]
 
 
 def _labelled(

@@ -1,11 +1,18 @@
 """Writing files so that nothing is ever half-written: to a temporary name beside the file, then renamed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sightline.errors import MachineError
+
+try:
+    import fcntl
+except ImportError:  # no such thing on Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
 
 
 @contextmanager
@@ -33,6 +40,30 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(f"cannot make the folder {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def alone_in(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """While the block runs, no other process is in such a block with the same folder; nor another thread.
+
+    It waits for its turn, after it has called ``waiting``; the system lets go of the lock with the process. Where
+    there are no locks (some file systems of networks, Windows) nobody waits.
+    """
+    make_folder(folder)
+    try:
+        file = (folder / LOCK).open("a")
+    except OSError as error:
+        raise MachineError(f"cannot write {folder / LOCK}: {error.strerror or error}") from error
+    with file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError:
+                pass
+        yield
 
 
 def check_writable(folder: Path) -> None:

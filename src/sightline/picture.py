@@ -20,6 +20,7 @@ WHOLE = (0.0, 0.0, 1.0, 1.0)
 KINDS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 QUALITY = 90
 EXACT = 32 << 10  # bytes up to which pixels are kept as they are
+_NO_RED = 1 << 24
 Box = tuple[float, float, float, float]
 
 
@@ -142,6 +143,23 @@ def _padded(size: int, to: int, scale: float) -> tuple[float, float]:
     new = max(1, min(to, round(size * scale)))
     start = (to - new) // 2
     return -start / new, (to - start) / new
+
+
+def numbers_of(colours: np.ndarray) -> np.ndarray:
+    """A number for each colour (uint8, ... × 3), as masks are read: 0xRRGGBB, or of grey its value, as in a grey image.
+
+    A colour without red would look like grey of 16 bits and is 0x1000000 higher: no two colours have one number.
+    """
+    red, green, blue = np.moveaxis(colours.astype(np.int32), -1, 0)
+    numbers = np.where(red > 0, red << 16, _NO_RED) + (green << 8) + blue
+    return np.where((red == green) & (green == blue), red, numbers)
+
+
+def colours_of(numbers: np.ndarray) -> np.ndarray | None:
+    """The colours that have these numbers; None where one of them is the number of no colour."""
+    parts = [np.where(numbers < 256, numbers, numbers >> shift) & 255 for shift in (16, 8, 0)]
+    found = np.stack(parts, axis=-1).astype(np.uint8)
+    return found if np.array_equal(numbers_of(found), numbers) else None
 
 
 @dataclass(frozen=True, eq=False)

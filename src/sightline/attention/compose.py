@@ -23,6 +23,7 @@ from sightline.attention.contract import (
 )
 from sightline.attention.dot import ScaledDotConfig
 from sightline.attention.fused import fused_context
+from sightline.attention.hard import Hard
 from sightline.attention.normalisers import Normaliser, NormaliserConfig, Softmax, SoftmaxConfig
 from sightline.attention.scores import DotProductScore, Score, ScoreConfig
 from sightline.attention.tap import Look, active_taps, new_passage, rows_at_once, show
@@ -48,6 +49,18 @@ class Composed(Attention):
         self.score, self.normaliser = score, normaliser
         self.query_size, self.key_size, self.value_size = query_size, key_size, value_size
         self.context_size, self.heads = value_size, heads
+        if isinstance(normaliser, Hard) and normaliser.soft_share and type(self).weigh is not Composed.weigh:
+            raise ValueError(
+                f"soft_share is {normaliser.soft_share}; {type(self).__name__} weighs in a way of its own and cannot "
+                f"read some rows softly: leave it at 0"
+            )
+
+    def begin(self, memory: Memory) -> Carry:
+        """The carry of the first query: here it is drawn which rows hard attention reads softly while it learns."""
+        if not isinstance(self.normaliser, Hard):
+            return Carry()
+        batch = memory.values.shape[: memory.values.dim() - 2 - len(self.heads)]
+        return Carry(soft=self.normaliser.draw_soft(batch, memory.values.device))
 
     def extend(
         self,
@@ -159,7 +172,11 @@ class Composed(Attention):
     ) -> Weighed:
         """Scores and weights of a block of queries: what a mechanism with ideas of its own overrides."""
         scores = self.score(query, memory.keys, carry.position)
-        weights, log_prob, entropy = self.normaliser(scores, allowed)
+        if carry.soft is None or not isinstance(self.normaliser, Hard):
+            weights, log_prob, entropy = self.normaliser(scores, allowed)
+        else:
+            rows = carry.soft.reshape(*carry.soft.shape, *[1] * len(self.heads), 1)
+            weights, log_prob, entropy = self.normaliser.partly_soft(scores, allowed, rows)
         return Weighed(scores, weights, log_prob, entropy, allowed)
 
     def next_carry(self, carry: Carry, weights: Float[Tensor, "*b t s"]) -> Carry:

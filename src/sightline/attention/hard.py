@@ -3,9 +3,14 @@
 Sampling has no gradient of its own. Two estimators are offered: `reinforce`, where the `Read` brings log-probability
 and entropy for the loss in `sightline.attention.estimators`, and `straight_through`, where a Gumbel-softmax stands in
 for the sample on the way back (biased, lower variance).
+
+Some rows of a batch may be read softly while it learns (``soft_share``). What people get wrong: whether a row is soft
+is drawn once, when it begins, and its carry says so to every look. Drawn at every look, nearly every long row would be
+a mixture, and in prediction all looks are hard.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -35,8 +40,6 @@ class Hard(Normaliser):
         entropy = -(probs * log_probs.masked_fill(probs == 0, 0.0)).sum(dim=-1)
         if not self.training:
             weights = one_hot(log_probs)
-        elif self.soft_share and torch.rand(()) < self.soft_share:
-            return Weights(probs, torch.zeros_like(entropy), entropy)  # nothing was sampled: no choice to credit
         else:
             noisy = (log_probs + gumbel_noise(log_probs)) / self.temperature
             weights = one_hot(noisy)
@@ -47,6 +50,22 @@ class Hard(Normaliser):
         chosen = weights.detach() != 0
         log_prob = log_probs.masked_fill(~chosen, 0.0).sum(dim=-1)
         return Weights(weights, log_prob, entropy)
+
+    def draw_soft(self, batch: Sequence[int], device: torch.device) -> Bool[Tensor, "..."] | None:
+        """Which rows of a batch are read softly, in all their looks; None where none is."""
+        if not self.training or not self.soft_share:
+            return None
+        return torch.rand(tuple(batch), device=device) < self.soft_share
+
+    def partly_soft(
+        self, scores: Float[Tensor, "*b t s"], allowed: Bool[Tensor, "..."] | None, soft: Bool[Tensor, "..."]
+    ) -> Weights:
+        """Softmax in the rows that are ``soft`` (`*b 1`). Nothing was sampled there: there is no choice to credit."""
+        sampled = self(scores, allowed)
+        assert sampled.log_prob is not None
+        probs = only(torch.softmax(hide(scores, allowed), dim=-1), allowed)
+        weights = torch.where(soft.unsqueeze(-1), probs, sampled.weights)
+        return Weights(weights, sampled.log_prob.masked_fill(soft, 0.0), sampled.entropy)
 
 
 def gumbel_noise(like: Float[Tensor, "*b s"]) -> Float[Tensor, "*b s"]:
@@ -63,9 +82,10 @@ def one_hot(scores: Float[Tensor, "*b s"]) -> Float[Tensor, "*b s"]:
 
 @dataclass(frozen=True)
 class HardConfig(NormaliserConfig):
-    """``temperature`` is the Gumbel-softmax's; ``soft_share`` the share of training calls that read softly instead.
+    """``temperature`` is the Gumbel-softmax's; ``soft_share`` the share of rows that are read softly in training.
 
-    Xu et al.'s own code uses ``soft_share`` one half to calm the gradient.
+    Xu et al.'s own code uses one half to calm the gradient, and draws once for a whole batch; here each row has a draw
+    of its own, which all its looks share.
     """
 
     estimator: Estimator = "reinforce"

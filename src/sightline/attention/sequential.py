@@ -14,7 +14,8 @@ class Sequential(Composed):
     def begin(self, memory: Memory) -> Carry:
         """Nothing has been looked at yet."""
         batch = memory.values.shape[: memory.values.dim() - 2 - len(self.heads)]
-        return Carry(0, memory.values.new_zeros(*batch, *self.heads, memory.values.shape[-2]))
+        weights = memory.values.new_zeros(*batch, *self.heads, memory.values.shape[-2])
+        return super().begin(memory)._replace(weights=weights)
 
     def rows_in_a_block(self, query: Float[Tensor, "*b t q"], memory: Memory) -> int:
         """One query at a time: each needs the weights of the one before."""

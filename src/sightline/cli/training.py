@@ -223,7 +223,7 @@ def resume(
         device: auto takes a graphics card where there is one.
         threads: Processor threads; left out, PyTorch decides.
         tensorboard: Write RUN/tensorboard too.
-        set: Fields of the training to change: --set epochs=60
+        set: Fields of the training to change, or the size of batches: --set epochs=60 batch_tokens=4096
     """
     from sightline.errors import UserError
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,13 +11,23 @@ from rich.text import Text as Plain
 
 from sightline.commands.common import say_unfinished, set_up
 from sightline.commands.comparing import check_runs
-from sightline.commands.evaluation import check_ending, console, plain_table, predicting
+from sightline.commands.evaluation import console, plain_table, predicting
 from sightline.commands.prediction import Lines, write_predictions
+from sightline.commands.scoring import (
+    check_rows_wanted,
+    given_data,
+    print_classes,
+    print_json,
+    print_resampled,
+    refuse_picture,
+    say_left_out,
+    spaced,
+    write_rows,
+)
 from sightline.data.labelled import LabelKind, LabelledFile, find_columns
 from sightline.data.tables import LINE_LIMIT
 from sightline.data.texts import Text
 from sightline.errors import UserError
-from sightline.files import whole_file
 from sightline.machine import check_seed
 from sightline.tasks.classifier import Classifier, LabelPrediction, load_classifier
 from sightline.tasks.classify_data import with_separator
@@ -31,6 +41,7 @@ from sightline.tasks.classify_scores import (
 )
 from sightline.tasks.presets import MODELS
 
+DATA = "--data FILE: texts and labels"
 MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
 TEXT_SHOWN = 300  # characters of a text that was wrong
 
@@ -54,12 +65,11 @@ def training_files(
     no_floors: bool,
 ) -> tuple[LabelledFile, LabelledFile | None, tuple[str, ...]]:
     """The files that the options name, and what they say of the configuration."""
-    if data is None:
-        raise UserError("give --data FILE: texts and labels")
+    found = given_data(data, DATA)
     kind: LabelKind = labels or ("several" if separator is not None else "one")
     options = [] if kind == "one" and labels is None else [f"labels={kind}"]
     options += ["floors=false"] if no_floors else []
-    files = LabelledFile(data, columns, kind, separator)
+    files = LabelledFile(found, columns, kind, separator)
     return files, None if valid is None else LabelledFile(valid, columns, kind, separator), tuple(options)
 
 
@@ -172,10 +182,20 @@ def _line(text: Text, found: LabelPrediction, as_json: bool, classifier: Classif
     """What is written for a line of the input."""
     if as_json:
         data: dict[str, Any] = {"text": text} if isinstance(text, str) else {"text": text[0], "text2": text[1]}
-        data["label"] = found.label
-        if found.probabilities is not None:
-            data |= {"probability": found.probability, "probabilities": found.probabilities}
-        return json.dumps(data, ensure_ascii=False)
+        return json.dumps(data | label_fields(found), ensure_ascii=False)
+    return written_label(found, classifier)
+
+
+def label_fields(found: LabelPrediction) -> dict[str, Any]:
+    """A prediction as JSON has it; numbers have no probabilities."""
+    data: dict[str, Any] = {"label": found.label}
+    if found.probabilities is not None:
+        data |= {"probability": found.probability, "probabilities": found.probabilities}
+    return data
+
+
+def written_label(found: LabelPrediction, classifier: Classifier) -> str:
+    """A label, several or a number, as the training data has them."""
     if isinstance(found.label, tuple):
         return (classifier.labels.separator or "|").join(found.label)
     return f"{found.label:.6g}" if isinstance(found.label, float) else found.label
@@ -193,41 +213,40 @@ def evaluate_command(
 ) -> None:
     """Every score on the rows, label by label, beside the floors."""
     set_up(threads)
-    if data is None:
-        raise UserError("give --data FILE: texts and labels")
-    if errors < 0:
-        raise UserError(f"--errors is {errors}; it must be at least 0")
-    if out is not None:
-        check_ending(out, (".jsonl",))
+    given = given_data(data, DATA)
+    check_rows_wanted(errors, out)
     classifier = load_run(run)
-    examples = _read(classifier, data, columns)
+    examples = _read(classifier, given, columns)
     with predicting(len(examples)) as advance:
         found = evaluate(classifier, examples, on_predicted=advance)
-    if out is not None:
-        with whole_file(out) as part, part.open("w", encoding="utf-8") as file:
-            for row in found.rows():
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    write_rows(found.rows(), out)
     if as_json:
-        print(json.dumps(found.to_json(errors), indent=2, ensure_ascii=False))
+        print_json(found.to_json(errors))
         return
     _print_evaluation(found, classifier)
-    for number, error in enumerate(found.worst(errors), start=1):
-        sure = f", {error['probability']:.1%} sure" if "probability" in error else ""
-        print(f"\n{number}. {shown_label(error['prediction'])}{sure}; right is {shown_label(error['label'])}")
-        for name in ("text", "text2"):
-            if name in error:
-                print(f"   {name:<6} {_short(error[name])}")
+    print_wrong(found.worst(errors))
 
 
 def _read(classifier: Classifier, data: str, columns: tuple[str, ...] | None) -> list[Any]:
     files = with_separator(classifier.file_of(data, columns))
     examples, report = read_examples(files)
-    for line in report.left_out_lines():
-        print(f"sightline: {line}", file=sys.stderr)
+    say_left_out(report)
     return examples
 
 
-def shown_label(label: Any) -> str:
+def print_wrong(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Wrong answers, with the right ones and what they are about."""
+    for number, error in enumerate(rows, start=1):
+        sure = f", {error['probability']:.1%} sure" if "probability" in error else ""
+        print(f"\n{number}. {_shown_label(error['prediction'])}{sure}; right is {_shown_label(error['label'])}")
+        if "image" in error:
+            print(f"   image  {error['image']}")
+        for name in ("text", "text2"):
+            if name in error:
+                print(f"   {name:<6} {_short(error[name])}")
+
+
+def _shown_label(label: Any) -> str:
     if isinstance(label, float):
         return f"{label:.6g}"
     return repr(label) if isinstance(label, str) else ", ".join(map(repr, label)) or "none of the labels"
@@ -239,7 +258,7 @@ def _short(text: str) -> str:
 
 
 def _print_evaluation(found: LabelEvaluation, classifier: Classifier) -> None:
-    table = plain_table("", *(name.replace("_", " ") for name in found.values), "rows")
+    table = plain_table("", *map(spaced, found.values), "rows")
     total = len(found.examples)
     seen = 0 if found.seen is None else int(found.seen.sum())
     named = [("this model", found.values, found.without)]
@@ -259,11 +278,16 @@ def _print_evaluation(found: LabelEvaluation, classifier: Classifier) -> None:
     if found.unseen:
         labels = ", ".join(f"{name!r} ({count:,})" for name, count in itertools.islice(found.unseen.items(), 10))
         more = f" and {len(found.unseen) - 10:,} more" if len(found.unseen) > 10 else ""
-        known = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in (found.known or {}).items())
+        known = ", ".join(f"{spaced(name)} {value:.2f}" for name, value in (found.known or {}).items())
         print(f"labels that training did not have, in {found.unseen_rows():,} of {total:,} rows: {labels}{more}")
         print(f"  these rows count as wrong; the others by themselves: {known or 'there are none'}")
     if found.cut:
         print(f"{found.cut:,} texts have more than {classifier.longest:,} tokens: the model read beginning and end")
+    print_details(found, "texts")
+
+
+def print_details(found: LabelEvaluation, counted: str) -> None:
+    """How sure the model is, label by label, and how many of what is ``counted`` it reads in a second."""
     if found.calibration is not None:
         one = found.calibration
         print(
@@ -271,22 +295,14 @@ def _print_evaluation(found: LabelEvaluation, classifier: Classifier) -> None:
             f"after; Brier score {one.brier:.4f}"
         )
     if found.table:
-        print_labels(found)
+        print_classes(found.table, "label", "rows")
     if found.confusion is not None and len(found.truth.names) <= MOST_SHOWN:
-        print_confusion(found)
-    print(f"{total:,} texts, {total / max(found.seconds, 1e-9):.1f} a second")
+        _print_confusion(found)
+    total = len(found.examples)
+    print(f"{total:,} {counted}, {total / max(found.seconds, 1e-9):.1f} a second")
 
 
-def print_labels(found: LabelEvaluation) -> None:
-    table = plain_table("label", "precision", "recall", "F1", "rows", "given")
-    for one in found.table:
-        shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
-        table.add_row(Plain(one.name), *shares, f"{one.support:,}", f"{one.said:,}")
-    print()
-    console().print(table)
-
-
-def print_confusion(found: LabelEvaluation) -> None:
+def _print_confusion(found: LabelEvaluation) -> None:
     assert found.confusion is not None
     table = plain_table("right ╲ given")
     for name in found.truth.names:
@@ -312,37 +328,21 @@ def compare_command(
     set_up(threads)
     check_seed(seed)
     check_runs(runs, ("accuracy",) if metrics is None else metrics, samples)
-    if data is None:
-        raise UserError("give --data FILE: texts and labels")
-    if out is not None:
-        raise UserError("--out draws scores by the length of the source; runs that classify have no such picture")
+    given = given_data(data, DATA)
+    refuse_picture(out, "runs that classify have no such picture")
     classifiers = {str(run): load_run(run) for run in runs}
     first = next(iter(classifiers.values()))
     for name, one in classifiers.items():
         if one.labels.pairs != first.labels.pairs:
             raise UserError(f"{name} and {runs[0]} do not read alike: one of them reads pairs of texts")
-    examples = _read(first, data, columns)
+    examples = _read(first, given, columns)
     with predicting(len(runs) * len(examples)) as advance:
         found = compare(classifiers, examples, metrics=metrics, samples=samples, seed=seed, on_predicted=advance)
     if as_json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        print_json(found.to_json())
         return
     print_comparison(found)
 
 
 def print_comparison(found: LabelComparison) -> None:
-    table = plain_table("metric", "run", "score", "95 % interval", "difference", "p")
-    for metric, runs in found.found.items():
-        for place, (name, one) in enumerate(runs.items()):
-            low, high = one.interval
-            table.add_row(
-                "" if place else metric.replace("_", " "),
-                Plain(name),
-                f"{one.value:.2f}",
-                f"{low:.2f} – {high:.2f}",
-                "" if one.difference is None else f"{one.difference:+.2f}",
-                "" if one.p is None else f"{one.p:.3f}",
-            )
-    console().print(table)
-    print(f"\n{found.texts:,} texts; paired bootstrap with {found.samples:,} resamples, seed {found.seed}.")
-    print("p: the share of resamples in which whichever of a run and the first scores higher overall does not.")
+    print_resampled(found.found, spaced, f"{found.texts:,} texts", found.samples, found.seed)

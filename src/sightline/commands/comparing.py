@@ -1,13 +1,22 @@
 """Compare: several runs on the same pairs, and whether they differ by more than chance."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
 
 from sightline.commands.common import load_run, set_up
-from sightline.commands.evaluation import check_beam, check_ending, console, plain_table, predicting, read_pairs
+from sightline.commands.evaluation import read_pairs
+from sightline.commands.scoring import (
+    check_beam,
+    check_ending,
+    console,
+    plain_table,
+    predicting,
+    print_json,
+    print_resampled,
+    spaced,
+)
 from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.machine import check_seed
@@ -64,7 +73,7 @@ def compare_command(
     if out is not None:
         draw_comparison(found, out)
     if as_json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        print_json(found.to_json())
         return
     _print_scores(found)
     _print_lengths(found)
@@ -108,24 +117,10 @@ def check_runs(runs: Sequence[Path], metrics: Sequence[str], samples: int) -> No
 
 
 def _print_scores(found: Comparison) -> None:
-    table = plain_table("metric", "run", "score", "95 % interval", "difference", "p")
-    for metric, runs in found.found.items():
-        for place, (name, one) in enumerate(runs.items()):
-            low, high = one.interval
-            table.add_row(
-                "" if place else _shown(metric),
-                Text(name),  # a name in brackets is no markup
-                f"{one.value:.2f}",
-                f"{low:.2f} – {high:.2f}",
-                "" if one.difference is None else f"{one.difference:+.2f}",
-                "" if one.p is None else f"{one.p:.3f}",
-            )
-    console().print(table)
-    print(f"\n{found.pairs:,} pairs; paired bootstrap with {found.samples:,} resamples, seed {found.seed}.")
-    print("p: the share of resamples in which whichever of a run and the first scores higher overall does not.")
+    print_resampled(found.found, spaced, f"{found.pairs:,} pairs", found.samples, found.seed)
     for metric, signature in found.signatures.items():
         if signature:
-            print(f"{_shown(metric)}: {signature}")
+            print(f"{spaced(metric)}: {signature}")
 
 
 def _print_lengths(found: Comparison) -> None:
@@ -136,9 +131,5 @@ def _print_lengths(found: Comparison) -> None:
     for part in parts:
         values = (f"{value:.2f}" for value in part.values.values())
         table.add_row(part.bucket.label, f"{len(part.bucket.rows):,}", *values)
-    print(f"\n{_shown(metric)} by length")
+    print(f"\n{spaced(metric)} by length")
     console().print(table)
-
-
-def _shown(metric: str) -> str:
-    return metric.replace("_", " ")

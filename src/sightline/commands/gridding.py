@@ -8,15 +8,33 @@ from typing import Any, get_args
 
 from rich.text import Text as Plain
 
-from sightline.commands.captioning import image_paths, say_bad
 from sightline.commands.common import say_unfinished, set_up, writing
 from sightline.commands.comparing import check_runs
-from sightline.commands.evaluation import check_ending, console, plain_table, predicting
+from sightline.commands.evaluation import console, plain_table, predicting
+from sightline.commands.images import (
+    check_image_options,
+    check_images,
+    image_paths,
+    in_folder,
+    listed,
+    one_line,
+    say_unread,
+)
+from sightline.commands.scoring import (
+    WHAT_P_IS,
+    check_rows_wanted,
+    given_data,
+    print_classes,
+    print_json,
+    refuse_picture,
+    say_left_out,
+    spaced,
+    write_rows,
+)
 from sightline.data.checking import Limits
 from sightline.data.grids import ARRAY, GRID_ENDINGS, BadImage, GridFile, Raw, read_grids, read_raw
-from sightline.data.image_tables import read_image_table
 from sightline.errors import UserError
-from sightline.files import check_writable, whole_file
+from sightline.files import check_writable
 from sightline.machine import check_seed
 from sightline.tasks.grid import GridMetric
 from sightline.tasks.grid_data import raw_rows
@@ -25,18 +43,14 @@ from sightline.tasks.grid_scores import COMPARED, GridComparison, GridEvaluation
 from sightline.tasks.gridder import Gridder, GridPrediction, load_gridder
 from sightline.view.cells import picture, save_json, save_mask, save_picture
 
-FORMS = "a table with the columns image and mask, or a folder with images and masks in it"
+DATA = "--data: a table with the columns image and mask, or a folder with images and masks in it"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 VIEWED = (*PICTURES, ".html", ".json")
 
 
 def check_train_options(others: Mapping[str, object], metric: str | None, model: str | None) -> None:
     """Options of another task are refused, not passed over."""
-    for name, value in others.items():
-        if value:
-            raise UserError(f"{name} is not an option of grid; leave it out")
-    if metric is not None and metric not in get_args(GridMetric):
-        raise UserError(f"--metric {metric} is not one of grids; it is one of {', '.join(get_args(GridMetric))}")
+    check_image_options("grid", others, metric, get_args(GridMetric), "grids")
     if model is not None and model not in GRID_MODELS:
         raise UserError(f"--model {model} does not label cells; choose one of {', '.join(GRID_MODELS)}")
 
@@ -45,9 +59,7 @@ def training_files(
     data: str | None, valid: str | None, columns: tuple[str, ...] | None
 ) -> tuple[GridFile, GridFile | None]:
     """The files that the options name."""
-    if data is None:
-        raise UserError(f"give --data: {FORMS}")
-    return GridFile(data, columns), None if valid is None else GridFile(valid, columns)
+    return GridFile(given_data(data, DATA), columns), None if valid is None else GridFile(valid, columns)
 
 
 def load_run(run: Path) -> Gridder:
@@ -59,18 +71,12 @@ def load_run(run: Path) -> Gridder:
 
 def _paths(images: Sequence[str | Path], path: str | None) -> list[Path]:
     """As of captions; an array is one grid of features, and a folder may hold some."""
-    found: list[Path] = []
-    for one in map(Path, images):
-        found += _in_folder(one) if one.is_dir() else [one]
+    found = listed(images, GRID_ENDINGS)
     if path is not None and path != "-" and Path(path).is_dir():
-        return found + _in_folder(Path(path))
+        return found + in_folder(Path(path), GRID_ENDINGS)
     if path is not None and path.lower().endswith(ARRAY):
         return [*found, Path(path)]
     return found + image_paths((), path)
-
-
-def _in_folder(folder: Path) -> list[Path]:
-    return [row.image for row in read_image_table(str(folder), (), endings=GRID_ENDINGS)]
 
 
 def _readable(gridder: Gridder, paths: Sequence[Path], bad: dict[str, str]) -> Iterator[Raw]:
@@ -102,8 +108,7 @@ def predict_command(
     if out is not None and out.is_file():
         raise UserError(f"--out is {out}, which is a file; name a folder for masks and pictures")
     paths = _paths(images, path)
-    if not paths:
-        raise UserError("there is no image to label: name images or folders with --image, or a list with --input")
+    check_images(paths, "label")
     gridder = load_run(run)
     if threshold is not None and len(gridder.facts.names) > 2:
         raise UserError("--threshold is for two classes; of several the likeliest is taken")
@@ -124,9 +129,7 @@ def predict_command(
             if out is not None:
                 _write_all(gridder, found, image, out, _free(Path(found.name).stem, names))
             print(_line(gridder, found, as_json), file=stream, flush=True)
-    say_bad(bad)
-    if len(bad) == len(paths):
-        raise UserError("none of the images could be read")
+    say_unread(bad, len(paths))
 
 
 def _free(stem: str, names: set[str]) -> str:
@@ -153,22 +156,20 @@ def _line(gridder: Gridder, found: GridPrediction, as_json: bool) -> str:
         return json.dumps(found.to_json(gridder.facts), ensure_ascii=False)
     counts = [int((found.labels == label).sum()) for label in range(len(gridder.facts.names))]
     said = "\t".join(f"{name} {count}" for name, count in zip(gridder.facts.names, counts, strict=True))
-    name = found.name.replace("\t", " ").replace("\n", " ").replace("\r", " ")
-    return f"{name}\t{said}"
+    return f"{one_line(found.name)}\t{said}"
 
 
 def _evaluated(gridder: Gridder, data: str | None, columns: tuple[str, ...] | None) -> GridEvaluation:
     """Scores on images with masks; what was left out is said, because it changes what a score is a score of."""
-    if data is None:
-        raise UserError(f"give --data: {FORMS}")
-    files = GridFile(data, columns or gridder.facts.columns)
+    files = GridFile(given_data(data, DATA), columns or gridder.facts.columns)
     total = sum(1 for _ in read_grids(files))
     # A score is of all images: only what nobody could read is left out.
     reading = raw_rows(files, gridder.config, masks=True, limits=Limits(max_bad_share=1.0))
     with predicting(total) as advance:
         found = gridder.evaluate(reading, on_predicted=advance)
-    for line in reading.report.left_out_lines():
-        print(f"sightline: {line}", file=sys.stderr)
+    say_left_out(reading.report)
+    if found.doubt is not None:
+        print(f"sightline: {found.doubt}; expected masks with the same values", file=sys.stderr)
     return found
 
 
@@ -184,20 +185,19 @@ def evaluate_command(
 ) -> None:
     """Every score of cells, and of pixels within some distances."""
     set_up(threads)
-    if errors < 0:
-        raise UserError(f"--errors is {errors}; it must be at least 0")
-    if out is not None:
-        check_ending(out, (".jsonl",))
+    check_rows_wanted(errors, out)
     gridder = load_run(run)
     found = _evaluated(gridder, data, columns)
-    if out is not None:
-        with whole_file(out) as part, part.open("w", encoding="utf-8") as file:
-            for row, one in zip(found.rows(), found.predictions, strict=True):
-                file.write(json.dumps(row | one.to_json(gridder.facts), ensure_ascii=False) + "\n")
+    write_rows(_rows(found, gridder), out)
     if as_json:
-        print(json.dumps(found.to_json(errors), indent=2, ensure_ascii=False))
+        print_json(found.to_json(errors))
     else:
         _print(found, gridder, errors)
+
+
+def _rows(found: GridEvaluation, gridder: Gridder) -> Iterator[dict[str, Any]]:
+    for row, one in zip(found.rows(), found.predictions, strict=True):
+        yield row | one.to_json(gridder.facts)
 
 
 def _print(found: GridEvaluation, gridder: Gridder, errors: int) -> None:
@@ -213,12 +213,7 @@ def _print(found: GridEvaluation, gridder: Gridder, errors: int) -> None:
         print(f"a cell is marked from a probability of {found.threshold:.3f} on, which was best on validation data")
     if found.seen:
         print(f"{found.seen:,} of {images:,} images stand in the run's own data: scores on them flatter")
-    classes = plain_table("class", "precision", "recall", "F1", "there", "given")
-    for one in found.table:
-        shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
-        classes.add_row(Plain(one.name), *shares, f"{one.support:,}", f"{one.said:,}")
-    print()
-    console().print(classes)
+    print_classes(found.table, "class", "there")
     for number, row in enumerate(found.worst(errors), start=1):
         print(f"\n{number}. {row['image']}: F1 {row['f1']:.1f}, precision {row['precision']:.1f}, ", end="")
         print(f"recall {row['recall']:.1f}")
@@ -243,13 +238,12 @@ def compare_command(
     for name in chosen:
         if name not in COMPARED:
             raise UserError(f"--metrics {name} is not one of grids; expected some of {', '.join(COMPARED)}")
-    if out is not None:
-        raise UserError("--out draws scores by the length of the source; images have none")
+    refuse_picture(out, "images have none")
     gridders = {str(run): load_run(run) for run in runs}
     evaluations = {name: _evaluated(gridder, data, columns) for name, gridder in gridders.items()}
     found = compare(evaluations, chosen, samples, seed)
     if as_json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        print_json(found.to_json())
     else:
         _print_comparison(found)
 
@@ -266,14 +260,14 @@ def _print_comparison(found: GridComparison) -> None:
             table.add_row("" if place else _shown(metric), Plain(name), f"{row['value']:.2f}", interval, *other)
     console().print(table)
     print(f"\n{found.images:,} images; paired bootstrap over images, {found.samples:,} resamples, seed {found.seed}.")
-    print("p: the share of resamples in which whichever of a run and the first scores higher overall does not.")
+    print(WHAT_P_IS)
 
 
 def _shown(name: str) -> str:
     pixel, _, distance = name.rpartition("_")
     if name.startswith("pixel_") and distance.isdigit():
-        return f"{pixel.replace('_', ' ')} within {distance} px"
-    return name.replace("_", " ")
+        return f"{spaced(pixel)} within {distance} px"
+    return spaced(name)
 
 
 def view_command(run: Path, images: Sequence[str | Path], path: str | None, out: Path, threads: int | None) -> None:

@@ -2,40 +2,50 @@
 
 import itertools
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from sightline.commands.captioning import image_paths, say_bad
-from sightline.commands.classifying import print_comparison, print_confusion, print_labels, shown_label
-from sightline.commands.common import say_unfinished, set_up, writing
+from sightline.commands.classifying import label_fields, print_comparison, print_details, print_wrong, written_label
+from sightline.commands.common import say_unfinished, set_up
 from sightline.commands.comparing import check_runs
-from sightline.commands.evaluation import check_ending, console, plain_table, predicting
+from sightline.commands.evaluation import console, plain_table
+from sightline.commands.images import (
+    bad_line,
+    check_image_options,
+    check_images,
+    image_eye,
+    image_paths,
+    one_line,
+    write_lines,
+)
+from sightline.commands.scoring import (
+    check_rows_wanted,
+    given_data,
+    print_json,
+    refuse_picture,
+    say_left_out,
+    spaced,
+    write_rows,
+)
 from sightline.data.labelled import LabelKind
 from sightline.errors import UserError
 from sightline.explanation import Explanation
-from sightline.files import whole_file
 from sightline.machine import check_seed
-from sightline.tasks.classifier import LabelPrediction
 from sightline.tasks.classify_scores import LabelMetric
 from sightline.tasks.explaining import Wanted
-from sightline.tasks.image_classifier import AT_ONCE, ImageClassifier, load_image_classifier
-from sightline.tasks.image_data import ImageLabelFile, ImageLabelReport
+from sightline.tasks.image_classifier import ImageClassifier, load_image_classifier
+from sightline.tasks.image_data import ImageLabelFile
+from sightline.tasks.image_explaining import explain_image
 from sightline.tasks.image_presets import MODELS
 from sightline.tasks.image_scores import ImageEvaluation, compare_images, evaluate_images, image_file
 
-FORMS = "a table with the columns image and label, or a folder with a folder of images for each label"
-MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
+DATA = "--data: a table with the columns image and label, or a folder with a folder of images for each label"
 
 
 def check_train_options(others: Mapping[str, object], metric: str | None, model: str | None) -> None:
     """Options of another task are refused, not passed over."""
-    for name, value in others.items():
-        if value:
-            raise UserError(f"{name} is not an option of classifying images; leave it out")
-    if metric is not None and metric not in get_args(LabelMetric):
-        raise UserError(f"--metric {metric} is not one of labels; it is one of {', '.join(get_args(LabelMetric))}")
+    check_image_options("classifying images", others, metric, get_args(LabelMetric), "labels")
     if model is not None and model not in MODELS:
         raise UserError(f"--model {model} does not classify images; choose {' or '.join(MODELS)}")
 
@@ -49,11 +59,10 @@ def training_files(
     features: Path | None = None,
 ) -> tuple[ImageLabelFile, ImageLabelFile | None, tuple[str, ...]]:
     """The files that the options name, and what they say of the configuration."""
-    if data is None:
-        raise UserError(f"give --data: {FORMS}")
+    found = given_data(data, DATA)
     kind: LabelKind = labels or ("several" if separator is not None else "one")
     options = () if kind == "one" and labels is None else (f"labels={kind}",)
-    files = ImageLabelFile(data, columns, kind, separator, features)
+    files = ImageLabelFile(found, columns, kind, separator, features)
     return files, None if valid is None else ImageLabelFile(valid, columns, kind, separator), options
 
 
@@ -83,20 +92,13 @@ def predict_command(
     if threshold is not None and not 0 <= threshold <= 1:
         raise UserError(f"--threshold is {threshold}; it is a probability, from 0 to 1")
     paths = image_paths(images, path)
-    if not paths:
-        raise UserError("there is no image to classify: name images or folders with --image, or a list with --input")
+    check_images(paths, "classify")
     classifier = load_run(run)
-    bad: dict[str, str] = {}
-    with writing(out) as stream, predicting(len(paths)) as advance:
-        for start in range(0, len(paths), AT_ONCE):
-            part = paths[start : start + AT_ONCE]
-            for line in _lines(classifier, part, as_json, threshold, bad):
-                print(line, file=stream)
-            stream.flush()
-            advance(len(part))
-    say_bad(bad)
-    if len(bad) == len(paths):
-        raise UserError("none of the images could be read")
+
+    def say(part: Sequence[Path], number: int, bad: dict[str, str]) -> Iterator[str]:
+        return _lines(classifier, part, as_json, threshold, bad)
+
+    write_lines(paths, out, say)
 
 
 def _lines(
@@ -106,30 +108,11 @@ def _lines(
     for number, (path, found) in enumerate(zip(paths, classifier.read_scores(scores, threshold), strict=True)):
         if number in problems:
             bad[str(path)] = problems[number]
-            problem = {"image": str(path), "problem": problems[number]}
-            yield json.dumps(problem, ensure_ascii=False) if as_json else f"{_one_line(path)}\t"
+            yield bad_line(path, problems[number], as_json)
         elif as_json:
-            yield json.dumps(_fields(path, found), ensure_ascii=False)
+            yield json.dumps({"image": str(path), **label_fields(found)}, ensure_ascii=False)
         else:
-            yield f"{_one_line(path)}\t{_written(found, classifier)}"
-
-
-def _fields(path: Path, found: LabelPrediction) -> dict[str, Any]:
-    data: dict[str, Any] = {"image": str(path), "label": found.label}
-    if found.probabilities is not None:
-        data |= {"probability": found.probability, "probabilities": found.probabilities}
-    return data
-
-
-def _written(found: LabelPrediction, classifier: ImageClassifier) -> str:
-    if isinstance(found.label, tuple):
-        return (classifier.labels.separator or "|").join(found.label)
-    return f"{found.label:.6g}" if isinstance(found.label, float) else found.label
-
-
-def _one_line(path: Path) -> str:
-    """A path that keeps to its line, whatever its name."""
-    return str(path).replace("\t", " ").replace("\n", " ").replace("\r", " ")
+            yield f"{one_line(path)}\t{written_label(found, classifier)}"
 
 
 def evaluate_command(
@@ -144,37 +127,22 @@ def evaluate_command(
 ) -> None:
     """Every score on the images, label by label."""
     set_up(threads)
-    if data is None:
-        raise UserError(f"give --data: {FORMS}")
-    if errors < 0:
-        raise UserError(f"--errors is {errors}; it must be at least 0")
-    if out is not None:
-        check_ending(out, (".jsonl",))
+    given = given_data(data, DATA)
+    check_rows_wanted(errors, out)
     classifier = load_run(run)
-    found = evaluate_images(classifier, image_file(classifier, data, columns), on_report=_say_left_out)
-    if out is not None:
-        with whole_file(out) as part, part.open("w", encoding="utf-8") as file:
-            for row in found.rows():
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    found = evaluate_images(classifier, image_file(classifier, given, columns), on_report=say_left_out)
+    write_rows(found.rows(), out)
     if as_json:
-        print(json.dumps(found.to_json(errors), indent=2, ensure_ascii=False))
+        print_json(found.to_json(errors))
         return
     _print_evaluation(found)
-    for number, error in enumerate(found.worst(errors), start=1):
-        sure = f", {error['probability']:.1%} sure" if "probability" in error else ""
-        print(f"\n{number}. {shown_label(error['prediction'])}{sure}; right is {shown_label(error['label'])}")
-        print(f"   image  {error['image']}")
-
-
-def _say_left_out(report: ImageLabelReport) -> None:
-    for line in report.left_out_lines():
-        print(f"sightline: {line}", file=sys.stderr)
+    print_wrong(found.worst(errors))
 
 
 def _print_evaluation(found: ImageEvaluation) -> None:
     total = len(found.examples)
     seen = 0 if found.seen is None else int(found.seen.sum())
-    table = plain_table("", *(name.replace("_", " ") for name in found.values), "images")
+    table = plain_table("", *map(spaced, found.values), "images")
     table.add_row("this model", *(f"{value:.2f}" for value in found.values.values()), f"{total:,}")
     if found.without is not None:
         table.add_row(
@@ -188,17 +156,7 @@ def _print_evaluation(found: ImageEvaluation) -> None:
         print(
             f"labels that training did not have, in {found.unseen_rows():,} of {total:,} rows, count as wrong: {labels}"
         )
-    if found.calibration is not None:
-        one = found.calibration
-        print(
-            f"calibration error {one.ece_before:.2f} % before the temperature ({one.temperature:.3f}), {one.ece:.2f} % "
-            f"after; Brier score {one.brier:.4f}"
-        )
-    if found.table:
-        print_labels(found)
-    if found.confusion is not None and len(found.truth.names) <= MOST_SHOWN:
-        print_confusion(found)
-    print(f"{total:,} images, {total / max(found.seconds, 1e-9):.1f} a second")
+    print_details(found, "images")
 
 
 def compare_command(
@@ -216,15 +174,13 @@ def compare_command(
     set_up(threads)
     check_seed(seed)
     check_runs(runs, ("accuracy",) if metrics is None else metrics, samples)
-    if data is None:
-        raise UserError(f"give --data: {FORMS}")
-    if out is not None:
-        raise UserError("--out draws scores by the length of the source; images have none")
+    given = given_data(data, DATA)
+    refuse_picture(out, "images have none")
     classifiers = {str(run): load_run(run) for run in runs}
     first = next(iter(classifiers.values()))
-    found = compare_images(classifiers, image_file(first, data, columns), metrics=metrics, samples=samples, seed=seed)
+    found = compare_images(classifiers, image_file(first, given, columns), metrics=metrics, samples=samples, seed=seed)
     if as_json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        print_json(found.to_json())
         return
     print_comparison(found)
 
@@ -232,10 +188,4 @@ def compare_command(
 def image_classifying_eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
     """What explains an image, for `sightline view`."""
     classifier = load_run(run)
-
-    def look(image: Any) -> Explanation:
-        if not isinstance(image, str | Path):
-            raise UserError(f"{run} reads images; name one with --image")
-        return classifier.explain(Path(image), wanted.output, top=wanted.top, measure=wanted.measure)
-
-    return look
+    return image_eye(run, lambda image: explain_image(classifier, image, wanted))

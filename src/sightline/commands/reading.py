@@ -1,22 +1,29 @@
 """Train, predict and evaluate, for runs that read texts word by word: pretrain, tag, span."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from rich.text import Text as Plain
-
 from sightline.commands.common import say_unfinished, set_up
-from sightline.commands.evaluation import check_ending, console, plain_table, predicting
 from sightline.commands.prediction import Lines, write_predictions
+from sightline.commands.scoring import (
+    check_rows_wanted,
+    console,
+    given_data,
+    plain_table,
+    predicting,
+    print_classes,
+    print_json,
+    say_left_out,
+    spaced,
+    write_rows,
+)
 from sightline.data.answers import QUESTION_NAMES, TEXT_NAMES, AnswersFile
 from sightline.data.checking import Report
 from sightline.data.plain import PlainFile
 from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES, TaggedFile
 from sightline.errors import UserError
-from sightline.files import whole_file
 from sightline.tasks.answerer import Answerer, AnswerEvaluation, read_asked
 from sightline.tasks.answerer import evaluate as evaluate_answers
 from sightline.tasks.filling import Reader
@@ -56,10 +63,8 @@ def training_files(
         raise UserError(
             f"--model {model} writes text; {task} takes {'' if task == 'pretrain' else 'attentive or '}encoder"
         )
-    if data is None:
-        raise UserError(f"give --data FILE: {NEEDED[task]}")
-    kind = FILES[task]
-    return kind(data, columns), None if valid is None else kind(valid, columns)
+    found, kind = given_data(data, f"--data FILE: {NEEDED[task]}"), FILES[task]
+    return kind(found, columns), None if valid is None else kind(valid, columns)
 
 
 def _load(run: Path) -> Any:
@@ -211,34 +216,26 @@ def evaluate_command(
     """Every score of the run's task."""
     set_up(threads)
     task = task_of(run)
-    if data is None:
-        raise UserError(f"give --data FILE: {NEEDED[task]}")
-    if errors < 0:
-        raise UserError(f"--errors is {errors}; it must be at least 0")
-    if out is not None:
-        check_ending(out, (".jsonl",))
+    given = given_data(data, f"--data FILE: {NEEDED[task]}")
+    check_rows_wanted(errors, out)
     found = _load(run)
     if isinstance(found, Reader):
-        _evaluate_reader(found, PlainFile(data, columns, found.config.paragraphs), as_json, errors, out)
+        _evaluate_reader(found, PlainFile(given, columns, found.config.paragraphs), as_json, errors, out)
         return
     measured: TagEvaluation | AnswerEvaluation
     rows: Any
     report: Report
     if isinstance(found, Tagger):
-        rows, report = read_sentences(TaggedFile(data, columns or found.labels.columns))
+        rows, report = read_sentences(TaggedFile(given, columns or found.labels.columns))
     else:
-        rows, report = read_asked(AnswersFile(data, columns))
-    for line in report.left_out_lines():
-        print(f"sightline: {line}", file=sys.stderr)
+        rows, report = read_asked(AnswersFile(given, columns))
+    say_left_out(report)
     with predicting(len(rows)) as advance:
         evaluate: Any = evaluate_tags if isinstance(found, Tagger) else evaluate_answers
         measured = evaluate(found, rows, on_predicted=advance)
-    if out is not None:
-        with whole_file(out) as part, part.open("w", encoding="utf-8") as file:
-            for row in measured.rows():
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    write_rows(measured.rows(), out)
     if as_json:
-        print(json.dumps(measured.to_json(errors), indent=2, ensure_ascii=False))
+        print_json(measured.to_json(errors))
     elif isinstance(measured, TagEvaluation):
         _print_tags(measured, found, errors)
     else:
@@ -249,16 +246,15 @@ def _evaluate_reader(reader: Reader, files: PlainFile, as_json: bool, errors: in
     if errors or out is not None:
         raise UserError("--errors and --out are for predictions; a pre-trained encoder is scored on hidden words")
     values, report = reader.evaluate(files)
-    for line in report.left_out_lines():
-        print(f"sightline: {line}", file=sys.stderr)
+    say_left_out(report)
     if as_json:
-        print(json.dumps({"texts": report.pairs, **values}, indent=2))
+        print_json({"texts": report.pairs, **values})
         return
     _print_values({"": values}, "texts", {"": report.pairs})
 
 
 def _print_values(rows: dict[str, dict[str, float]], unit: str, counts: dict[str, int]) -> None:
-    table = plain_table("", *(name.replace("_", " ") for name in next(iter(rows.values()))), unit)
+    table = plain_table("", *map(spaced, next(iter(rows.values()))), unit)
     for name, values in rows.items():
         table.add_row(name, *(f"{value:.2f}" for value in values.values()), f"{counts[name]:,}")
     console().print(table)
@@ -282,12 +278,7 @@ def _print_tags(found: TagEvaluation, tagger: Tagger, errors: int) -> None:
         print("not all of these labels mark spans: words are counted, and no spans")
     if found.too_long:
         print(f"{found.too_long:,} sentences have more than {tagger.longest:,} tokens: they were read in stretches")
-    table = plain_table("kind" if "span_f1" in found.values else "label", "precision", "recall", "F1", "there", "given")
-    for one in found.table:
-        shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
-        table.add_row(Plain(one.name), *shares, f"{one.support:,}", f"{one.said:,}")
-    print()
-    console().print(table)
+    print_classes(found.table, "kind" if "span_f1" in found.values else "label", "there")
     for number, error in enumerate(found.worst(errors), start=1):
         print(f"\n{number}.")
         for word, right, said in zip(error["words"], error["tags"], error["prediction"], strict=True):

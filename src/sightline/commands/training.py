@@ -4,7 +4,6 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,11 @@ from sightline.errors import UserError
 from sightline.machine import check_seed, choose_device
 from sightline.tasks.card import CARD
 from sightline.tasks.estimate import Estimate, estimate
+from sightline.tasks.launching import train_together
 from sightline.tasks.presets import read_config
 from sightline.tasks.table import Task, task_named, task_of
 from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.loop import OtherRank
 from sightline.training.ranks import Ranks
 from sightline.training.steps import Event
 from sightline.training.stopping import Terminated
@@ -34,6 +33,7 @@ from sightline.training.stopping import Terminated
 LONGEST = {"summarise": 10_000} | dict.fromkeys(("classify", "tag", "span", "pretrain"), LINE_LIMIT)
 
 SECONDS_SILENT = 5.0
+SIZES_OF_BATCHES = ("batch", "batch_rows", "batch_tokens")
 # Images are few, and each is a file of its own: one bad one in twenty may be passed over, by name.
 BAD_SHARE = dict.fromkeys(("caption", "grid", "classify_images"), 0.05)
 
@@ -106,14 +106,14 @@ def train_command(
     longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
     share = BAD_SHARE.get(wanted.task, Limits().max_bad_share) if max_bad_share is None else max_bad_share
     limits = Limits(longest, share)
-    if (out / CONFIG).exists() and not Ranks.is_restart():
+    if (out / CONFIG).exists() and not Ranks.is_launched():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if dry_run:
         print_estimate(estimate(files, valid, config, limits, wanted.start, chosen, wanted.task), config, task)
         return
     command = shlex.join(["sightline", *sys.argv[1:]])
-    options = {"valid": valid, "limits": limits, "start": wanted.start, "device": chosen, "command": command}
-    _train(task, files, out, config, Board(out) if tensorboard else None, **options)
+    fresh = {"valid": valid, "limits": limits, "start": wanted.start, "command": command}
+    _train(task, files, out, config, chosen, Board(out) if tensorboard else None, fresh=fresh)
 
 
 def print_estimate(found: Estimate, config: Any, task: Task) -> None:
@@ -144,35 +144,32 @@ def resume_command(run: Path, threads: int | None, assignments: Sequence[str], d
     """Go on from the last checkpoint."""
     set_up(threads)
     task = task_named(task_of(run))
+    folder = RunFolder.open(run)
+    about = folder.read_config()
     try:
-        config = task.config.from_json(RunFolder.open(run).read_config()["config"])
-        changes = [f"training.{assignment.removeprefix('training.')}" for assignment in assignments]
-        config = override(config, changes)
+        before = task.config.from_json(about["config"])
+        config = override(before, [_of_training(assignment) for assignment in assignments])
     except (ConfigError, KeyError) as error:
         raise UserError(f"{run}: {error}") from None
-    _train(task, None, run, config, Board(run) if tensorboard else None, device=choose_device(device))
+
+    def write() -> None:
+        if config != before:  # whoever goes on next, goes on with this
+            folder.write_json(CONFIG, {**about, "config": config.to_json()})
+
+    _train(task, None, run, config, choose_device(device), Board(run) if tensorboard else None, on_begin=write)
 
 
-def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None", **options: Any) -> None:
-    device = options.get("device", "cpu")
-    ranks = Ranks.join(device)
-    if not ranks.is_first:
-        ranks.wait()  # the first process prepares the data; then this one finds a run to go on with
-        with suppress(OtherRank):
-            task.train(None, out, config, device=device)
-        ranks.wait()
-        return
+def _of_training(assignment: str) -> str:
+    """What may change while a run goes on: how it is trained, and how large its batches are."""
+    name = assignment.partition("=")[0]
+    return assignment if name in SIZES_OF_BATCHES else f"training.{assignment.removeprefix('training.')}"
+
+
+def _train(task: Task, files: Any, out: Path, config: Any, device: str, board: "Board | None", **options: Any) -> None:
     console = Console()
     display = Display(console, task.counted.split()[-1])
-    if Ranks.is_restart() and (out / CONFIG).exists():
-        files, options = None, {"device": device}
-
     if task.sees_images and files is not None:
-        options["on_images"] = display.images
-
-    def on_report(prepared: Any, model: Any) -> None:
-        display.report(prepared, model)
-        ranks.wait()
+        options["fresh"]["on_images"] = display.images
 
     def on_step(event: Event) -> None:
         display.step(event)
@@ -186,11 +183,13 @@ def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None"
 
     try:
         with display.progress, watched(display.preparing):
-            _, outcome = task.train(
+            found = train_together(
+                task,
                 files,
                 out,
                 config,
-                on_report=on_report,
+                device=device,
+                on_report=display.report,
                 on_step=on_step,
                 on_scores=on_scores,
                 on_remark=display.remark,
@@ -201,7 +200,9 @@ def _train(task: Task, files: Any, out: Path, config: Any, board: "Board | None"
             code = 143 if isinstance(stopped, Terminated) else 130
             raise UserError(f"stopped, and saved; go on with: sightline resume {out}", exit_code=code) from None
         raise
-    ranks.wait()
+    if found is None:
+        return  # the first process tells
+    _, outcome = found
     reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
     lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)

@@ -67,7 +67,7 @@ def _command(goal: int, threads: int | None, device: str) -> Callable[[Path], li
     limits = [f"steps={goal}", "epochs=null", "minutes=null", "patience=1000000000"]
 
     def command(run: Path) -> list[str]:
-        words = [sys.executable, "-m", "sightline", "resume", str(run), "--device", device]
+        words = [sys.executable, "-P", "-m", "sightline", "resume", str(run), "--device", device]
         words += ["--threads", str(threads)] if threads is not None else []
         return [*words, "--set", *limits]
 

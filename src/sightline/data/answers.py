@@ -115,7 +115,7 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
         start = start.strip() or None
     if start is not None:
         try:
-            start = -1 if isinstance(start, bool | dict) else int(start)
+            start = -1 if isinstance(start, bool | dict | list) else int(start)
         except (ValueError, OverflowError):
             start = -1
     answers = tuple(one for one in found if one.strip())

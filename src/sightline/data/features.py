@@ -2,13 +2,15 @@
 learn, computed once, or the pixels themselves.
 
 A folder holds ``features.npy`` and ``features.json``, which says what the rows are of and how many are done: work that
-was interrupted goes on where it was, and a folder that belongs to other images or to another encoder is not used.
+was interrupted goes on where it was, and a folder that belongs to other images or to another encoder is not used. One
+process at a time works in a folder: another that comes for the same features waits, and finds them done.
 """
 
 import hashlib
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from sightline.data.arrays import mapped
 from sightline.data.checking import Limits
 from sightline.data.images import LIMITS, BadImage, Fit, ImageLimits, read_images
 from sightline.errors import MachineError, UserError
-from sightline.files import make_folder, write_text
+from sightline.files import alone_in, make_folder, write_text
 
 FORMAT, VERSION = "sightline features", 1
 ARRAY, ABOUT = "features.npy", "features.json"
@@ -93,17 +96,38 @@ def write_features(
     limits: ImageLimits = LIMITS,
     bad_limits: Limits | None = None,
     tell: Tell | None = None,
+    waiting: Callable[[], None] = lambda: None,
+    also: Path | None = None,
 ) -> Features:
     """Read every image and keep what ``encode`` says of it (None: its pixels), or go on where this was interrupted.
 
     ``key`` says which encoder it is: features that a folder has from the same key, images (by path, size and time of
     change) and size are used as they are. As soon as more images are bad than ``bad_limits`` allow, a `UserError`
-    names the first ones.
+    names the first ones. ``waiting`` is called where another process works in the folder, and this one waits for it.
+
+    ``also`` is a second folder that has them in the end, and that they are read from: what else becomes of the first
+    does not matter then.
     """
     if not images:
         raise UserError("there are no images; expected one or more")
-    make_folder(folder)
-    work = _Work(folder, images, _digest(images, size, key, limits), bad_limits or Limits())
+    with alone_in(folder, waiting):
+        work = _Work(folder, images, _digest(images, size, key, limits), bad_limits or Limits())
+        _finish(work, images, size, encode, batch, workers, limits, tell)
+        if also is not None:
+            _share(folder, also)
+        return Features.open(also or folder)
+
+
+def _finish(
+    work: "_Work",
+    images: Sequence[Path],
+    size: Fitted,
+    encode: Encode | None,
+    batch: int,
+    workers: int | None,
+    limits: ImageLimits,
+    tell: Tell | None,
+) -> None:
     if work.done < len(images):
         began, start = time.perf_counter(), work.done
         found = read_images(images[start:], size.height, size.width, size.fit, workers=workers, limits=limits)
@@ -116,7 +140,17 @@ def write_features(
                 tell(work.done, len(images), (work.done - start) / max(1e-9, time.perf_counter() - began))
         work.finish()
     work.check()
-    return Features.open(folder)
+
+
+def _share(folder: Path, also: Path) -> None:
+    """The same files under a second name, or copies where that cannot be."""
+    make_folder(also)
+    for name in (ARRAY, ABOUT):  # the one that says that all is there comes last
+        (also / name).unlink(missing_ok=True)
+        try:
+            os.link(folder / name, also / name)
+        except OSError:
+            shutil.copyfile(folder / name, also / name)
 
 
 def bad_lines(images: Sequence[Path], bad: Mapping[int, str]) -> list[str]:
@@ -271,7 +305,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _map(folder: Path, about: Mapping[str, Any], mode: Any) -> np.memmap:
-    array = np.lib.format.open_memmap(folder / ARRAY, mode)
+    array = mapped(folder / ARRAY, mode)
     if array.shape != (about["images"], *about["shape"]) or array.dtype != np.dtype(about["type"]):
         raise ValueError(f"{ARRAY} holds {array.dtype} of shape {array.shape}, which is not what {ABOUT} says")
     return array

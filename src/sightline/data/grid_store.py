@@ -68,7 +68,7 @@ class GridStore:
             raise UserError(f"{error.filename} is missing: without its data the run cannot go on") from None
         except OSError as error:
             raise UserError(f"{folder} cannot be read: {error.strerror}") from None
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             raise UserError(f"{folder} is damaged: {error}") from None
 
 
@@ -95,6 +95,9 @@ def write_store(
     except OSError as error:
         raise MachineError(f"cannot write {folder}: {error.strerror or error}") from error
     found = classes or classes_of(ids, kind, names)
+    doubt = found.doubt(min(ids), max(ids)) if ids else None
+    if doubt is not None:  # every score on them would be of nothing
+        raise UserError(f"{doubt}; give masks with the same values")
     about = {"version": VERSION, "pixels": pixels, "channels": channels, "values": list(ids), "rows": rows}
     write_text(folder / INDEX, json.dumps(about, ensure_ascii=False))
     return GridStore(folder, about, found, _lookup(list(ids), found))

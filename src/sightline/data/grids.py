@@ -18,6 +18,7 @@ from sightline.data.checking import Checked, Limits, Report
 from sightline.data.image_tables import MASK_NAMES, ImageRow, read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
 from sightline.errors import UserError
+from sightline.picture import numbers_of
 
 ARRAY = ".npy"
 GRID_ENDINGS = (*ENDINGS, ARRAY)
@@ -74,7 +75,10 @@ def read_values(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
 
 
 def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
-    """What a mask holds, height × width of whole numbers: grey values, places in a palette, or colours as 0xRRGGBB."""
+    """What a mask holds, height × width of whole numbers: grey values, places in a palette, or colours.
+
+    A colour is a number as `numbers_of` has it; so a grey pixel is its grey value whatever the pixels beside it are.
+    """
     if path.suffix.lower() == ARRAY:
         found = _array(path)
         if found.ndim != 2 or found.dtype.kind not in "iub":
@@ -91,13 +95,8 @@ def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
             raise BadImage(f"its colours are of the kind {turned.mode}; expected grey, a palette or RGB")
         values = np.asarray(turned)
     if values.ndim == 3:
-        values = values[:, :, 0] if values.shape[2] == 2 else _colours(values[:, :, :3].astype(np.int32))
+        values = values[:, :, 0] if values.shape[2] == 2 else numbers_of(values[:, :, :3])
     return values.astype(np.int32)
-
-
-def _colours(rgb: np.ndarray) -> np.ndarray:
-    grey = (rgb[:, :, :1] == rgb).all()
-    return rgb[:, :, 0] if grey else (rgb[:, :, 0] << 16) + (rgb[:, :, 1] << 8) + rgb[:, :, 2]
 
 
 def _array(path: Path) -> np.ndarray:
@@ -230,8 +229,8 @@ def grid_size(values: np.ndarray, cell: int) -> tuple[int, int]:
 class Classes:
     """What the values in masks mean.
 
-    Binary: a pixel is marked where its value is more than half of the largest one. Several: each value is a class, and
-    the first is the ground that cells have unless enough of their pixels show something else.
+    Binary: a pixel is marked where its value is nearer to the second value than to the first. Several: each value is a
+    class, and the first is the ground that cells have unless enough of their pixels show something else.
     """
 
     names: tuple[str, ...] = ("background", "marked")
@@ -254,10 +253,27 @@ class Classes:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def _middle(self) -> float:
+        return sum(self.values) / 2
+
+    def doubt(self, lowest: int, highest: int) -> str | None:
+        """What is to be said of masks with these values: that they differ, and all of them mean the same class.
+
+        Masks of another program may hold 0 and 1 where those of the training data held 0 and 255.
+        """
+        if not self.binary or lowest == highest or (lowest > self._middle) != (highest > self._middle):
+            return None
+        meant = self.names[int(lowest > self._middle)]
+        return (
+            f"the values in the masks go from {lowest} to {highest}, and all of them mean {meant!r}: in the training "
+            f"data they were {self.values[0]} for {self.names[0]!r} and {self.values[1]} for {self.names[1]!r}"
+        )
+
     def of(self, mask: np.ndarray) -> np.ndarray:
         """The class of every pixel; a value that training did not have is one class more."""
         if self.binary:
-            return (mask > self.values[1] / 2).astype(np.uint8)
+            return (mask > self._middle).astype(np.uint8)
         places = np.searchsorted(self.values, mask).clip(max=len(self.values) - 1)
         return np.where(np.array(self.values)[places] == mask, places, len(self.values)).astype(np.uint8)
 
@@ -274,7 +290,7 @@ def classes_of(found: Iterable[int], kind: ClassKind | None, names: Sequence[str
             "soft edges, or kept as JPEG, have two classes all the same: say --set classes=binary"
         )
     if kind == "binary" or (kind is None and len(values) == 2):
-        chosen, default = (0, values[-1]), ("background", "marked")
+        chosen, default = (values[0], values[-1]), ("background", "marked")
     else:
         chosen, default = tuple(values), tuple(map(str, values))  # type: ignore[assignment]
     if names is not None and len(names) != len(chosen):

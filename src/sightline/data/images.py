@@ -12,7 +12,7 @@ import stat
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 MOST_PIXELS = 178_000_000  # Pillow itself refuses more
 MOST_SIDE = 16_384  # of what an image is fitted to
+LARGE = 20_000_000  # pixels from which on images are decoded one at a time: several copies of one are made on the way
 
 Fit = Literal["stretch", "crop", "pad"]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -76,7 +77,7 @@ class Fitting(NamedTuple):
 def read_image(source: Path | bytes, limits: ImageLimits = LIMITS) -> np.ndarray:
     """The pixels, height × width × 3 of uint8: turned as its EXIF says, 16 bits scaled to 8, alpha laid over white."""
     with open_image(source, limits) as image:
-        return np.array(_upright_colour(image))
+        return _in_turn(image, lambda: np.array(_upright_colour(image)))
 
 
 def image_size(source: Path | bytes, limits: ImageLimits = LIMITS) -> tuple[int, int]:
@@ -97,7 +98,7 @@ def read_fitted(
         least = 2 * max(height, width)  # which side is which is known only when it stands upright
         if min(image.size) > least:
             image.draft("RGB", (least, least))
-        return _fitted(_upright_colour(image), height, width, fit)
+        return _in_turn(image, lambda: _fitted(_upright_colour(image), height, width, fit))
 
 
 def fit_image(pixels: np.ndarray, height: int, width: int, fit: Fit = "stretch", *, smooth: bool = True) -> np.ndarray:
@@ -140,7 +141,8 @@ def read_images(
     """The images one after the other, each with its number, fitted; a bad one is yielded and does not raise.
 
     They are decoded ahead in ``workers`` threads (None: one for each processor, at most 8; 0: none), which is enough:
-    decoding and resizing let other threads run. No more than four images a worker wait to be taken.
+    decoding and resizing let other threads run. No more than four images a worker wait to be taken. Of large images
+    one is decoded at a time, so that a few of them do not fill the memory.
     """
     count = min(8, os.cpu_count() or 1) if workers is None else workers
     if count < 0:
@@ -220,6 +222,24 @@ def _content(path: Path, limits: ImageLimits) -> bytes:
             raise
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise BadImage(f"it cannot be read ({reason})") from None
+
+
+_large_one = threading.Lock()
+
+
+def _in_turn(image: Image.Image, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """What is made of an image; a large one, at the size at which it is decoded, waits until no other one is in work.
+
+    It is decoded in a thread that ends with it: memory that was freed stays with the thread that had asked for it, and
+    each of some threads would keep that of a large image.
+    """
+    if image.width * image.height <= LARGE:
+        return make()
+    with _large_one, ThreadPoolExecutor(1, thread_name_prefix="large") as thread:
+        try:
+            return thread.submit(make).result()
+        finally:
+            image.close()  # its pixels go before those of the next one come
 
 
 def _too_many_bytes(found: int, limits: ImageLimits) -> str:

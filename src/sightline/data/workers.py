@@ -88,7 +88,7 @@ class _Process:
         path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         one = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sightline.data.spool"],
+            [sys.executable, "-P", "-m", "sightline.data.spool"],  # -P: no module of the folder we happen to stand in
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -62,7 +62,10 @@ def _library(module: str, name: str, extra: str) -> Any:
 
 def spelled(path: Path) -> list[str]:
     """The pieces of a vocabulary as its file spells them, in the order of their ids."""
-    ids = Tokenizer.from_file(str(path)).get_vocab()
+    try:
+        ids = Tokenizer.from_file(str(path)).get_vocab()
+    except Exception as error:  # the library has no kind of its own
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}; export the run anew") from None
     return sorted(ids, key=ids.__getitem__)
 
 
@@ -73,7 +76,7 @@ class CTranslate2Engine:
         library = ctranslate2_library()
         try:
             self.translator = library.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, LookupError) as error:
             raise UserError(f"{folder} cannot be loaded by CTranslate2: {' '.join(str(error).split())}") from None
         self._source, self._target = spelled(folder / SOURCE), spelled(folder / TARGET)
         self._ids = {name: token for token, name in enumerate(self._target)}
@@ -116,7 +119,10 @@ class CTranslate2Engine:
     def _hypothesis(self, names: list[str], score: float, given: dict[str, Any]) -> Hypothesis:
         """Over there every score is divided by a power of the length; ours of greedy outputs are not."""
         log_prob = score * (len(names) + 1) ** given["length_penalty"]
-        tokens = [self._ids[name] for name in names]
+        try:
+            tokens = [self._ids[name] for name in names]
+        except KeyError as error:
+            raise UserError(f"the export writes {error}, which {TARGET} does not have; export the run anew") from None
         return Hypothesis(tokens, log_prob, log_prob if given["beam_size"] == 1 else score)
 
     def log_probs(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -153,12 +159,19 @@ class OnnxEngine:
 
     def begin(self, source: Int[Tensor, "b s"]) -> tuple[Tensor, ...]:
         """What the step begins with, from sources with their ends, padded."""
-        return tuple(map(torch.from_numpy, self._encoder.run(self.names, {"source": source.numpy()})))
+        return tuple(map(torch.from_numpy, self._run(self._encoder, self.names, {"source": source.numpy()})))
+
+    def _run(self, graph: Any, names: list[str], given: dict[str, np.ndarray]) -> list[np.ndarray]:
+        try:
+            return graph.run(names, given)
+        except Exception as error:  # as above
+            raise UserError(f"onnxruntime cannot run the export: {' '.join(str(error).split())[:300]}") from None
 
     def step(self, tokens: Int[Tensor, " b"], state: tuple[Tensor, ...]) -> tuple[Float[Tensor, "b v"], Any]:
         """Log-probabilities of the next tokens; what the step gives anew takes the place of what it was given."""
         given = {name: part.numpy() for name, part in zip(self.names, state, strict=True)}
-        found = dict(zip(self._results, self._step.run(None, {"tokens": tokens.numpy(), **given}), strict=True))
+        results = self._run(self._step, self._results, {"tokens": tokens.numpy(), **given})
+        found = dict(zip(self._results, results, strict=True))
         after = tuple(
             torch.from_numpy(found[f"next_{name}"]) if f"next_{name}" in found else part
             for name, part in zip(self.names, state, strict=True)

@@ -98,7 +98,7 @@ def tensor_shapes(config: EncoderConfig, words: int) -> dict[str, tuple[int, ...
 def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, int, int]:
     """Kind, our configuration, words and the id of padding, from a stranger's config.json."""
     kind = data.get("model_type")
-    if kind not in CLASSES:
+    if kind not in list(CLASSES):  # a list: what stands there may be anything, also what no set can hold
         found = repr(kind)[:60] if kind is not None else "none"
         raise UserError(
             f"{where}: model_type is {found}; encoders of type {', '.join(CLASSES)} can be read (MiniLM is a bert)"

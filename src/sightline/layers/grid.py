@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
 from sightline.layers.dropout import Dropout
-from sightline.layers.image import ImageEncoder
+from sightline.layers.image import BatchNorm, ImageEncoder
 from sightline.layers.rnn import BidirectionalEncoder, CellKind
 
 CELLS = (4, 8, 16, 32, 64)  # pixels along a cell
@@ -24,21 +24,21 @@ class Block(nn.Module):
     def __init__(self, input_size: int, size: int, kernel: int = 3) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(input_size, size, kernel, padding=kernel // 2, bias=False)
-        self.norm = nn.BatchNorm2d(size)
+        self.norm = BatchNorm(size)
         nn.init.kaiming_normal_(self.convolution.weight, nonlinearity="relu")
 
     def forward(self, x: Float[Tensor, "b i h w"], mask: Bool[Tensor, "b h w"] | None) -> Float[Tensor, "b o h w"]:
         x = self.convolution(x)
         if mask is None:
             return F.relu(self.norm(x))
-        norm = self.norm
+        norm, rows = self.norm, x.movedim(1, -1)[mask]
         there = F.batch_norm(
-            x.movedim(1, -1)[mask],
+            rows,
             norm.running_mean,
             norm.running_var,
             norm.weight,
             norm.bias,
-            self.training,
+            self.training and len(rows) > 1,  # as `BatchNorm` does: one place alone has no spread
             norm.momentum or 0.0,
             norm.eps,
         )

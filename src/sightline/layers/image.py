@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
@@ -20,8 +21,17 @@ from sightline.data.images import MOST_SIDE, Fit
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+class BatchNorm(nn.BatchNorm2d):
+    """Normalises over the batch; a batch of one single place, which has no spread, with what was learnt so far."""
+
+    def forward(self, x: Float[Tensor, "b d y x"]) -> Float[Tensor, "b d y x"]:
+        if self.training and x.numel() == x.shape[1]:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
 class ImageEncoder(nn.Module):
-    """The base of encoders: pixels in, annotations out."""
+    """The base of encoders: pixels in, annotations out. The places are taken to lie evenly over the image."""
 
     annotation_size: int
 

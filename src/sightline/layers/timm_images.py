@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +18,13 @@ from sightline.data.images import Fit
 from sightline.errors import UserError
 from sightline.layers.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder, ImageEncoderConfig, check_size
 
+_PLAIN = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")  # an architecture, and perhaps which weights
+
 
 @dataclass(frozen=True)
 class TimmConfig(ImageEncoderConfig):
-    """The ``name`` of a backbone as ``timm.list_models()`` has it.
+    """The ``name`` of a backbone as ``timm.list_models()`` has it, and nothing else that timm would understand: a name
+    in a stranger's run must not make it ask a hub or read a folder.
 
     Nothing is fetched: ``weights`` is a file (.safetensors) that a new run begins with; left out, they are those that
     an earlier program has left in the local cache of the Hugging Face hub. Without either, the backbone must learn.
@@ -35,6 +39,8 @@ class TimmConfig(ImageEncoderConfig):
 
     def __post_init__(self) -> None:
         check_size(self.size, 32)
+        if not _PLAIN.fullmatch(self.name):
+            raise ValueError(f"name is {self.name!r}; expected the plain name of a backbone, such as resnet18")
 
     def build(self, *, pretrained: bool = False) -> "TimmEncoder":
         encoder = TimmEncoder(self)

@@ -162,10 +162,18 @@ class Sequential(GridModel):
 
     @torch.no_grad()
     def _own(self, annotated: Annotated, mask: Bool[Tensor, "b r c"], plan: Scan, right: Tensor) -> Tensor:
-        """A label for each step, drawn from what the model says there after right ones."""
-        said = torch.softmax(self.logits(annotated, mask, plan, right, right), dim=-1)
-        drawn = torch.multinomial(said.flatten(0, 1), 1).view(right.shape)
-        return torch.where(right == self.start, right, drawn)
+        """A label for each step, drawn from what the model says there after right ones of the same sweep.
+
+        Sweep by sweep, each after what was drawn in those before it: a later sweep reads the label that its own cell
+        had, and would copy the right one.
+        """
+        drawn = right
+        for sweep in range(self.sweeps):
+            tokens = torch.where(plan.sweeps < sweep, drawn, right)
+            said = torch.softmax(self.logits(annotated, mask, plan, tokens, drawn), dim=-1)
+            some = torch.multinomial(said.flatten(0, 1), 1).view(right.shape)
+            drawn = torch.where((plan.sweeps == sweep) & (right != self.start), some, drawn)
+        return drawn
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,11 @@
 ``p ∝ exp(L_0(E y_{t−1} + L_h h_t + L_z ẑ_t))``. Soft attention also pays λ Σ_i (1 − Σ_t α_ti)², so that every place
 gets its share; hard attention learns by REINFORCE. What people get wrong: the word is written from the *new* state h_t,
 the gate is one number, and the context that is written from is the gated one.
+
+The baseline of REINFORCE is not the paper's one number but one for each word: "a" is likely wherever one looks, and
+against the mean of all words every look before it would be praised. It does not depend on the choices, so the gradient
+stays unbiased. Hard attention from nothing is slow where there are many places, since a look is right by luck at first;
+to begin with the weights of a soft model (they fit) is quicker.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +43,10 @@ def soft(size: int = 256) -> ComposedConfig:
 
 
 def hard(size: int = 256, soft_share: float = 0.5) -> ComposedConfig:
-    """The same, looking at one place; half of the looks in training are soft ones, as in the authors' code."""
+    """The same, looking at one place; half of the captions in training are read softly.
+
+    The authors' code draws that once for a whole batch, here each caption is drawn for.
+    """
     return ComposedConfig(AdditiveConfig(hidden_size=size), HardConfig(soft_share=soft_share))
 
 
@@ -71,8 +79,8 @@ class ShowAttendTell(ImageToText):
         self.start = nn.Linear(reading.size_of(places), states * config.layers * config.size)
         self.dropout = Dropout(config.dropout)
         self.samples = any(isinstance(part, Hard) and part.estimator == "reinforce" for part in self.decoder.modules())
-        # Of a word's log-likelihood. Saved with the weights: a run that goes on goes on with it.
-        self.register_buffer("baseline", torch.zeros(()))
+        # Of each word's log-likelihood, 0 until it is met. Saved with the weights: a run that goes on goes on with it.
+        self.register_buffer("baseline", torch.zeros(target_words))
 
     def begin(self, source: Num[Tensor, "b ..."]) -> DecoderState:
         annotations = self.annotate(source)
@@ -97,11 +105,13 @@ class ShowAttendTell(ImageToText):
         if not self.training or not pays:
             return super().loss(source, target, smoothing)
         reads: list[Read] = []
-        features, _ = self._decode(target[:, :-1], self.begin(source), reads)
+        state = self.begin(source)
+        features, _ = self._decode(target[:, :-1], state, reads)
         wanted = target[:, 1:]
         real = wanted != PADDING
         if self.samples:
-            total = self._sampled_loss(features, wanted, real, smoothing, reads)
+            soft = None if state.carry is None else state.carry.soft
+            total = self._sampled_loss(features, wanted, real, smoothing, reads, soft)
         else:
             weights = torch.cat([read.weights for read in reads if read.weights is not None], dim=-2)
             total = self.cross_entropy(features, wanted, real, smoothing)
@@ -115,23 +125,25 @@ class ShowAttendTell(ImageToText):
         real: Bool[Tensor, "b t"],
         smoothing: float,
         reads: list[Read],
+        soft: Bool[Tensor, " b"] | None,
     ) -> Float[Tensor, ""]:
         """Summed as cross-entropy is. What a choice is credited with never has a gradient, nor is it smoothed."""
+        words = wanted[real]
         log_probs = torch.log_softmax(self.output(features[real]), dim=-1)
-        likely = log_probs.gather(-1, wanted[real].unsqueeze(-1)).squeeze(-1)
+        likely = log_probs.gather(-1, words.unsqueeze(-1)).squeeze(-1)
         chosen, entropy = (
             torch.cat([part for part in parts if part is not None], dim=-1)
             for parts in ((read.log_prob for read in reads), (read.entropy for read in reads))
         )
         if chosen.dim() == 3:  # heads: each of them chose
             chosen, entropy = chosen.sum(dim=1), entropy.sum(dim=1)
-        value = float(self.baseline)
+        likelihood, expected = likely, self._expected(words).to(likely.dtype)
         if self.config.credit == "word":
-            likelihood, expected = likely, torch.full_like(likely, value)
             chosen, entropy = chosen[real].unsqueeze(-1), entropy[real].unsqueeze(-1)
         else:
-            likelihood = torch.zeros_like(chosen).masked_scatter(real, likely).sum(dim=-1)
-            expected = value * real.sum(dim=-1)  # long captions are less likely: the baseline is that of a word
+            likelihood, expected = (
+                likely.new_zeros(real.shape).masked_scatter(real, x).sum(-1) for x in (likely, expected)
+            )
             chosen, entropy = chosen.masked_fill(~real, 0.0), entropy.masked_fill(~real, 0.0)
         sampled = reinforce_loss(
             likelihood - expected,
@@ -141,12 +153,27 @@ class ShowAttendTell(ImageToText):
             reward_weight=self.config.reward_weight,
             entropy_weight=self.config.entropy_weight,
         )
-        with torch.no_grad():
-            self.baseline.fill_(Baseline(value, self.config.decay).update(likely).value)
+        hard = real if soft is None else real & ~soft.unsqueeze(-1)
+        self._follow(words[hard[real]], likely.detach()[hard[real]])
         total = sampled * len(likelihood) - expected.sum()
         if smoothing:
             total = total + smoothing * (likely - log_probs.mean(dim=-1)).sum()
         return total
+
+    def _expected(self, words: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The baseline of each word; one that was not met yet is expected to be as likely as the others."""
+        met = self.baseline != 0
+        others = self.baseline.sum() / met.sum().clamp(min=1)
+        return torch.where(met, self.baseline, others)[words]
+
+    @torch.no_grad()
+    def _follow(self, words: Int[Tensor, " n"], likely: Float[Tensor, " n"]) -> None:
+        """Move the baseline of each word that was written behind hard looks; the first mean is taken whole."""
+        before, nothing = self.baseline, torch.zeros_like(self.baseline)
+        counts = nothing.index_add(0, words, torch.ones_like(likely, dtype=before.dtype))
+        mean = nothing.index_add(0, words, likely.to(before.dtype)) / counts.clamp(min=1)
+        moved = torch.where(before == 0, mean, self.config.decay * before + (1 - self.config.decay) * mean)
+        before.copy_(torch.where(counts > 0, moved, before))
 
 
 def unevenness(weights: Float[Tensor, "b *h t s"], real: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
@@ -162,8 +189,9 @@ class ShowAttendTellConfig(ImageToTextConfig):
     ``normalised``, ``annotation_size``, ``positions``: how an encoder's features become annotations. ``penalty`` is λ
     of soft attention. For hard attention (`hard()`), ``credit`` says what a choice is credited with: the word that was
     written next (less noise; the choice's effect on later words is left out) or the whole caption (the paper's
-    formula); ``reward_weight`` and ``entropy_weight`` are λ_r and λ_e (much of the first is mostly noise), ``decay`` is
-    the baseline's.
+    formula); ``decay`` is the baseline's. ``reward_weight`` and ``entropy_weight`` are λ_r and λ_e, with the values of
+    the authors' code: much of the first is mostly noise, and their ratio decides how sharp a look can become, for what
+    is best is a look at place i with a probability that goes with p(word | i) to the power λ_r / λ_e.
     """
 
     embedding_size: int = 256
@@ -180,7 +208,7 @@ class ShowAttendTellConfig(ImageToTextConfig):
     tied: bool = False
     credit: Literal["word", "caption"] = "word"
     reward_weight: float = 0.1
-    entropy_weight: float = 0.01
+    entropy_weight: float = 0.002
     decay: float = 0.9
     kind: ClassVar[str] = "show_attend_tell"
 

@@ -8,7 +8,8 @@ What people get wrong:
 - The printed formula of the colours, |(R − G)(c) ⊖ (G − R)(s)|, is a sum: red on green gives nothing, red on red the
   most. The sentence above it describes its converse, |(R − G)(c) ⊖ (R − G)(s)|, and so does what a double-opponent cell
   does; that is what stands here, and ``colours="printed"`` is the other.
-- N(·) compares the highest peak with the mean of the *other* local maxima, not with the mean of the map.
+- N(·) compares the highest peak with the mean of the *other* local maxima, not with the mean of the map. Places side by
+  side that are equally high are one maximum: the middle of a square that lies evenly over two places is not two rivals.
 - Level 8 of a photo of 256 pixels is one pixel: small photos are enlarged first.
 
 Of the nine levels of a pyramid, no formula reads the first two. An image is brought to the size of level 2 at once, and
@@ -16,13 +17,13 @@ the pyramids begin there: the same picture of it, at a sixteenth of the cost. Wh
 here is said beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from sightline.errors import UserError
@@ -39,7 +40,9 @@ FLAT = 1e-4  # a map that spans less holds rounding, not contrast
 FAINT_INTENSITY, FAINT_COLOUR, FAINT_ORIENTATION = 0.5, 2.0, 0.15
 LOWEST_PEAK = 0.1  # of the highest: a local maximum below it is texture, not a rival
 NEAR = 3  # places: a local maximum is the highest within so many on all sides, the ripples of one spot being one
+VANISHED = 1e-3  # of S: what is left where all peaks have rivals that are alike but for rounding
 NAMES = ("intensity", "colour", "orientation")
+Promote = Callable[[Maps, float], Maps]
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,21 @@ class SaliencyMaps(NamedTuple):
 
 
 def saliency_maps(pixels: UInt8[Tensor, "b h w 3"], config: SaliencyConfig | None = None) -> SaliencyMaps:
-    """The maps of images of one size, given at level 2: their longer side is a quarter of ``config.side``."""
+    """The maps of images of one size, given at level 2: their longer side is a quarter of ``config.side``.
+
+    In an image in which N(·) leaves nothing, such as one square whose corners are all alike, nothing stands out from
+    the rest, but something does from the ground: its maps are added up as they are.
+    """
     config = config or SaliencyConfig()
+    found = _maps(pixels, config, promote)
+    empty = found.saliency.amax(dim=(1, 2)) < VANISHED
+    if bool(empty.any()):
+        for whole, plain in zip(found, _maps(pixels[empty], config, scale), strict=True):
+            whole[empty] = plain
+    return found
+
+
+def _maps(pixels: UInt8[Tensor, "b h w 3"], config: SaliencyConfig, promote: Promote) -> SaliencyMaps:
     image = pixels.permute(0, 3, 1, 2).float() / 255
     intensity = image.mean(dim=1, keepdim=True)
     brightness = _levels(intensity, LAST + 1)
@@ -81,12 +97,11 @@ def saliency_maps(pixels: UInt8[Tensor, "b h w 3"], config: SaliencyConfig | Non
     }
     sign = -1.0 if config.colours == "printed" else 1.0
     hues = _levels(opponents(image, intensity))
-    of_intensity = _added_up(brightness, FAINT_INTENSITY)
-    of_colour = _added_up(hues, FAINT_COLOUR, sign).sum(dim=1, keepdim=True)
-    of_orientation = promote(_added_up(stripes, FAINT_ORIENTATION)).sum(
-        dim=1, keepdim=True
-    )  # each angle by itself first
-    conspicuity = promote(torch.cat([of_intensity, of_colour, of_orientation], dim=1))
+    of_intensity = _added_up(brightness, FAINT_INTENSITY, promote)
+    of_colour = _added_up(hues, FAINT_COLOUR, promote, sign).sum(dim=1, keepdim=True)
+    angles = promote(_added_up(stripes, FAINT_ORIENTATION, promote), FLAT)  # each by itself first
+    of_orientation = angles.sum(dim=1, keepdim=True)
+    conspicuity = promote(torch.cat([of_intensity, of_colour, of_orientation], dim=1), FLAT)
     return SaliencyMaps(conspicuity.mean(dim=1), conspicuity)
 
 
@@ -108,7 +123,7 @@ def _levels(maps: Maps, last: int = LAST) -> dict[int, Tensor]:
     return dict(enumerate(pyramid(maps, last - FIRST + 1), start=FIRST))
 
 
-def _added_up(levels: Mapping[int, Tensor], faint: float, sign: float = 1.0) -> Maps:
+def _added_up(levels: Mapping[int, Tensor], faint: float, promote: Promote, sign: float = 1.0) -> Maps:
     """Each centre against each of its surrounds, promoted, and added up at level 4.
 
     A place of level 4 takes the highest of the finer places in it: their mean would leave a fine map a sixteenth of its
@@ -128,13 +143,39 @@ def promote(maps: Maps, faint: float = FLAT) -> Maps:
 
     A map that spans less than ``faint`` fades with its span.
     """
+    scaled, fading = _scaled(maps, faint)
+    peaks = _peaks(scaled) & (scaled >= LOWEST_PEAK)
+    count = peaks.sum(dim=(2, 3), keepdim=True)
+    others = ((scaled * peaks).sum(dim=(2, 3), keepdim=True) - 1) / (count - 1).clamp(min=1)
+    return scaled * (1 - others.clamp(min=0)).square() * fading
+
+
+def scale(maps: Maps, faint: float = FLAT) -> Maps:
+    """As `promote`, but for the promotion: scaled, and faded."""
+    scaled, fading = _scaled(maps, faint)
+    return scaled * fading
+
+
+def _scaled(maps: Maps, faint: float) -> tuple[Maps, Tensor]:
+    """The maps from 0 to 1, and how far each of them fades."""
     low, high = maps.amin(dim=(2, 3), keepdim=True), maps.amax(dim=(2, 3), keepdim=True)
     span = high - low
     scaled = torch.where(span > FLAT, (maps - low) / span.clamp(min=FLAT), 0.0)
-    peaks = (scaled >= _highest_around(scaled)) & (scaled >= LOWEST_PEAK)
-    count = peaks.sum(dim=(2, 3), keepdim=True)
-    others = ((scaled * peaks).sum(dim=(2, 3), keepdim=True) - 1) / (count - 1).clamp(min=1)
-    return scaled * (1 - others.clamp(min=0)).square() * (span / faint).clamp(max=1)
+    return scaled, (span / faint).clamp(max=1)
+
+
+def _peaks(maps: Maps) -> Bool[Tensor, "b c h w"]:
+    """Where a place is the highest of the 7 × 7 around it. Of two such places that close together, which are equally
+    high, the first."""
+    peaks = maps >= _highest_around(maps)
+    height, width = maps.shape[2:]
+    padded = F.pad(peaks, (NEAR, NEAR, NEAR, 0))
+    left = padded[:, :, NEAR:, :width] | padded[:, :, NEAR:, 1 : 1 + width] | padded[:, :, NEAR:, 2 : 2 + width]
+    rows = padded[:, :, :height] | padded[:, :, 1 : 1 + height] | padded[:, :, 2 : 2 + height]
+    two = rows[..., :-1] | rows[..., 1:]
+    four = two[..., :-2] | two[..., 2:]
+    above = four[..., :width] | four[..., 3:]
+    return peaks & ~(left | above)
 
 
 def _highest_around(maps: Maps) -> Maps:

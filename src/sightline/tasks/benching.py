@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sightline.machine import forget_peak, peak_memory
@@ -17,6 +16,7 @@ from sightline.speed import Profile, profile_of, seconds_of
 from sightline.tasks.preparing import prepared_before
 from sightline.tasks.translate import TranslateConfig, TranslateLesson
 from sightline.tasks.translator import Translator, load_translator
+from sightline.training.ranks import fabric_for
 from sightline.training.steps import gradients, make_optimiser
 
 BATCHES = 4  # of training, which repeat
@@ -86,7 +86,7 @@ def profiled(work: Work, measured: Measured) -> Measured:
 
 def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig) -> tuple[Callable[[], None], int]:
     """Steps of a copy of the model: the run itself stays as it is. The amount is the mean of a step."""
-    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric = fabric_for("cpu")
     plain = copy.deepcopy(model).requires_grad_(True).train()
     trained, optimiser = fabric.setup(plain, make_optimiser(plain, config.training))
     batches = [lesson.batch(handle) for handle in lesson.epoch(0)[:BATCHES]]

@@ -8,17 +8,15 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
 from sightline.data.batches import BatchPlan, BatchRows, collate
 from sightline.data.checking import Limits
 from sightline.data.tokenise import TokeniserConfig
-from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.layers.image import ImageEncoder, ImageEncoderConfig, default_encoder
-from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places
+from sightline.layers.image import ImageEncoderConfig, default_encoder
+from sightline.models.image_to_text import ImageToText, ImageToTextConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig
 from sightline.models.writer import Loss
 from sightline.tasks.caption_data import (
@@ -30,20 +28,17 @@ from sightline.tasks.caption_data import (
     prepare_captions,
 )
 from sightline.tasks.caption_inputs import OnImages
-from sightline.tasks.captioner import (
-    AT_ONCE,
-    ENCODER,
-    Captioner,
-    load_captioner,
-    perplexity,
-    save_captioner,
-)
+from sightline.tasks.captioner import Captioner, load_captioner, perplexity, save_captioner
 from sightline.tasks.card import ABOUT, CARD, CURVES, Wording, card, describe
+from sightline.tasks.checks import check_counts, check_seed, check_shares
 from sightline.tasks.classifier import TOKENISER
+from sightline.tasks.image_encoding import ENCODER, new_encoder, places_of
+from sightline.tasks.image_sources import AT_ONCE
+from sightline.tasks.running import building, train_by_seed, validated_rows
 from sightline.tasks.searching import SearchConfig
 from sightline.tasks.table import Trial
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
-from sightline.training.loop import Outcome, TrainingConfig, train
+from sightline.training.loop import Outcome, TrainingConfig
 from sightline.training.scores.several import CAPTION_METRICS, CaptionMetric
 from sightline.view.curves import draw_curves
 from sightline.vocabulary import PADDING
@@ -85,19 +80,11 @@ class CaptionConfig(Config):
     family: ClassVar[str] = "task"
 
     def __post_init__(self) -> None:
-        for name in ("batch_rows", "batch_tokens", "validated", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
+        check_counts(self, "batch_rows", "batch_tokens", "validated", "longest")
+        check_seed(self.seed)
+        check_shares(self, "smoothing")
         if self.metric not in get_args(CaptionMetric):
             raise ValueError(f"metric is {self.metric!r}; it is one of {', '.join(get_args(CaptionMetric))}")
-
-    def places(self, encoder: ImageEncoder) -> Places:
-        """The annotations that an encoder makes of every image."""
-        return Places(encoder.annotation_size, *encoder.grid(self.encoder.size, self.encoder.size))
 
 
 class CaptionLesson:
@@ -107,8 +94,8 @@ class CaptionLesson:
         self.prepared, self.config = prepared, config
         _, lengths = prepared.corpus.lengths()
         self.plan = BatchPlan(np.zeros_like(lengths), lengths, config.batch_tokens, config.seed, rows=config.batch_rows)
-        rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
-        self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
+        rows = validated_rows(len(prepared.valid), config.validated, config.seed)
+        self.valid = [prepared.valid[row] for row in rows]
 
     def epoch(self, number: int) -> Sequence[BatchRows]:
         return self.plan.epoch(number)
@@ -172,7 +159,6 @@ def train_caption(
         folder = RunFolder.open(out)
         encoder = before.encoder or config.encoder.build()
         prepared = captions_before(folder.path, before.tokeniser, encoder)
-        folder.unseal()
     else:
         prepared, folder = _prepare_new(files, valid, out, config, limits, earlier, device, on_images)
     lesson = CaptionLesson(prepared, config)
@@ -182,15 +168,10 @@ def train_caption(
         model, prepared.tokeniser, config.encoder, frozen, longest=config.longest, name=str(out), run=out
     )
     if files is not None:
-        save_captioner(folder, captioner, config, "untrained")
         folder.write_json(ABOUT, _about(prepared, files, valid, start, command))
+        save_captioner(folder, captioner, config, "untrained")
     on_report(prepared, model)
-    torch.manual_seed(config.seed)
-    fabric = Fabric(accelerator=device, devices=1)
-    training = config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
-    model.load_state_dict(outcome.weights)
-    model.eval()
+    outcome = train_by_seed(model, lesson, config.training, config.seed, folder, device, listeners)
     save_captioner(folder, captioner, config, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
     draw_curves(folder.metrics(), folder.path / CURVES)
@@ -199,30 +180,14 @@ def train_caption(
     return captioner, outcome
 
 
-def new_encoder(config: CaptionConfig, earlier: Captioner | None) -> ImageEncoder:
-    """That of the run to go on from where it does not learn; else a new one, with what it has learnt before."""
-    if earlier is not None and earlier.how != config.encoder:
-        raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")
-    if earlier is not None and earlier.encoder is not None:
-        return earlier.encoder
-    torch.manual_seed(config.seed)
-    return config.encoder.build(pretrained=earlier is None)
-
-
 def build_model(config: CaptionConfig, prepared: PreparedCaptions, earlier: Captioner | None) -> ImageToText:
     """A new model by the seed, or one that begins with the weights of an earlier run."""
     encoder = prepared.encoder
-    torch.manual_seed(config.seed)
-    try:
+    with building(config.seed, going_on=earlier is not None):
         learning = None if config.encoder.frozen else encoder
-        model = config.model.build(config.places(encoder), prepared.tokeniser.words, learning)
+        model = config.model.build(places_of(config.encoder, encoder), prepared.tokeniser.words, learning)
         if earlier is not None:
             model.load_state_dict(earlier.model.state_dict())
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        if earlier is not None:
-            raise UserError(f"the model is not that of the run to go on from: {reason}") from None
-        raise UserError(f"there is no model with this configuration: {reason}") from None
     return model
 
 

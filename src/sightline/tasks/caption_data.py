@@ -11,23 +11,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sightline.data.checking import TOO_LONG, Checked, Limits, Report, hash_of
 from sightline.data.features import Features
 from sightline.data.image_tables import CAPTION_NAMES, ImageRow, read_image_table
+from sightline.data.images import BadImage, read_image
 from sightline.data.splitting import Overlap, normalise
 from sightline.data.store import Corpus, write_corpus
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
-from sightline.files import whole_file, write_text
+from sightline.files import write_text
 from sightline.layers.image import ImageEncoder, ImageEncoderConfig
 from sightline.tasks.caption_inputs import OnImages, make_inputs, open_inputs
-from sightline.tasks.captioner import KEYS
+from sightline.tasks.image_keys import BAD_IMAGE, image_key, image_overlap, image_overlap_lines, write_keys
 from sightline.tasks.preparing import VALID, Missing, count_missing, keep_pipe
 from sightline.training.scores.scripts import words_of
 
-NO_WORDS, BAD_IMAGE = "empty caption", "bad image"
+NO_WORDS = "empty caption"
 ENCODED = 1000  # captions tokenised together
 
 
@@ -159,18 +158,6 @@ def read_photos(files: CaptionFile, limits: Limits) -> tuple[list[Photo], Checke
     return [photo._replace(captions=tuple(captions[key])) for key, photo in found.items()], checked
 
 
-def image_key(path: Path) -> int:
-    """The same number for the same content. What cannot be read is known by its path, and is reported later."""
-    try:
-        if path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).digest()
-                return int.from_bytes(digest, "big") or 1
-    except (OSError, ValueError):
-        pass
-    return hash_of(f"\0{path}")
-
-
 def split_photos(photos: Sequence[Photo], share: float, seed: int) -> tuple[list[Photo], list[Photo]]:
     """Training and validation, by seed and content: the same images in any order give the same parts."""
     if not 0 < share < 1:
@@ -211,11 +198,7 @@ class PreparedCaptions:
                 f"{self.too_long:,} captions have more than {self.longest:,} tokens and are not trained on "
                 "(raise longest to train on them)"
             )
-        if self.overlap is not None and self.overlap.pairs:
-            found.append(
-                f"of {self.overlap.evaluation:,} validation images, {self.overlap.pairs:,} stand in the training data "
-                "too: scores on them flatter"
-            )
+        found += image_overlap_lines(self.overlap)
         if self.missing is not None:
             found += self.missing.lines()
         if self.images_per_second:
@@ -258,11 +241,12 @@ def prepare_captions(
     files = replace(files, data=keep_pipe(files.data, data))
     photos, checked = read_photos(files, how.limits)
     if valid is None:
+        _say_what_is_bad(photos, checked)
         training, validating = split_photos(photos, how.valid_share, how.seed)
         valid_checked = checked
     else:
         training, (validating, valid_checked) = photos, read_photos(valid, how.limits)
-    overlap = None if valid is None else _overlap(training, validating)
+    overlap = None if valid is None else image_overlap(training, validating)
     every = list({photo.key: photo for photo in (*training, *validating)}.values())
     inputs, speed = make_inputs(
         [photo.image for photo in every],
@@ -290,8 +274,7 @@ def prepare_captions(
     writing = _Encoding(training, tokeniser, how.longest)
     write_corpus(data / "train", writing)
     write_valid(data, validating)
-    with whole_file(data / KEYS) as part:  # those kept apart chose the weights, so they too are among them
-        np.save(part, np.array(sorted(rows), dtype=np.uint64), allow_pickle=False)
+    write_keys(data, rows)
     return PreparedCaptions(
         tokeniser,
         Corpus.open(data / "train"),
@@ -314,10 +297,13 @@ def captions_before(folder: Path, tokeniser: Tokeniser, encoder: ImageEncoder) -
     path = data / VALID
     if not path.exists():
         raise UserError(f"{path} is missing: without its data the run cannot go on")
-    valid = [
-        Photo(Path(one["image"]), tuple(one["captions"]), one["key"], row=one["row"])
-        for one in map(json.loads, path.read_text(encoding="utf-8").split("\n")[:-1])
-    ]
+    try:
+        valid = [
+            Photo(Path(one["image"]), tuple(one["captions"]), one["key"], row=one["row"])
+            for one in map(json.loads, path.read_text(encoding="utf-8").split("\n")[:-1])
+        ]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
     return PreparedCaptions(tokeniser, Corpus.open(data / "train"), open_inputs(data), valid, encoder)
 
 
@@ -337,10 +323,17 @@ def _readable(photos: Sequence[Photo], problems: dict[int, str], checked: Checke
             yield photo
 
 
-def _overlap(training: Sequence[Photo], validating: Sequence[Photo]) -> Overlap:
-    known = {photo.key for photo in training}
-    found = sum(photo.key in known for photo in validating)
-    return Overlap(len(validating), found, found)
+def _say_what_is_bad(photos: Sequence[Photo], checked: CheckedCaptions) -> None:
+    """Where a split would say that there are too few images: first what is wrong with those that are named."""
+    if len(photos) > 1:
+        return
+    problems = {}
+    for photo in photos:
+        try:
+            read_image(photo.image)
+        except BadImage as error:
+            problems[photo.key] = str(error)
+    checked.finish(list(_readable(photos, problems, checked)))
 
 
 class _Encoding:

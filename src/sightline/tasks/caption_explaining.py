@@ -1,27 +1,27 @@
 """Explain one caption: decode fast, then read the winner once more under `capture`, and say where each word looked."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from math import exp
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Num
-from torch import Tensor, nn
+from torch import Tensor
 
-from sightline.data.images import BadImage, read_image
+from sightline.data.images import BadImage
 from sightline.errors import UserError
 from sightline.evidence import believe
 from sightline.evidence.subject import evaluating
-from sightline.explanation import Belief, Calculation, Choice, Explanation, Stack, Step
+from sightline.explanation import Calculation, Choice, Explanation, Stack, Step
 from sightline.models.image_to_text import ImageToText
 from sightline.picture import Picture
 from sightline.records import Grid, Record
-from sightline.tasks.captioner import CAPTION, Captioner, Source
+from sightline.tasks.captioner import CAPTION, Captioner
 from sightline.tasks.explaining import KEPT, LIKELIEST, Wanted, axis_of
+from sightline.tasks.image_sources import Source, pixels_of
+from sightline.tasks.image_subject import ImageSubject, of_images
 from sightline.tasks.predictor import Prediction
 from sightline.tasks.searching import SearchConfig, pad
 from sightline.tasks.vectors import watch
@@ -29,8 +29,6 @@ from sightline.trace import capture
 from sightline.vocabulary import END, START
 
 CROSS, WITHIN = "From the caption to the image", "Inside the caption"
-VARIANTS = 4096  # places of variants that are in work together
-OF_TEXTS = ("special", "first")  # findings that say nothing of images
 
 
 def explain(captioner: Captioner, image: Source, wanted: Wanted | None = None) -> Explanation:
@@ -38,7 +36,7 @@ def explain(captioner: Captioner, image: Source, wanted: Wanted | None = None) -
     wanted = wanted or Wanted()
     name = Path(image).name if isinstance(image, Path | str) else ""
     try:
-        pixels = _pixels(image)
+        pixels = pixels_of(image)
         sources = captioner.read([pixels])
         for reason in sources.bad.values():
             raise BadImage(reason)
@@ -55,13 +53,7 @@ def explain(captioner: Captioner, image: Source, wanted: Wanted | None = None) -
     subject = PlaceSubject(captioner.model, source, [*tokens, END])
     main = found.of(found.stacks[0].names[-1])
     belief = believe(subject, main, shift=found.shift, special=())
-    return replace(found, belief=_of_images(belief))
-
-
-def _pixels(image: Source) -> np.ndarray:
-    if isinstance(image, np.ndarray):
-        return image
-    return read_image(image if isinstance(image, bytes) else Path(image))
+    return replace(found, belief=of_images(belief))
 
 
 def looks(
@@ -152,48 +144,28 @@ def _steps(captioner: Captioner, logs: Tensor, written: Sequence[int]) -> Iterat
         yield Step(spelled[row], float(logs[row, token].exp()), tuple(map(Choice, names, values[row].tolist())))
 
 
-def _of_images(belief: Belief) -> Belief:
-    """Without what is measured of texts: an image has no special places, and its first is a corner."""
-    return replace(belief, findings=tuple(one for one in belief.findings if one.key not in OF_TEXTS))
+class PlaceSubject(ImageSubject):
+    """A model from images to text, one image, and what was written.
 
-
-class PlaceSubject:
-    """A model from images to text, one image, and what was written, for `sightline.evidence`.
-
-    A place is hidden by putting the mean of the image's places there, before the model normalises it: what is left is
-    what the image is like as a whole. Deleting it would change how many places there are. What people get wrong: the
-    features of a place also hold some of what stands beside it, so hiding a place hides less than covering the image.
+    A place is hidden by putting the mean of the image's places there: what is left is what the image is like as a
+    whole.
     """
 
-    row_name, column_name = "word", "place"
+    model: ImageToText
+    row_name = "word"
 
     def __init__(self, model: ImageToText, source: Num[Tensor, "1 ..."], written: Sequence[int]) -> None:
-        self.model, self.source = model, source
-        self.device = next(model.parameters()).device
+        super().__init__(model, source)
         self.written = torch.tensor(list(written), device=self.device)
-        self.hideable = np.ones(model.places.count, dtype=bool)
 
     @property
     def rows(self) -> int:
         return len(self.written)
 
-    @property
-    def columns(self) -> int:
-        return self.model.places.count
-
-    def looks_at_columns(self, name: str) -> bool:
-        return self.model.looks_at_source(name)
-
-    @torch.no_grad()
-    def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
-        some = max(1, VARIANTS // self.columns)
-        with evaluating(self.model):
-            return torch.cat([self._read(len(part), part.to(self.device))[0] for part in keep.split(some)])
-
     def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
         found = []
         with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            for part in torch.tensor(list(rows), device=self.device).split(max(1, VARIANTS // self.columns)):
+            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
                 # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
                 log_probs, seen = self._read(len(part), None)
                 (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
@@ -201,35 +173,13 @@ class PlaceSubject:
         return torch.cat(found)
 
     def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of what was written `n t`, and the features of the places `n s d` they were made from."""
-        source = self.source.to(self.device).expand(copies, *[-1] * (self.source.dim() - 1))
         words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
         with self._seen(keep) as seen:
-            state = self.model.begin(source)
+            state = self.model.begin(self._copies(copies))
         features, _ = self.model.decode(words, state)
         logs = torch.log_softmax(self.model.output(features), dim=-1)
         wanted = self.written.expand(copies, -1).unsqueeze(-1)
         return logs.gather(-1, wanted).squeeze(-1), seen[0]
 
-    @contextmanager
-    def _seen(self, keep: Bool[Tensor, "n s"] | None) -> Iterator[list[Tensor]]:
-        """Inside, the model normalises the mean in the place of what is not kept; the list gets what it normalised.
-
-        Without ``keep`` nothing changes, and what it normalises is the leaf that gradients go to.
-        """
-        seen: list[Tensor] = []
-
-        def hide(module: nn.Module, given: tuple[Any, ...]) -> tuple[Tensor]:
-            (places,) = given
-            if keep is None:
-                places = places.detach().requires_grad_()
-            else:
-                places = torch.where(keep.unsqueeze(-1), places, places.mean(dim=1, keepdim=True))
-            seen.append(places)
-            return (places,)
-
-        handle = self.model.normalise.register_forward_pre_hook(hide)
-        try:
-            yield seen
-        finally:
-            handle.remove()
+    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
+        return places.mean(dim=1, keepdim=True)

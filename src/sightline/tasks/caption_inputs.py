@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,8 +9,7 @@ import numpy as np
 import torch
 
 from sightline.data.checking import Limits
-from sightline.data.features import ABOUT, ARRAY, Features, Fitted, write_features
-from sightline.files import make_folder
+from sightline.data.features import Features, Fitted, write_features
 from sightline.layers.image import ImageEncoder, ImageEncoderConfig
 
 FOLDER = "images"  # below the run's data
@@ -53,10 +50,9 @@ def make_inputs(
         key=key,
         bad_limits=limits,
         tell=tell,
+        waiting=lambda: None if on_images is None else on_images(0, len(images), 0.0),
+        also=None if folder == own else own,
     )
-    if folder != own:
-        _share(folder, own)
-        found = Features.open(own)
     return found, speed[-1] if speed else None
 
 
@@ -83,13 +79,3 @@ def encoder_key(config: ImageEncoderConfig, encoder: ImageEncoder) -> str:
         found.update(name.encode())
         found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
-
-
-def _share(folder: Path, own: Path) -> None:
-    """The same files under a second name, or copies where that cannot be: the cache may be emptied afterwards."""
-    make_folder(own)
-    for name in (ARRAY, ABOUT):
-        try:
-            os.link(folder / name, own / name)
-        except OSError:
-            shutil.copyfile(folder / name, own / name)

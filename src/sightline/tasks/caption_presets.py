@@ -1,20 +1,17 @@
 """Sizes of captioners that work, and how a run goes on from another."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from sightline.config import ConfigError
 from sightline.errors import UserError
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import ImageToTextConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig, soft
 from sightline.tasks.caption import CaptionConfig
 from sightline.tasks.captioner import CAPTION
-from sightline.tasks.presets import Preset, read_config
+from sightline.tasks.presets import read_config
+from sightline.tasks.sizes import model_of_size, to_go_on, with_rate
 from sightline.tasks.table import task_of
 from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.loop import TrainingConfig
 
 DEFAULT = "show_attend_tell"
 # Of the penalty for uneven looks: with 1, looking at everything alike is worth more than any word.
@@ -36,22 +33,12 @@ RATES: dict[str, float] = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
 
 def caption_preset(model: str | None = None, size: str = "tiny") -> CaptionConfig:
     """The configuration of a model in one of its sizes. A model that is not built in has its defaults only."""
-    if size not in get_args(Preset):
-        raise ConfigError(f"preset is {size!r}; it is one of {', '.join(get_args(Preset))}")
-    name = model or DEFAULT
-    sizes = MODELS.get(name)
-    if sizes is None and size != "tiny":
-        raise ConfigError(f"the model {name!r} has no presets; set its fields with --set")
-    chosen = ImageToTextConfig.from_json(name) if sizes is None else sizes[size]
-    plain = CaptionConfig()
-    return replace(plain, model=chosen, training=replace(plain.training, learning_rate=RATES[size]))
+    chosen = model_of_size(MODELS, ImageToTextConfig.from_json, model or DEFAULT, size)
+    return with_rate(CaptionConfig(model=chosen), RATES[size])
 
 
 def caption_config_to_go_on(run: Path) -> CaptionConfig:
     """For new data: an earlier run's configuration without its limits, and with smaller steps, as it is trained."""
     if task_of(run) != CAPTION:
         raise UserError(f"{run} is a run of the task {task_of(run)!r}; a captioner goes on from a captioner")
-    config = read_config(RunFolder.open(run).path / CONFIG, CaptionConfig)
-    training: TrainingConfig = config.training
-    rate = training.learning_rate / 4
-    return replace(config, training=replace(training, learning_rate=rate, epochs=None, steps=None, minutes=None))
+    return to_go_on(read_config(RunFolder.open(run).path / CONFIG, CaptionConfig))

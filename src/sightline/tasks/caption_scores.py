@@ -10,7 +10,8 @@ from torch import Tensor
 
 from sightline.errors import UserError
 from sightline.tasks.caption_data import Photo
-from sightline.tasks.captioner import AT_ONCE, Captioner, perplexity
+from sightline.tasks.captioner import Captioner, perplexity
+from sightline.tasks.image_sources import AT_ONCE
 from sightline.tasks.predictor import Prediction
 from sightline.tasks.searching import SearchConfig
 from sightline.training import scores
@@ -94,10 +95,7 @@ class CaptionComparison:
         metrics = {
             metric: {
                 "signature": self.signatures[metric],
-                "runs": {
-                    name: {"value": one.value, "interval": one.interval, "difference": one.difference, "p": one.p}
-                    for name, one in runs.items()
-                },
+                "runs": {name: vars(one) for name, one in runs.items()},
             }
             for metric, runs in self.found.items()
         }

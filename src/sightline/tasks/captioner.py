@@ -1,7 +1,7 @@
 """A trained model from images to captions: caption, explain, score, save and load."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor
 
 from sightline.config import Config
-from sightline.data.images import LIMITS, BadImage, ImageLimits, fit_image, read_images
+from sightline.data.images import LIMITS, ImageLimits
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.evidence.subject import evaluating
@@ -23,15 +23,15 @@ from sightline.machine import one_thread
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places
 from sightline.search import Step
 from sightline.tasks.classifier import TOKENISER
+from sightline.tasks.image_encoding import load_encoder, places_of, save_encoder
+from sightline.tasks.image_sources import AT_ONCE, SeesImages, Some, Source, check_several, named, read_some
 from sightline.tasks.loading import Saved
 from sightline.tasks.predictor import SMALL, Prediction
 from sightline.tasks.searching import SearchConfig, pad
 from sightline.training.folder import MODEL, RunFolder, save_tensors
 from sightline.vocabulary import END, START, UNKNOWN
 
-CAPTION, ENCODER, KEYS = "caption", "encoder.safetensors", "images.npy"
-AT_ONCE = 64  # images read and captioned together
-Source = Path | str | bytes | np.ndarray  # an image: its file, what is in the file, or its pixels
+CAPTION = "caption"
 
 
 class Sources(NamedTuple):
@@ -42,13 +42,14 @@ class Sources(NamedTuple):
     bad: dict[int, str]
 
 
-class Captioner:
+class Captioner(SeesImages):
     """A model with its tokeniser, and how images come to it.
 
-    ``encoder`` is one that does not learn: it makes the features that the model is given. Without it the model has an
-    encoder of its own, and is given pixels. ``longest`` is the most tokens of a caption; ``name`` is what errors call
-    it: the folder that it comes from, which is ``run``.
+    ``longest`` is the most tokens of a caption; ``name`` is what errors call it: the folder that it comes from, which
+    is ``run``.
     """
+
+    model: ImageToText
 
     def __init__(
         self,
@@ -63,33 +64,16 @@ class Captioner:
     ) -> None:
         self.model, self.tokeniser, self.how, self.encoder = model, tokeniser, how, encoder
         self.longest, self.name, self.run = longest, name, run
-        self._quick: ImageEncoder | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     @property
     def places(self) -> Places:
         return self.model.places
 
-    @torch.inference_mode()
     def read(self, images: Sequence[Source], *, limits: ImageLimits = LIMITS, workers: int | None = None) -> Sources:
-        """Decode the images and, where the encoder does not learn, compute their features."""
-        side, fit = self.how.size, self.how.fit
-        found = dict(_fitted(images, side, fit, limits, workers))
-        bad = {number: str(one) for number, one in sorted(found.items()) if isinstance(one, BadImage)}
-        good = {number: one for number, one in sorted(found.items()) if not isinstance(one, BadImage)}
-        if not good:
-            return Sources(torch.empty(0), [], bad)
-        whole = torch.from_numpy(np.stack(list(good.values()))).to(self.device)
-        return Sources(self._features(whole) if self.encoder is not None else whole, list(good), bad)
-
-    def _features(self, pixels: Tensor) -> Float[Tensor, "n s d"]:
-        assert self.encoder is not None
-        if self._quick is None:
-            self._quick = self.encoder.to(self.device).quick()
-        return self._quick(pixels)
+        """Decode the images and, where the encoder does not learn, compute their features; all of them at once."""
+        found = list(read_some(images, self.how, len(images), limits=limits, workers=workers))
+        some = found[0] if found else Some(np.empty(0), [], {})
+        return Sources(self.source_of(some.pixels) if some.numbers else torch.empty(0), some.numbers, some.bad)
 
     def caption(self, images: Sequence[Source], **options: Any) -> list[Prediction]:
         """The best caption of each image, in their order. Options are the fields of `SearchConfig`."""
@@ -105,14 +89,13 @@ class Captioner:
         self, images: Sequence[Source], config: SearchConfig, *, going: Callable[[], None] | None = None
     ) -> list[list[Prediction]]:
         """The best captions of each image, likeliest first; an image that cannot be read is an error that names it."""
-        if isinstance(images, str | bytes | Path | np.ndarray):
-            raise UserError("images is one image; expected a list of images")
+        check_several(images)
         found: list[list[Prediction]] = []
         for start in range(0, len(images), AT_ONCE):
             part = images[start : start + AT_ONCE]
             sources = self.read(part)
             for number, reason in sources.bad.items():
-                raise UserError(f"{_named(part[number], start + number)} cannot be used: {reason}")
+                raise UserError(f"{named(part[number], start + number)} cannot be used: {reason}")
             found += self.search_read(sources.read, config, going=going)
         return found
 
@@ -193,17 +176,6 @@ class Captioner:
 
         return looks(self, source, tokens)
 
-    def seen(self, keys: Iterable[int]) -> np.ndarray | None:
-        """For each of these images, whether the run was trained on it; None where it was moved without its data."""
-        path = None if self.run is None else self.run / "data" / KEYS
-        if path is None or not path.exists():
-            return None
-        try:
-            known = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise UserError(f"{path} is damaged: {error}") from None
-        return np.isin(np.fromiter(keys, dtype=np.uint64), known)
-
 
 def perplexity(total: float, tokens: int) -> float:
     """exp of the mean loss of a token."""
@@ -223,31 +195,10 @@ def _known(step: Step, going: Callable[[], None] | None) -> Step:
     return known
 
 
-def _fitted(
-    images: Sequence[Source], side: int, fit: Any, limits: ImageLimits, workers: int | None
-) -> Iterator[tuple[int, np.ndarray | BadImage]]:
-    """All images in the size that the encoder takes, files first; these are decoded ahead in other threads."""
-    files = [number for number, image in enumerate(images) if not isinstance(image, np.ndarray)]
-    sources = [one if isinstance(one, bytes) else Path(one) for one in (images[number] for number in files)]  # type: ignore[arg-type]
-    for place, found in read_images(sources, side, side, fit, limits=limits, workers=workers if len(files) > 1 else 0):
-        yield files[place], found
-    for number, image in enumerate(images):
-        if isinstance(image, np.ndarray):
-            try:
-                yield number, fit_image(image, side, side, fit)
-            except ValueError as error:
-                yield number, BadImage(str(error))
-
-
-def _named(image: Source, number: int) -> str:
-    return str(image) if isinstance(image, Path | str) else f"image {number + 1}"
-
-
 def save_captioner(folder: RunFolder, captioner: Captioner, config: Config, weights: str) -> None:
     """Everything that `load_captioner` needs; the encoder too, so that a run needs no package that it came from."""
     save_tensors(folder.path / MODEL, dict(captioner.model.state_dict()))
-    if captioner.encoder is not None:
-        save_tensors(folder.path / ENCODER, dict(captioner.encoder.state_dict()))
+    save_encoder(folder, captioner.encoder)
     captioner.tokeniser.save(folder.path / TOKENISER)
     about = {"task": CAPTION, "weights": weights, "words": captioner.tokeniser.words}
     folder.write_config({**about, "places": list(captioner.places), "config": config.to_json()})
@@ -263,15 +214,12 @@ def load_captioner(path: Path) -> tuple[Captioner, dict[str, Any]]:
         places, words, longest = Places(*data["places"]), data["words"], data["config"]["longest"]
         if not isinstance(longest, int) or longest < 1:
             raise ValueError(f"longest is {longest!r}; it is a number of tokens")
-    encoder = saved._replace(weights=saved.path / ENCODER).model(how.build) if how.frozen else None
+    encoder = load_encoder(saved, how)
     model = saved.model(lambda: config.build(places, words, how.build() if encoder is None else None))
     tokeniser = Tokeniser.load(saved.path / TOKENISER)
     with saved.reading():
         made_by: Any = encoder or model.encoder
-        found = Places(made_by.annotation_size, *made_by.grid(how.size, how.size))
-        if found != places or tokeniser.words != words:
+        if places_of(how, made_by) != places or tokeniser.words != words:
             raise ValueError(f"{places} and {words} words do not fit the encoder or {TOKENISER}")
-    for part in (model, encoder):
-        if part is not None:  # to be used, not to learn: search may keep what it makes of the weights
-            part.requires_grad_(False)
+    model.requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
     return Captioner(model, tokeniser, how, encoder, longest=longest, name=saved.name, run=saved.path), data

@@ -1,7 +1,5 @@
 """From a file of texts and labels to a trained model: one label for each text, several, or a number."""
 
-import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +7,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
@@ -20,11 +17,12 @@ from sightline.data.labels_checking import TEXT_LIMITS
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
-from sightline.layers.lora import LoraConfig, holds_lora, merge_lora
+from sightline.layers.lora import LoraConfig, merge_lora
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModelConfig, Texts
 from sightline.tasks.card import ABOUT, CURVES, describe
+from sightline.tasks.checks import check_counts, check_seed
 from sightline.tasks.classifier import (
     HIERARCHICAL,
     TOKENISER,
@@ -36,17 +34,18 @@ from sightline.tasks.classifier import (
     save_classifier,
     to_texts,
 )
+from sightline.tasks.classify_checks import check_kind, check_label_options
 from sightline.tasks.classify_data import PreparedTexts, TextPreparation, prepare_texts, prepared_before
 from sightline.tasks.classify_finish import finish
 from sightline.tasks.classify_scores import METRICS_OF, LabelMetric, fit, score_values, truth_of
 from sightline.tasks.floors import fit_floors
 from sightline.tasks.labels import LABELS, Labels
 from sightline.tasks.lessons import TextLesson
+from sightline.tasks.running import building, timed_validation, train_by_seed
 from sightline.tasks.starting import Start, read_start
 from sightline.tasks.table import Trial
-from sightline.training.checkpoint import checkpoints
-from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, load_tensors
-from sightline.training.loop import Outcome, TrainingConfig, train
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
+from sightline.training.loop import Outcome, TrainingConfig
 from sightline.view.curves import draw_curves
 
 
@@ -88,23 +87,15 @@ class ClassifyConfig(Config):
     family: ClassVar[str] = "task"
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "batch_rows", "validated"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_counts(self, "batch_tokens", "batch_rows", "validated")
         if self.longest < 8:
             raise ValueError(f"longest is {self.longest}; it must be at least 8")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        check_seed(self.seed)
         if not 0 <= self.smoothing < 1 or not (self.dropout is None or 0 <= self.dropout < 1):
             raise ValueError(f"smoothing and dropout are {self.smoothing} and {self.dropout}; at least 0 and below 1")
-        if self.metric is not None and self.metric not in METRICS_OF[self.labels]:
-            raise ValueError(
-                f"metric is {self.metric}; with labels={self.labels} it is one of {', '.join(METRICS_OF[self.labels])}"
-            )
+        check_label_options(self, "a text")
         if getattr(self.model, "positions", None) == "learned" and self.longest > self.model.longest:  # type: ignore[attr-defined]
             raise ValueError(f"longest is {self.longest}; the model has positions for {self.model.longest}")  # type: ignore[attr-defined]
-        if (self.labels == "number" and self.class_weights != "none") or (self.labels != "one" and self.smoothing):
-            raise ValueError("class_weights are for labels, and smoothing for one label a text (labels=one)")
 
     @property
     def decisive(self) -> str:
@@ -161,10 +152,8 @@ class ClassifyLesson(TextLesson[PreparedTexts, ClassifyConfig]):
     def validate(self, model: nn.Module) -> dict[str, float]:
         """The metric that decides, the loss, and the other metrics."""
         classifier = Classifier(model, self.prepared.reader, self.prepared.labels)
-        values = score_values(classifier.scores_of(self._read), self._truth, self.prepared.labels)
-        first = self.config.decisive
-        ordered = {first: values[first], "valid_loss": values["valid_loss"]}
-        return {name: round(value, 4) for name, value in (ordered | values).items()}
+        logits = classifier.scores_of(self._read)
+        return score_values(logits, self._truth, self.prepared.labels, self.config.decisive)
 
 
 def train_classify(
@@ -187,33 +176,23 @@ def train_classify(
     """
     earlier = None if start is None else read_start(start)
     if files is None:
-        before, _ = load_classifier(out)
+        before, about = load_classifier(out)
+        config = replace(config, model=ClassifyConfig.from_json(about["config"]).model)  # fitted to pairs, or not
         folder = RunFolder.open(out)
         prepared = prepared_before(folder.path, before.reader, before.labels)
-        folder.unseal()
-        saved = checkpoints(folder.path)
-        if config.lora is not None and saved and not holds_lora(load_tensors(folder.path / MODEL)):
-            # What a run keeps in the end is merged; going on needs the products apart.
-            shutil.copyfile(saved[-1] / MODEL, folder.path / MODEL)
     else:
-        prepared, config, folder = _prepare_new(files, valid, out, config, limits, earlier)
+        prepared, config, folder = _prepare_new(files, valid, out, config, limits, earlier, on_report)
     lesson = ClassifyLesson(prepared, config)
     model = build_model(config, prepared, earlier)
     limit = prediction_limit(config.model, config.longest)
     classifier = Classifier(model, prepared.reader, prepared.labels, str(out), longest=limit, run=out)
-    if files is not None:
-        save_classifier(folder, classifier, config, "untrained")
+    if files is None:
+        on_report(prepared, model)
+    else:
         folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
-    on_report(prepared, model)
-    if files is not None and config.floors:
-        _fit_floors(prepared, config, folder)
-    torch.manual_seed(config.seed)  # with floors or without, training draws the same
-    fabric = Fabric(accelerator=device, devices=1)
-    training = config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
-    model.load_state_dict(outcome.weights)
+        save_classifier(folder, classifier, config, "untrained")
+    outcome = train_by_seed(model, lesson, config.training, config.seed, folder, device, listeners)
     merge_lora(model)
-    model.eval()
     held_out = fit(classifier, prepared.valid)
     save_classifier(folder, classifier, config, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
@@ -254,16 +233,12 @@ def _fit_floors(prepared: PreparedTexts, config: ClassifyConfig, folder: RunFold
 
 def build_model(config: ClassifyConfig, prepared: PreparedTexts, earlier: Start | None) -> Labeller:
     """A new model by the seed, or one that begins with the weights of an earlier run."""
-    torch.manual_seed(config.seed)
-    try:
+    with building(config.seed):
         model = config.build(prepared.labels, prepared.reader)
         if earlier is not None:
             earlier.put_into(model, prepared.labels)
         if config.lora is not None:
             adapt(model, config.lora)
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"there is no model with this configuration: {reason}") from None
     return model
 
 
@@ -274,23 +249,19 @@ def _prepare_new(
     config: ClassifyConfig,
     limits: Limits | None,
     earlier: Start | None,
+    on_report: Callable[[PreparedTexts, nn.Module], None],
 ) -> tuple[PreparedTexts, ClassifyConfig, RunFolder]:
-    _check_kind(files, config)
+    check_kind(files.labels, config.labels)
     how = preparation(config, limits, earlier)
     with RunFolder.creating(out) as folder:
         prepared = prepare_texts(files, valid, how, folder.path)
         config = config.fitted(prepared.labels.pairs, earlier is None)
         _check_pairs(config, prepared)
-        build_model(config, prepared, earlier)  # what cannot be built is said now, while nothing stands yet
+        model = build_model(config, prepared, earlier)  # what cannot be built is said now, while nothing stands yet
+        on_report(prepared, model)
+        if config.floors:
+            _fit_floors(prepared, config, folder)
         return prepared, config, folder
-
-
-def _check_kind(files: LabelledFile, config: ClassifyConfig) -> None:
-    if files.labels != config.labels:
-        raise UserError(
-            f"the configuration is for --labels {config.labels}, and the data is read with {files.labels}; say "
-            f"--labels {config.labels}, or begin without that configuration"
-        )
 
 
 def _check_pairs(config: ClassifyConfig, prepared: PreparedTexts) -> None:
@@ -307,17 +278,11 @@ def classify_trial(
     folder: Path,
 ) -> Trial:
     """What training a classifier would begin with."""
-    _check_kind(files, config)
+    check_kind(files.labels, config.labels)
     earlier = None if start is None else read_start(start)
     prepared = prepare_texts(files, valid, preparation(config, limits, earlier), folder)
     config = config.fitted(prepared.labels.pairs, earlier is None)
     _check_pairs(config, prepared)
     lesson = ClassifyLesson(prepared, config)
     model = build_model(config, prepared, earlier)
-
-    def validating() -> float:
-        began = time.perf_counter()
-        lesson.validate(model)
-        return time.perf_counter() - began
-
-    return Trial(prepared, lesson, model, validating)
+    return Trial(prepared, lesson, model, timed_validation(lesson, model))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sightline.data.arrays import mapped
 from sightline.data.checking import Limits
 from sightline.data.labelled import Example, LabelledFile, found_separator, read_labelled
 from sightline.data.labels_checking import TEXT_LIMITS, CheckedRows, LabelReport
@@ -174,7 +175,7 @@ def in_training(run: Path, examples: Sequence[Example]) -> np.ndarray | None:
     if not path.is_file():
         return None
     try:
-        known = np.load(path, allow_pickle=False)
+        known = mapped(path)
         if known.dtype != np.uint64 or known.ndim != 1:
             raise ValueError("it holds no keys of texts")
     except (OSError, ValueError, EOFError) as error:
@@ -255,7 +256,7 @@ def _numbers(data: Path, labels: Labels) -> np.ndarray | None:
     if labels.kind != "number":
         return None
     try:
-        numbers = np.load(data / NUMBERS, allow_pickle=False)
+        numbers = np.array(mapped(data / NUMBERS))
         if numbers.dtype != np.float64 or numbers.ndim != 1:
             raise ValueError("it holds no numbers")
     except (OSError, ValueError, EOFError) as error:

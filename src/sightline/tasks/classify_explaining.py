@@ -11,17 +11,17 @@ import torch
 from sightline.attention import Attention
 from sightline.attention.pooling import Pooling
 from sightline.data.texts import Text
-from sightline.errors import UserError
 from sightline.evidence import LabelSubject, NumberSubject, believe, rollout_records
 from sightline.evidence.subject import evaluating
-from sightline.explanation import Belief, Choice, Explanation, Highlights, Span, Stack, Step
+from sightline.explanation import Belief, Explanation, Highlights, Span, Stack
 from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import Texts
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.classifier import Classifier, LabelPrediction, to_texts
-from sightline.tasks.explaining import LARGEST, LIKELIEST, WHOLE, Wanted
+from sightline.tasks.explaining import LARGEST, WHOLE, Wanted
+from sightline.tasks.label_choices import explained_label, label_steps, other_labels, ranked, said
 from sightline.tasks.places import PlacedText, place
 from sightline.trace import Trace, capture
 
@@ -29,7 +29,6 @@ from sightline.trace import Trace, capture
 MEASURED, MEASURED_BY_ALL = 1_000, 400
 MOST_WORDS = 5_000  # spans; of longer texts those with the largest weights
 SENTENCE_SHOWN = 60  # characters of a sentence along an axis
-NONE = "none of the labels"
 OVERALL, ROLLOUT = "overall", "rollout"
 Weights = np.ndarray
 
@@ -58,12 +57,12 @@ def explain_label(classifier: Classifier, text: Text, wanted: Wanted | None = No
     wanted = wanted or Wanted()
     (found,) = classifier.predict([text])
     placed = place(classifier.reader, text, classifier.longest)
-    label = _explained(classifier, found, wanted.output)
+    label = explained_label(classifier, found, wanted.output)
     texts = to_texts(*classifier.reader.pad([placed.tokens]), classifier.device)
     axis = placed.axis(_ends(classifier, placed))
     model = classifier.model
     assert isinstance(model, Labeller)
-    row = Tokens((label or _said(found),))
+    row = Tokens((label or said(found),))
     top = wanted.top or _top(model, len(placed.tokens))
     with evaluating(model), torch.no_grad():
         looks = _document(model, texts, row, axis, placed) if isinstance(model.model, HAN) else None
@@ -73,35 +72,15 @@ def explain_label(classifier: Classifier, text: Text, wanted: Wanted | None = No
         title=classifier.name,
         task="classify",
         input="\t".join(placed.texts),
-        output=_said(found),
+        output=said(found),
         records=tuple(looks.records),
         stacks=tuple(looks.stacks),
-        steps=_steps(found, label),
-        alternatives=_others(found, label),
+        steps=label_steps(found, label),
+        alternatives=other_labels(found),
         notes=tuple(_notes(classifier, placed, texts, top)),
         highlights=_highlights(found, label, placed, looks),
     )
     return _measured(classifier, explanation, texts, looks, label, placed) if wanted.measure else explanation
-
-
-def _explained(classifier: Classifier, found: LabelPrediction, wanted: str | None) -> str:
-    """The label that the map is about: the one asked for, the one given, or the likeliest of several."""
-    if found.probabilities is None:
-        if wanted is not None:
-            raise UserError(f"{classifier.name} gives a number, so there is no label to explain; leave it out")
-        return ""
-    if wanted is not None and wanted not in found.probabilities:
-        names = ", ".join(map(repr, classifier.labels.names[:10]))
-        more = f" and {classifier.labels.classes - 10:,} more" if classifier.labels.classes > 10 else ""
-        raise UserError(f"{classifier.name} knows no label {wanted!r}; it knows {names}{more}")
-    return wanted if wanted is not None else max(found.probabilities, key=found.probabilities.__getitem__)
-
-
-def _said(found: LabelPrediction) -> str:
-    """A label, several or a number as text."""
-    if isinstance(found.label, float):
-        return f"{found.label:.6g}"
-    return found.label if isinstance(found.label, str) else ", ".join(found.label) or NONE
 
 
 def _text(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, top: int | None) -> Looks:
@@ -232,28 +211,9 @@ def _highlights(found: LabelPrediction, label: str, placed: PlacedText, looks: L
     if looks.sentences is not None:
         for (start, end), weight in zip(looks.bounds, looks.sentences.tolist(), strict=True):
             sentences.append(Span(start, end, placed.texts[0][start:end], weight))
-    chances = () if found.probabilities is None else _ranked(found.probabilities)
     probability = None if found.probabilities is None else found.probabilities[label]
-    said = label or _said(found)
-    return Highlights(said, probability, chances, placed.texts, tuple(spans), tuple(sentences), read)
-
-
-def _ranked(probabilities: dict[str, float]) -> tuple[Choice, ...]:
-    return tuple(Choice(name, share) for name, share in sorted(probabilities.items(), key=lambda one: -one[1]))
-
-
-def _steps(found: LabelPrediction, label: str) -> tuple[Step, ...]:
-    if found.probabilities is None:
-        return ()
-    return (Step(label, found.probabilities[label], _ranked(found.probabilities)[:LIKELIEST]),)
-
-
-def _others(found: LabelPrediction, label: str) -> tuple[Choice, ...]:
-    """The labels that were not given, likeliest first."""
-    given = (found.label,) if isinstance(found.label, str) else found.label
-    if found.probabilities is None or isinstance(given, float):
-        return ()
-    return tuple(one for one in _ranked(found.probabilities) if one.text not in given)
+    shown = label or said(found)
+    return Highlights(shown, probability, ranked(found), placed.texts, tuple(spans), tuple(sentences), read)
 
 
 def _measured(

@@ -8,7 +8,8 @@ from sightline.files import write_text
 from sightline.tasks.card import CARD, Wording, card
 from sightline.tasks.classifier import Classifier
 from sightline.tasks.classify_data import PreparedTexts
-from sightline.tasks.classify_scores import Calibration, calibration, floors_of, said_by, truth_of, values_of
+from sightline.tasks.classify_scores import Calibration, Truth, calibration, floors_of, said_by, truth_of, values_of
+from sightline.tasks.course import table_section
 from sightline.tasks.floors import FACTS, WEIGHTS
 from sightline.training import scores
 from sightline.training.folder import RunFolder
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from sightline.tasks.classify import ClassifyConfig
 
 CONFUSION, RELIABILITY = "confusion.png", "reliability.png"
-MOST_LISTED = 200  # labels in the card's table
+FLOORS = "Linear models on the same training texts, scored on all validation data. What they reach needs no attention."
+NO_FLOORS = "The floors, linear models on words, were left out or interrupted: what this model adds is not known."
 WHAT = {"one": "from text to one label", "several": "from text to several labels", "number": "from text to a number"}
 
 
@@ -40,25 +42,12 @@ def finish(
     beside = {} if floors is None else floors.scores([example.texts for example in examples])
     systems = {f"**this model** (`{config.model.kind}`)": said}
     systems |= {_shown(name): said_by(one, truth) for name, one in beside.items()}
-    sections = _floors_section({name: values_of(one, truth) for name, one in systems.items()}, bool(beside))
-    measured = calibration(held_out, truth, classifier.temperature)
-    if truth.kind == "one":
-        matrix = scores.confusion(said, truth.gold, len(truth.names))
-        sections += _table_section(scores.per_class(matrix, truth.names))
-        confusion_matrix(matrix, truth.names, folder.path / CONFUSION)
-        sections += [f"![Which label was taken for which]({CONFUSION})", ""]
-    elif truth.kind == "several":
-        sections += _table_section(scores.several_per_class(said, truth.gold, truth.names))
-    if measured is not None:
-        reliability(
-            measured.bins,
-            folder.path / RELIABILITY,
-            ece=measured.ece,
-            before=measured.bins_before,
-            ece_before=measured.ece_before,
-            temperature=measured.temperature,
-        )
-        sections += _calibration_section(measured)
+    sections = [NO_FLOORS, ""]
+    if beside:
+        values = {name: values_of(one, truth) for name, one in systems.items()}
+        sections = floors_section("Beside the floors", FLOORS, values, "A floor")
+    sections += label_sections(folder, said, truth, "texts")
+    sections += calibration_section(folder, calibration(held_out, truth, classifier.temperature))
     wording = Wording(
         WHAT[truth.kind],
         "texts",
@@ -79,17 +68,13 @@ def _shown(floor: str) -> str:
     return names.get(floor, floor)
 
 
-def _floors_section(systems: dict[str, dict[str, float]], beside: bool) -> list[str]:
-    if not beside:
-        return [
-            "The floors, linear models on words, were left out or interrupted: what this model adds is not known.",
-            "",
-        ]
+def floors_section(title: str, about: str, systems: dict[str, dict[str, float]], floor: str) -> list[str]:
+    """The scores of the model, which comes first, beside those of its floors; ``floor`` is what one is called."""
     names = list(next(iter(systems.values())))
     lines = [
-        "## Beside the floors",
+        f"## {title}",
         "",
-        "Linear models on the same training texts, scored on all validation data. What they reach needs no attention.",
+        about,
         "",
         f"| | {' | '.join(name.replace('_', ' ') for name in names)} |",
         f"| --- |{' --- |' * len(names)}",
@@ -98,22 +83,35 @@ def _floors_section(systems: dict[str, dict[str, float]], beside: bool) -> list[
         f"| {name} | {' | '.join(f'{values[metric]:.2f}' for metric in names)} |" for name, values in systems.items()
     ]
     own, *others = [values[names[0]] for values in systems.values()]
-    if max(others) >= own and names[0] != "rmse":
-        lines += ["", f"**A floor is not below this model in {names[0].replace('_', ' ')}.**"]
+    if others and max(others) >= own:
+        lines += ["", f"**{floor} is not below this model in {names[0].replace('_', ' ')}.**"]
     return [*lines, ""]
 
 
-def _table_section(rows: list[scores.OfClass]) -> list[str]:
-    lines = ["## Labels", "", "| label | precision | recall | F1 | texts |", "| --- | --- | --- | --- | --- |"]
-    for row in rows[:MOST_LISTED]:
-        shares = " | ".join("–" if share is None else f"{share:.1f}" for share in (row.precision, row.recall, row.f1))
-        lines.append(f"| {row.name.replace('|', chr(92) + '|')} | {shares} | {row.support:,} |")
-    if len(rows) > MOST_LISTED:
-        lines.append(f"| and {len(rows) - MOST_LISTED:,} more | | | | |")
-    return [*lines, ""]
+def label_sections(folder: RunFolder, said: np.ndarray, truth: Truth, counted: str) -> list[str]:
+    """The table of the labels; of one label, also the picture of which was taken for which. Numbers have none."""
+    if truth.kind == "several":
+        return table_section("Labels", "label", counted, scores.several_per_class(said, truth.gold, truth.names))
+    if truth.kind != "one":
+        return []
+    matrix = scores.confusion(said, truth.gold, len(truth.names))
+    confusion_matrix(matrix, truth.names, folder.path / CONFUSION)
+    table = table_section("Labels", "label", counted, scores.per_class(matrix, truth.names))
+    return [*table, f"![Which label was taken for which]({CONFUSION})", ""]
 
 
-def _calibration_section(found: Calibration) -> list[str]:
+def calibration_section(folder: RunFolder, found: Calibration | None) -> list[str]:
+    """How sure the model is, with its picture; nothing where labels are numbers."""
+    if found is None:
+        return []
+    reliability(
+        found.bins,
+        folder.path / RELIABILITY,
+        ece=found.ece,
+        before=found.bins_before,
+        ece_before=found.ece_before,
+        temperature=found.temperature,
+    )
     return [
         "## How sure it is",
         "",

@@ -5,16 +5,15 @@ Tiny trains in minutes on two processor cores with some ten thousand texts.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from sightline.config import ConfigError
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
 from sightline.models.text_to_labels import TextModelConfig
 from sightline.tasks.classifier import HIERARCHICAL, TASK
 from sightline.tasks.classify import ClassifyConfig
-from sightline.tasks.presets import Preset, read_config
+from sightline.tasks.presets import read_config
+from sightline.tasks.sizes import model_of_size, to_go_on, with_rate
 from sightline.tasks.starting import is_foreign, read_start
 from sightline.tasks.table import task_of
 from sightline.training.folder import CONFIG, RunFolder
@@ -44,15 +43,8 @@ TUNING_RATE, TUNING_EPOCHS, TUNING_LONGEST = 5e-5, 3, 256
 
 def classify_preset(model: str | None = None, size: str = "tiny") -> ClassifyConfig:
     """The configuration of a model in one of its sizes. A model that is not built in has its defaults only."""
-    if size not in get_args(Preset):
-        raise ConfigError(f"preset is {size!r}; it is one of {', '.join(get_args(Preset))}")
-    model = model or "attentive"
-    sizes = CLASSIFY_MODELS.get(model)
-    if sizes is None and size != "tiny":
-        raise ConfigError(f"the model {model!r} has no presets; set its fields with --set")
-    chosen = TextModelConfig.from_json(model) if sizes is None else sizes[size]
-    config = ClassifyConfig(model=chosen)
-    return replace(config, training=replace(config.training, learning_rate=RATES[size]))
+    chosen = model_of_size(CLASSIFY_MODELS, TextModelConfig.from_json, model or "attentive", size)
+    return with_rate(ClassifyConfig(model=chosen), RATES[size])
 
 
 def classify_config_to_go_on(start: Path) -> ClassifyConfig:
@@ -61,10 +53,7 @@ def classify_config_to_go_on(start: Path) -> ClassifyConfig:
     Steps are small: most of what is known was learnt before.
     """
     if not is_foreign(start) and task_of(RunFolder.open(start).path) == TASK:
-        config = read_config(start / CONFIG, ClassifyConfig)
-        rate = config.training.learning_rate / 4
-        training = replace(config.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
-        return replace(config, training=training)
+        return to_go_on(read_config(start / CONFIG, ClassifyConfig))
     found = read_start(start)
     tuning = TrainingConfig(
         learning_rate=TUNING_RATE if found.tokeniser is None else RATES["tiny"] / 2,

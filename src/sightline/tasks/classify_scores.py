@@ -113,9 +113,11 @@ def loss_of(found: np.ndarray, truth: Truth, spread: float = 1.0) -> float:
     return scores.nll(logits, gold).value if len(gold) else float("nan")
 
 
-def score_values(found: np.ndarray, truth: Truth, labels: Labels) -> dict[str, float]:
-    """What validation says: every metric, and the loss."""
-    return values_of(said_by(found, truth), truth) | {"valid_loss": loss_of(found, truth, labels.spread)}
+def score_values(found: np.ndarray, truth: Truth, labels: Labels, first: str) -> dict[str, float]:
+    """What validation says: the ``first`` metric, which decides, the loss, and the other metrics."""
+    values = values_of(said_by(found, truth), truth)
+    ordered = {first: values[first], "valid_loss": loss_of(found, truth, labels.spread)} | values
+    return {name: round(value, 4) for name, value in ordered.items()}
 
 
 def _decisions(found: np.ndarray, truth: Truth) -> tuple[np.ndarray, np.ndarray]:

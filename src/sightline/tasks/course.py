@@ -4,7 +4,6 @@ A task says in a `Course` how its data is prepared, what is learnt from it and w
 does the rest, for a new run and for one that goes on.
 """
 
-import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sightline.config import Config
@@ -26,7 +24,7 @@ from sightline.data.stratified import overlap_flags, text_key
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
-from sightline.layers.lora import LoraConfig, holds_lora, merge_lora
+from sightline.layers.lora import LoraConfig, merge_lora
 from sightline.models.encoder import EncoderConfig
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModelConfig
@@ -36,9 +34,9 @@ from sightline.tasks.classify_data import KEYS
 from sightline.tasks.starting import Start, read_start
 from sightline.tasks.table import Trial
 from sightline.training import scores
-from sightline.training.checkpoint import checkpoints
-from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, load_tensors
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import Lesson, Outcome, TrainingConfig, train
+from sightline.training.ranks import fabric_for
 from sightline.view.curves import draw_curves
 
 MOST_LISTED = 200  # rows of a table in a card
@@ -163,23 +161,17 @@ def train_course(
     if files is None:
         folder = RunFolder.open(out)
         prepared = course.reopen(folder.path)
-        folder.unseal()
-        saved = checkpoints(folder.path)
-        if course.config.lora is not None and saved and not holds_lora(load_tensors(folder.path / MODEL)):
-            # What a run keeps in the end is merged; going on needs the products apart.
-            shutil.copyfile(saved[-1] / MODEL, folder.path / MODEL)
     else:
         prepared, folder = _prepare_new(course, files, valid, out)
     lesson = course.lesson(prepared)
     model = course.build(prepared)
     found = course.finished(model, prepared, out)
-    if files is not None:
-        course.save(folder, found, "untrained")
-        folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
     on_report(prepared, model)
-    fabric = Fabric(accelerator=device, devices=1)
+    if files is not None:
+        folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
+        course.save(folder, found, "untrained")
     training = course.config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
+    outcome = train(model, lesson, training, folder, fabric=fabric_for(device), **listeners)
     model.load_state_dict(outcome.weights)
     merge_lora(model)
     model.eval()

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning_fabric import Fabric
-
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
 from sightline.machine import peak_memory
@@ -25,6 +23,7 @@ from sightline.tasks.translate import (
 )
 from sightline.tasks.translator import Translator
 from sightline.training.loop import TrainingConfig
+from sightline.training.ranks import fabric_for
 from sightline.training.steps import gradients, make_optimiser
 
 TRIED, DECODED = 8, 64  # batches to train, sentences to decode
@@ -60,7 +59,7 @@ def estimate(
         trial = task_named(task).trial(files, valid, config, limits, start, folder)
         prepared, lesson, plain, validating, in_epoch = trial
         stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        fabric = Fabric(accelerator=device, devices=1)
+        fabric = fabric_for(device)
         plain = plain.to(fabric.device)
         plan = list(lesson.epoch(0))
         plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest

@@ -25,7 +25,7 @@ from sightline.tasks.table import task_of
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.folder import MODEL
 from sightline.training.scores import bleu
-from sightline.vocabulary import END, SPELLINGS, START
+from sightline.vocabulary import END, MASK_SPELLING, SPELLINGS, START
 
 ABOUT = "sightline.json"
 ENCODERS = ("classify", "pretrain", "tag", "span")  # tasks whose runs may hold an encoder that others know
@@ -112,7 +112,8 @@ def export_run(
     with whole_folder(out, overwrite) as folder:
         described = write_export(translator, to, folder, int8)
         closeness = compare(translator, engine_for(to, folder, threads), examples)
-        refuse(closeness.problem(int8), run, to)
+        cut = _cut_otherwise(translator, folder, examples) if to == "huggingface" else None
+        refuse(closeness.problem(int8) or cut, run, to)
         exported = Exported(out, to, int8, described, tried, closeness, _size(folder), (run / MODEL).stat().st_size)
         write_about(folder, exported)
     return exported
@@ -136,6 +137,17 @@ def write_export(translator: Translator, to: Format, folder: Path, int8: bool = 
     from sightline.interop.huggingface_export import write_huggingface
 
     return f"a {write_huggingface(translator.model, translator.source, translator.target, folder).capitalize()}"
+
+
+def _cut_otherwise(translator: Translator, folder: Path, examples: Sequence[Example]) -> str | None:
+    """Why the tokeniser that goes with the model must not be used."""
+    import transformers
+
+    texts = [example.source for example in examples]
+    theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)(texts)["input_ids"]
+    ours = [[*tokens, END] for tokens in translator.source.encode(texts)]
+    others = sum(a != b for a, b in zip(ours, theirs, strict=True))
+    return f"its tokeniser cuts {others:,} of {len(texts):,} texts into other tokens" if others else None
 
 
 @torch.inference_mode()
@@ -225,7 +237,9 @@ def made_up(tokeniser: Tokeniser, count: int = 50) -> list[str]:
     draw = random.Random(0)
     rows = [[draw.randrange(len(SPELLINGS), tokeniser.words) for _ in range(draw.randint(3, 20))] for _ in range(count)]
     texts = tokeniser.decode(rows)
-    return [text for text, tokens in zip(texts, tokeniser.encode(texts), strict=True) if tokens]
+    both = zip(texts, tokeniser.encode(texts), strict=True)
+    # The token of hidden words is spelled as no text is: a text with its spelling is text to us, and a sign to others.
+    return [text for text, tokens in both if tokens and MASK_SPELLING not in text]
 
 
 def refuse(problem: str | None, run: Path, to: str) -> None:

@@ -1,14 +1,11 @@
 """From images with masks, or grids of features with labels, to a trained model that labels every cell."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sightline.config import Config
@@ -21,6 +18,7 @@ from sightline.models.grid import Gold, GridModel, GridModelConfig, Grids, Input
 from sightline.models.grid_at_once import AtOnceConfig
 from sightline.models.text_to_text import Loss
 from sightline.tasks.card import ABOUT, CARD, CURVES, Wording, card, describe
+from sightline.tasks.checks import check_counts, check_seed, check_shares
 from sightline.tasks.course import table_section
 from sightline.tasks.grid_data import (
     PreparedGrids,
@@ -33,9 +31,10 @@ from sightline.tasks.grid_data import (
 )
 from sightline.tasks.grid_scores import Scored, fit_thresholds
 from sightline.tasks.gridder import FACTS, Gridder, GridFacts, class_weights, finite, load_gridder, save_gridder
+from sightline.tasks.running import building, timed_validation, train_by_seed, validated_rows
 from sightline.tasks.table import Trial
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
-from sightline.training.loop import Outcome, TrainingConfig, train
+from sightline.training.loop import Outcome, TrainingConfig
 from sightline.training.scores.cells import DISTANCES
 from sightline.view.curves import draw_curves
 
@@ -77,16 +76,11 @@ class GridConfig(Config):
     def __post_init__(self) -> None:
         if self.cell not in CELLS:
             raise ValueError(f"cell is {self.cell}; it must be one of {', '.join(map(str, CELLS))}")
-        for name in ("share", "valid_share"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        for name in ("batch", "validated", "most_cells"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_shares(self, "share", "valid_share")
+        check_counts(self, "batch", "validated", "most_cells")
         if self.crop < 0:
             raise ValueError(f"crop is {self.crop}; it must be at least 0")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        check_seed(self.seed)
 
     @property
     def decisive(self) -> GridMetric:
@@ -114,8 +108,8 @@ class GridLesson:
 
     def __init__(self, prepared: PreparedGrids, config: GridConfig) -> None:
         self.prepared, self.config = prepared, config
-        rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
-        self.valid = Rows(prepared.valid.store, prepared.valid.chosen[np.sort(rows)])
+        rows = validated_rows(len(prepared.valid), config.validated, config.seed)
+        self.valid = Rows(prepared.valid.store, prepared.valid.chosen[rows])
 
     def epoch(self, number: int) -> list[Handle]:
         """Images of like size together: little padding, and the same order for the same number."""
@@ -209,7 +203,6 @@ def train_grid(
         before, _ = load_gridder(out)
         folder = RunFolder.open(out)
         prepared = prepared_before(folder.path, config, before.facts.classes)
-        folder.unseal()
     else:
         prepared, folder = _prepare_new(files, valid, out, config, limits, start)
     lesson = GridLesson(prepared, config)
@@ -218,15 +211,10 @@ def train_grid(
     gridder.name, gridder.run = str(out), out
     gridder.facts = replace(gridder.facts, columns=before.facts.columns if files is None else files.columns)
     if files is not None:
-        save_gridder(folder, gridder, "untrained")
         folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
+        save_gridder(folder, gridder, "untrained")
     on_report(prepared, model)
-    torch.manual_seed(config.seed)
-    fabric = Fabric(accelerator=device, devices=1)
-    training = config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
-    model.load_state_dict(outcome.weights)
-    model.eval()
+    outcome = train_by_seed(model, lesson, config.training, config.seed, folder, device, listeners)
     scored = fit(gridder, lesson.valid)
     save_gridder(folder, gridder, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
@@ -238,12 +226,8 @@ def train_grid(
 
 def build_model(config: GridConfig, prepared: PreparedGrids, start: Path | None, pretrained: bool) -> GridModel:
     """A new model by the seed, or one that begins with the weights of an earlier run."""
-    torch.manual_seed(config.seed)
-    try:
+    with building(config.seed):
         model = config.build(prepared.cell, prepared.channels, prepared.counts, pretrained=pretrained)
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"there is no model with this configuration: {reason}") from None
     if start is not None:
         earlier, _ = load_gridder(start)
         if earlier.facts.names != prepared.classes.names:
@@ -311,13 +295,4 @@ def grid_trial(
     """What training would begin with."""
     prepared = prepare_grids(files, valid, config, limits, folder)
     lesson, model = GridLesson(prepared, config), build_model(config, prepared, start, pretrained=True)
-
-    def validating() -> float:
-        began = time.perf_counter()
-        model.eval()
-        with torch.no_grad():
-            lesson.validate(model)
-        model.train()
-        return time.perf_counter() - began
-
-    return Trial(prepared, lesson, model, validating)
+    return Trial(prepared, lesson, model, timed_validation(lesson, model))

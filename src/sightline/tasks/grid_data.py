@@ -28,6 +28,7 @@ from sightline.data.splitting import Overlap
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.models.grid import NOTHING, Gold, Grids
+from sightline.tasks.course import overlap_lines
 
 if TYPE_CHECKING:
     from sightline.tasks.grid import GridConfig
@@ -74,12 +75,7 @@ class PreparedGrids:
         found.append(f"cells to train on: {shares}")
         if self.valid_report is not None and self.valid_report.bad:
             found += ["of the validation data:", *self.valid_report.left_out_lines()]
-        if self.overlap is not None and self.overlap.pairs:
-            found.append(
-                f"of {self.overlap.evaluation:,} validation images, {self.overlap.pairs:,} stand in the training data: "
-                "scores on them flatter"
-            )
-        return found
+        return found + overlap_lines(self.overlap, "images")
 
     def summary(self) -> str:
         """One line of what is trained on."""

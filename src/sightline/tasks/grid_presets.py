@@ -1,15 +1,13 @@
 """Sizes that work for labelling cells, and how to go on from an earlier run."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from sightline.config import ConfigError
 from sightline.models.grid import GridModelConfig
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
 from sightline.tasks.grid import GridConfig
-from sightline.tasks.presets import Preset, read_config
+from sightline.tasks.presets import read_config
+from sightline.tasks.sizes import model_of_size, to_go_on, with_rate
 from sightline.training.folder import CONFIG, RunFolder
 
 GRID_MODELS: dict[str, dict[str, GridModelConfig]] = {
@@ -34,19 +32,10 @@ RATES = {"tiny": 2e-3, "small": 1e-3, "base": 5e-4}
 
 def grid_preset(model: str | None = None, size: str = "tiny") -> GridConfig:
     """The configuration of a model in one of its sizes; at_once unless named, which is the fastest."""
-    if size not in get_args(Preset):
-        raise ConfigError(f"preset is {size!r}; it is one of {', '.join(get_args(Preset))}")
-    sizes = GRID_MODELS.get(model or "at_once")
-    if sizes is None and size != "tiny":
-        raise ConfigError(f"the model {model!r} has no presets; set its fields with --set")
-    chosen = GridModelConfig.from_json(model) if sizes is None else sizes[size]
-    config = GridConfig(model=chosen)
-    return replace(config, training=replace(config.training, learning_rate=RATES[size]))
+    chosen = model_of_size(GRID_MODELS, GridModelConfig.from_json, model or "at_once", size)
+    return with_rate(GridConfig(model=chosen), RATES[size])
 
 
 def grid_config_to_go_on(start: Path) -> GridConfig:
     """For new data: an earlier run as it was, without its limits and with smaller steps."""
-    config = read_config(RunFolder.open(start).path / CONFIG, GridConfig)
-    rate = config.training.learning_rate / 4
-    training = replace(config.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
-    return replace(config, training=training)
+    return to_go_on(read_config(RunFolder.open(start).path / CONFIG, GridConfig))

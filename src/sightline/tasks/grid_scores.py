@@ -106,6 +106,7 @@ class GridEvaluation:
     seen: int | None
     without: dict[str, float] | None
     seconds: float
+    doubt: str | None = None  # what is to be said of the masks
 
     def rows(self) -> list[dict[str, Any]]:
         """Each photo with its own scores."""
@@ -130,6 +131,8 @@ class GridEvaluation:
             found["without_training_images"] = {name: round(value, 4) for name, value in self.without.items()}
         found |= {"per_class": [vars(one) for one in self.table]}
         found["seconds_per_image"] = round(self.seconds / max(1, len(self.predictions)), 4)
+        if self.doubt is not None:
+            found["doubt"] = self.doubt
         return found | ({"errors": self.worst(errors)} if errors else {})
 
 
@@ -166,6 +169,7 @@ def evaluate(
         None if flags is None else int(flags.sum()),
         without,
         seconds - images.seconds,
+        gridder.facts.classes.doubt(min(images.values), max(images.values)),
     )
 
 
@@ -179,6 +183,7 @@ class _Blind:
         self.gridder, self.data = gridder, iter(data)
         self.classes: deque[np.ndarray] = deque()
         self.digests: list[int] = []
+        self.values: set[int] = set()  # the lowest and the highest of each mask
         self.seconds = 0.0  # of reading
 
     def __iter__(self) -> Iterator[Raw]:
@@ -189,6 +194,8 @@ class _Blind:
                 return
             self.gridder.check(raw)
             self.classes.append(classes_in(raw, self.gridder.facts.classes))
+            assert raw.mask is not None
+            self.values |= {int(raw.mask.min()), int(raw.mask.max())}
             self.digests.append(raw.digest())
             self.seconds += time.perf_counter() - began
             yield raw._replace(mask=None)

@@ -1,6 +1,6 @@
 """A trained model from images to labels: predict, score, explain, save and load."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from sightline.evidence.subject import evaluating
 from sightline.layers.image import ImageEncoder, ImageEncoderConfig
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels
 from sightline.models.image_to_text import Places
-from sightline.tasks.captioner import ENCODER, KEYS
 from sightline.tasks.classifier import THRESHOLD, Classifier, LabelPrediction
-from sightline.tasks.image_sources import Source, named, read_some
+from sightline.tasks.image_encoding import load_encoder, save_encoder
+from sightline.tasks.image_sources import AT_ONCE, SeesImages, Source, check_several, named, read_some
 from sightline.tasks.labels import Labels
 from sightline.tasks.loading import Saved
 from sightline.training.folder import MODEL, RunFolder, save_tensors
@@ -26,15 +26,10 @@ if TYPE_CHECKING:
     from sightline.explanation import Explanation
 
 TASK = "classify_images"
-AT_ONCE = 64  # images read and scored together
 
 
-class ImageClassifier(Classifier):
-    """A model with its labels, and how images come to it; what scores mean is as for texts.
-
-    ``encoder`` is one that does not learn: it makes the features that the model is given. Without it the model has an
-    encoder of its own, and is given pixels.
-    """
+class ImageClassifier(SeesImages, Classifier):
+    """A model with its labels, and how images come to it; what scores mean is as for texts."""
 
     model: ImageToLabels
 
@@ -53,12 +48,10 @@ class ImageClassifier(Classifier):
         self.model, self.labels, self.how, self.encoder = model, labels, how, encoder
         self.temperature, self.threshold, self.name, self.run = temperature, threshold, name, run
         self.longest = None
-        self._quick: ImageEncoder | None = None
 
     def predict(self, images: Sequence[Source], *, threshold: float | None = None) -> list[LabelPrediction]:  # type: ignore[override]
         """The label of each image, in their order; one that cannot be read is an error that names it."""
-        if isinstance(images, str | bytes | Path | np.ndarray):
-            raise UserError("images is one image; expected a list of images")
+        check_several(images)
         return self.read_scores(self.scores(images), threshold)
 
     def scores(  # type: ignore[override]
@@ -80,7 +73,7 @@ class ImageClassifier(Classifier):
         """The same, and what is wrong with images that cannot be used; their rows are zeros."""
         found, bad = self._empty(len(images)), dict[int, str]()
         done = 0
-        for some in read_some(images, self.how, AT_ONCE, limits=limits):
+        for some in read_some(images, self.how, limits=limits):
             bad |= some.bad
             if some.numbers:
                 found[some.numbers] = self.scores_of_source(self.source_of(some.pixels))
@@ -88,16 +81,6 @@ class ImageClassifier(Classifier):
             on_predicted(passed - done)
             done = passed
         return found, bad
-
-    @torch.inference_mode()
-    def source_of(self, pixels: np.ndarray) -> Tensor:
-        """What the model is given: pixels as they are, or the features of the encoder that does not learn."""
-        whole = torch.from_numpy(pixels).to(self.device)
-        if self.encoder is None:
-            return whole
-        if self._quick is None:
-            self._quick = self.encoder.to(self.device).quick()
-        return self._quick(whole)
 
     @torch.inference_mode()
     def scores_of_source(self, source: Tensor) -> np.ndarray:
@@ -125,17 +108,6 @@ class ImageClassifier(Classifier):
         from sightline.tasks.image_scores import evaluate_images, image_file
 
         return evaluate_images(self, image_file(self, str(data)), **options)
-
-    def seen(self, keys: Iterable[int]) -> np.ndarray | None:
-        """For each of these images, whether the run was trained on it; None where it was moved without its data."""
-        path = None if self.run is None else self.run / "data" / KEYS
-        if path is None or not path.exists():
-            return None
-        try:
-            known = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise UserError(f"{path} is damaged: {error}") from None
-        return np.isin(np.fromiter(keys, dtype=np.uint64), known)
 
     def _empty(self, count: int) -> np.ndarray:
         return np.zeros(count if self.labels.kind == "number" else (count, self.labels.classes))
@@ -165,8 +137,7 @@ def shape_of(labels: Labels, *, balanced: bool = False, smoothing: float = 0.0) 
 def save_image_classifier(folder: RunFolder, classifier: ImageClassifier, config: Config, weights: str) -> None:
     """Everything that `load_image_classifier` needs; the encoder too, so that a run needs no package it came from."""
     save_tensors(folder.path / MODEL, dict(classifier.model.state_dict()))
-    if classifier.encoder is not None:
-        save_tensors(folder.path / ENCODER, dict(classifier.encoder.state_dict()))
+    save_encoder(folder, classifier.encoder)
     classifier.labels.save(folder)
     fitted = {"temperature": classifier.temperature, "threshold": classifier.threshold}
     about = {"task": TASK, "weights": weights, **fitted, "places": list(classifier.model.places)}
@@ -187,14 +158,13 @@ def load_image_classifier(path: Path) -> tuple[ImageClassifier, dict[str, Any]]:
         fitted = {name: float(saved.about[name]) for name in ("temperature", "threshold")}
         if not (0 < fitted["temperature"] < 1e6 and 0 <= fitted["threshold"] <= 1):
             raise ValueError(f"temperature is {fitted['temperature']!r} and threshold {fitted['threshold']!r}")
-    how, encoder = config.encoder, None
+    how = config.encoder
 
     def build() -> ImageToLabels:
         learning = None if how.frozen else how.build()
         return config.model.build(places, shape_of(labels), learning)
 
     model = saved.model(build)
-    if how.frozen:
-        encoder = saved._replace(weights=saved.path / ENCODER).model(how.build).requires_grad_(False)
+    encoder = load_encoder(saved, how)
     found = ImageClassifier(model, labels, how, encoder, **fitted, name=saved.name, run=saved.path)
     return found, saved.about

@@ -1,6 +1,5 @@
 """From images and labels to a trained model: one label for each image, several, or a number."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,35 +7,35 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
 from sightline.data.checking import Limits
 from sightline.data.labelled import LabelKind
-from sightline.errors import UserError
 from sightline.layers.image import ImageEncoder, ImageEncoderConfig, default_encoder
 from sightline.models.image_to_labels import ImageToLabels, ImageToLabelsConfig
-from sightline.models.image_to_text import Places
 from sightline.models.writer import Loss
 from sightline.tasks.caption_inputs import OnImages
-from sightline.tasks.captioner import ENCODER
 from sightline.tasks.card import ABOUT, CURVES, describe
+from sightline.tasks.checks import check_counts, check_seed, check_shares
+from sightline.tasks.classify_checks import check_kind, check_label_options
 from sightline.tasks.classify_scores import METRICS_OF, LabelMetric, fit, score_values, truth_of
 from sightline.tasks.image_classifier import (
-    AT_ONCE,
     ImageClassifier,
     load_image_classifier,
     save_image_classifier,
     shape_of,
 )
 from sightline.tasks.image_data import ImageLabelFile, LabelledImage, PreparedImages, images_before, prepare_images
+from sightline.tasks.image_encoding import ENCODER, new_encoder, places_of
 from sightline.tasks.image_finish import finish
 from sightline.tasks.image_scores import held_out
+from sightline.tasks.image_sources import AT_ONCE
 from sightline.tasks.labels import LABELS
+from sightline.tasks.running import building, timed_validation, train_by_seed, validated_rows
 from sightline.tasks.table import Trial
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
-from sightline.training.loop import Outcome, TrainingConfig, train
+from sightline.training.loop import Outcome, TrainingConfig
 from sightline.view.curves import draw_curves
 
 AVERAGED = 512  # images that say what a place looks like on average
@@ -71,28 +70,15 @@ class ImageClassifyConfig(Config):
     family: ClassVar[str] = "task"
 
     def __post_init__(self) -> None:
-        for name in ("batch_rows", "validated"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
-        if self.metric is not None and self.metric not in METRICS_OF[self.labels]:
-            raise ValueError(
-                f"metric is {self.metric}; with labels={self.labels} it is one of {', '.join(METRICS_OF[self.labels])}"
-            )
-        if (self.labels == "number" and self.class_weights != "none") or (self.labels != "one" and self.smoothing):
-            raise ValueError("class_weights are for labels, and smoothing for one label an image (labels=one)")
+        check_counts(self, "batch_rows", "validated")
+        check_seed(self.seed)
+        check_shares(self, "smoothing")
+        check_label_options(self, "an image")
 
     @property
     def decisive(self) -> str:
         """The metric that decides which checkpoint is best."""
         return self.metric or METRICS_OF[self.labels][0]
-
-    def places(self, encoder: ImageEncoder) -> Places:
-        """The annotations that an encoder makes of every image."""
-        return Places(encoder.annotation_size, *encoder.grid(self.encoder.size, self.encoder.size))
 
 
 class ImageClassifyLesson:
@@ -100,8 +86,8 @@ class ImageClassifyLesson:
 
     def __init__(self, prepared: PreparedImages, config: ImageClassifyConfig) -> None:
         self.prepared, self.config = prepared, config
-        rows = np.random.default_rng(config.seed).permutation(len(prepared.valid))[: config.validated]
-        self.valid = [prepared.valid[row] for row in sorted(rows.tolist())]
+        rows = validated_rows(len(prepared.valid), config.validated, config.seed)
+        self.valid = [prepared.valid[row] for row in rows]
         self._truth = truth_of(prepared.labels, [one.label for one in self.valid])
 
     def epoch(self, number: int) -> list[np.ndarray]:
@@ -134,10 +120,8 @@ class ImageClassifyLesson:
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """The metric that decides, the loss, and the other metrics."""
-        values = score_values(self.logits(model, self.valid), self._truth, self.prepared.labels)
-        first = self.config.decisive
-        ordered = {first: values[first], "valid_loss": values["valid_loss"]}
-        return {name: round(value, 4) for name, value in (ordered | values).items()}
+        logits = self.logits(model, self.valid)
+        return score_values(logits, self._truth, self.prepared.labels, self.config.decisive)
 
     @torch.inference_mode()
     def mean_place(self, model: ImageToLabels) -> Tensor:
@@ -186,9 +170,8 @@ def train_image_classify(
         before, _ = load_image_classifier(out)
         folder = RunFolder.open(out)
         prepared = images_before(folder.path, before.labels, before.encoder or config.encoder.build())
-        folder.unseal()
     else:
-        _check_kind(files, config)
+        check_kind(files.labels, config.labels)
         encoder = new_encoder(config, earlier)
         with RunFolder.creating(out) as folder:
             prepared = _prepare(files, valid, config, encoder, folder.path, limits, device, on_images)
@@ -198,16 +181,11 @@ def train_image_classify(
     frozen = prepared.encoder if config.encoder.frozen else None
     classifier = ImageClassifier(model, prepared.labels, config.encoder, frozen, name=str(out), run=out)
     if files is not None:
-        save_image_classifier(folder, classifier, config, "untrained")
         speed = {"images_per_second": prepared.images_per_second}
         folder.write_json(ABOUT, describe(prepared, files, valid, start, command) | speed)
+        save_image_classifier(folder, classifier, config, "untrained")
     on_report(prepared, model)
-    torch.manual_seed(config.seed)
-    fabric = Fabric(accelerator=device, devices=1)
-    training = config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
-    model.load_state_dict(outcome.weights)
-    model.eval()
+    outcome = train_by_seed(model, lesson, config.training, config.seed, folder, device, listeners)
     model.blank.copy_(lesson.mean_place(model))
     logits = lesson.logits(model, prepared.valid)
     known, examples = held_out(classifier, prepared.valid, logits)
@@ -215,56 +193,29 @@ def train_image_classify(
     classifier.temperature, classifier.threshold = known.temperature, known.threshold
     save_image_classifier(folder, classifier, config, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
-    draw_curves(
-        folder.metrics(),
-        folder.path / CURVES,
-        "squared error" if prepared.labels.kind == "number" else "nats an image",
-    )
+    unit = "squared error" if prepared.labels.kind == "number" else "nats an image"
+    draw_curves(folder.metrics(), folder.path / CURVES, unit)
     finish(folder, config, classifier, prepared, logits, outcome)
     folder.seal([CONFIG, MODEL, LABELS, METRICS, *([ENCODER] if frozen is not None else [])])
     return classifier, outcome
-
-
-def new_encoder(config: ImageClassifyConfig, earlier: ImageClassifier | None) -> ImageEncoder:
-    """That of the run to go on from where it does not learn; else a new one, with what it has learnt before."""
-    if earlier is not None and earlier.how != config.encoder:
-        raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")
-    if earlier is not None and earlier.encoder is not None:
-        return earlier.encoder
-    torch.manual_seed(config.seed)
-    return config.encoder.build(pretrained=earlier is None)
 
 
 def build_model(
     config: ImageClassifyConfig, prepared: PreparedImages, earlier: ImageClassifier | None
 ) -> ImageToLabels:
     """A new model by the seed, or one that begins with the weights of an earlier run; new labels are learnt anew."""
-    torch.manual_seed(config.seed)
-    try:
+    with building(config.seed, going_on=earlier is not None):
         learning = None if config.encoder.frozen else prepared.encoder
         balanced = config.class_weights == "balanced"
         shape = shape_of(prepared.labels, balanced=balanced, smoothing=config.smoothing)
-        model = config.model.build(config.places(prepared.encoder), shape, learning)
+        model = config.model.build(places_of(config.encoder, prepared.encoder), shape, learning)
         if earlier is not None:
             weights = earlier.model.state_dict()
             if earlier.labels.names != prepared.labels.names or earlier.labels.kind != prepared.labels.kind:
                 own = model.state_dict()
                 weights |= {name: own[name] for name in own if name.startswith("output.")}
             model.load_state_dict(weights)
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        if earlier is not None:
-            raise UserError(f"the model is not that of the run to go on from: {reason}") from None
-        raise UserError(f"there is no model with this configuration: {reason}") from None
     return model
-
-
-def _check_kind(files: ImageLabelFile, config: ImageClassifyConfig) -> None:
-    if files.labels != config.labels:
-        raise UserError(
-            f"the configuration is for --labels {config.labels}, and the data is read with {files.labels}; say "
-            f"--labels {config.labels}, or begin without that configuration"
-        )
 
 
 def _prepare(
@@ -300,15 +251,9 @@ def image_classify_trial(
     folder: Path,
 ) -> Trial:
     """What training a classifier of images would begin with."""
-    _check_kind(files, config)
+    check_kind(files.labels, config.labels)
     earlier = None if start is None else load_image_classifier(start)[0]
     prepared = _prepare(files, valid, config, new_encoder(config, earlier), folder, limits)
     lesson = ImageClassifyLesson(prepared, config)
     model = build_model(config, prepared, earlier)
-
-    def validating() -> float:
-        began = time.perf_counter()
-        lesson.validate(model)
-        return time.perf_counter() - began
-
-    return Trial(prepared, lesson, model, validating)
+    return Trial(prepared, lesson, model, timed_validation(lesson, model))

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sightline.data.checking import Limits
 from sightline.data.columns import Cells
 from sightline.data.features import Features
@@ -30,16 +28,14 @@ from sightline.data.labels_checking import CheckedRows, LabelReport
 from sightline.data.splitting import Overlap
 from sightline.data.stratified import split_examples
 from sightline.errors import UserError
-from sightline.files import whole_file, write_text
+from sightline.files import write_text
 from sightline.layers.image import ImageEncoder, ImageEncoderConfig
-from sightline.tasks.caption_data import image_key
 from sightline.tasks.caption_inputs import OnImages, make_inputs, open_inputs
-from sightline.tasks.captioner import KEYS
+from sightline.tasks.image_keys import BAD_IMAGE, image_key, image_overlap, image_overlap_lines, write_keys
 from sightline.tasks.labels import Labels, labels_of
 from sightline.tasks.preparing import keep_pipe
 
 ROWS = "images.jsonl"
-BAD_IMAGE = "bad image"
 
 
 @dataclass(frozen=True)
@@ -167,11 +163,7 @@ class PreparedImages:
         if unseen := self.labels.unseen([one.label for one in self.valid]):
             named = ", ".join(f"{name!r} ({count:,})" for name, count in list(unseen.items())[:10])
             found.append(f"validation data has labels that training does not have, counted as wrong: {named}")
-        if self.overlap is not None and self.overlap.pairs:
-            found.append(
-                f"of {self.overlap.evaluation:,} validation images, {self.overlap.pairs:,} stand in the training data "
-                "too: scores on them flatter"
-            )
+        found += image_overlap_lines(self.overlap)
         if self.images_per_second:
             found.append(f"images read at {self.images_per_second:,.1f} a second")
         return found
@@ -226,7 +218,7 @@ def prepare_images(
     places = {key: row for row, key in enumerate(every)}
     training, validating = ([one._replace(row=places[one.key]) for one in some] for some in (training, validating))
     _write(data, training, validating)
-    overlap = None if valid is None else _overlap(training, validating)
+    overlap = None if valid is None else image_overlap(training, validating)
     return PreparedImages(labels, inputs, training, validating, encoder, report, valid_report, overlap, speed)
 
 
@@ -267,11 +259,4 @@ def _write(data: Path, training: Sequence[LabelledImage], validating: Sequence[L
     rows = [(one, apart) for some, apart in ((training, 0), (validating, 1)) for one in some]
     lines = (json.dumps([one.image.name, one.label, f"{one.key:016x}", one.row, apart]) for one, apart in rows)
     write_text(data / ROWS, "".join(f"{line}\n" for line in lines))
-    with whole_file(data / KEYS) as part:  # those kept apart chose the weights, so they too are among them
-        np.save(part, np.array(sorted({one.key for one, _ in rows}), dtype=np.uint64), allow_pickle=False)
-
-
-def _overlap(training: Sequence[LabelledImage], validating: Sequence[LabelledImage]) -> Overlap:
-    known = {one.key for one in training}
-    found = sum(one.key in known for one in validating)
-    return Overlap(len(validating), found, found)
+    write_keys(data, (one.key for one, _ in rows))

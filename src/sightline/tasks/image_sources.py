@@ -1,14 +1,19 @@
 """Images as an encoder takes them: out of files, bytes or pixels, some at a time, the bad ones named."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from sightline.data.images import LIMITS, BadImage, ImageLimits, fit_image, read_images
-from sightline.layers.image import ImageEncoderConfig
+from sightline.data.images import LIMITS, BadImage, ImageLimits, fit_image, read_image, read_images
+from sightline.errors import UserError
+from sightline.layers.image import ImageEncoder, ImageEncoderConfig
+from sightline.tasks.image_keys import seen_images
 
+AT_ONCE = 64  # images that are in work together
 Source = Path | str | bytes | np.ndarray  # an image: its file, what is in the file, or its pixels
 
 
@@ -20,10 +25,41 @@ class Some(NamedTuple):
     bad: dict[int, str]
 
 
+class SeesImages:
+    """A model that images come to: fitted as ``how`` says, and encoded where an ``encoder`` does not learn.
+
+    Without such an encoder the model has one of its own, and is given pixels. ``run`` is the folder it comes from.
+    """
+
+    model: nn.Module
+    how: ImageEncoderConfig
+    encoder: ImageEncoder | None
+    run: Path | None
+    _quick: ImageEncoder | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @torch.inference_mode()
+    def source_of(self, pixels: np.ndarray) -> Tensor:
+        """What the model is given: pixels as they are, or the features of the encoder that does not learn."""
+        whole = torch.from_numpy(pixels).to(self.device)
+        if self.encoder is None:
+            return whole
+        if self._quick is None:
+            self._quick = self.encoder.to(self.device).quick()
+        return self._quick(whole)
+
+    def seen(self, keys: Iterable[int]) -> np.ndarray | None:
+        """For each of these images, whether the run was trained on it; None where it was moved without its data."""
+        return seen_images(self.run, keys)
+
+
 def read_some(
     images: Sequence[Source],
     how: ImageEncoderConfig,
-    at_once: int = 64,
+    at_once: int = AT_ONCE,
     *,
     limits: ImageLimits = LIMITS,
     workers: int | None = None,
@@ -49,9 +85,22 @@ def read_some(
             pixels, numbers, bad = [], [], {}
 
 
+def check_several(images: Sequence[Source]) -> None:
+    """One path would be read letter by letter."""
+    if isinstance(images, str | bytes | Path | np.ndarray):
+        raise UserError("images is one image; expected a list of images")
+
+
 def named(image: Source, number: int) -> str:
     """What errors call an image."""
     return str(image) if isinstance(image, Path | str) else f"image {number + 1}"
+
+
+def pixels_of(image: Source) -> np.ndarray:
+    """The pixels of one image, in the size that it has."""
+    if isinstance(image, np.ndarray):
+        return image
+    return read_image(image if isinstance(image, bytes) else Path(image))
 
 
 def _fitted(pixels: np.ndarray, how: ImageEncoderConfig) -> "np.ndarray | BadImage":

@@ -7,11 +7,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from sightline.errors import UserError
-from sightline.training.folder import MODEL, RunFolder, load_tensors
+from sightline.training.checkpoint import verify_checkpoint
+from sightline.training.folder import METRICS, MODEL, RunFolder, load_tensors
 
 M = TypeVar("M", bound=nn.Module)
+_DRAWS = {getattr(nn.init, name) for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")} | {
+    Tensor.normal_,
+    Tensor.uniform_,
+}
 
 
 class Saved(NamedTuple):
@@ -27,8 +33,12 @@ class Saved(NamedTuple):
         """A run of a task, checked file by file; or as it was at one of its checkpoints."""
         weights, name = path / MODEL, str(path)
         if path.parent.name == "checkpoints" and weights.exists():
+            verify_checkpoint(path)
             path = path.parent.parent
-        about = RunFolder.open(path).read_config()
+            folder = RunFolder.open(path, without=(MODEL, METRICS))
+        else:
+            folder = RunFolder.open(path)
+        about = folder.read_config()
         if about.get("task") != task:
             raise UserError(f"{path} is a run of the task {about.get('task')!r}; expected {task!r}")
         return cls(path, weights, name, about)
@@ -51,7 +61,7 @@ class Saved(NamedTuple):
         with self.reading():
             tensors = load_tensors(self.weights)
             _check_layers(self.about.get("config"), len(tensors))
-            with torch.device("meta"):
+            with torch.device("meta"), _NoDraws():
                 described = build()
                 if finish is not None:
                     finish(described, tensors)
@@ -61,6 +71,17 @@ class Saved(NamedTuple):
                 finish(model, tensors)
             model.load_state_dict(tensors)
         return model.eval()
+
+
+class _NoDraws(TorchFunctionMode):
+    """Shapes need no numbers. To draw some for tensors without memory, PyTorch imports its compiler: seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _DRAWS:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def _check_layers(config: Any, tensors: int) -> None:

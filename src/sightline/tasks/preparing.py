@@ -197,9 +197,17 @@ def prepared_before(folder: Path, dropout: float) -> Prepared:
     path = folder / "data" / VALID
     if not path.exists():
         raise UserError(f"{path} is missing: without its data the run cannot go on")
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    valid = [(a, b) for a, b in map(json.loads, lines)]
+    try:
+        valid = [_pair(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
     return Prepared(source, target, Corpus.open(folder / "data" / "train"), valid)
+
+
+def _pair(row: Any) -> tuple[str, str]:
+    if not isinstance(row, list) or len(row) != 2 or not all(isinstance(text, str) for text in row):
+        raise ValueError(f"found {str(row)[:60]!r}, expected two texts")
+    return row[0], row[1]
 
 
 def overlap_with_training(

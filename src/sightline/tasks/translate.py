@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.attention import Attention
@@ -29,6 +28,7 @@ from sightline.tasks.translator import SOURCE, TARGET, Translator, load_translat
 from sightline.training import scores
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import Outcome, TrainingConfig, train
+from sightline.training.ranks import fabric_for
 from sightline.view.curves import draw_curves
 from sightline.vocabulary import PADDING
 
@@ -131,19 +131,17 @@ def train_translate(
     if files is None:
         folder = RunFolder.open(out)
         prepared = prepared_before(folder.path, config.tokeniser.dropout)
-        folder.unseal()
     else:
         prepared, folder = _prepare_new(files, valid, out, config, limits or Limits(), earlier)
     lesson = TranslateLesson(prepared, config)
     model = build_model(config, prepared, earlier)
-    if files is not None:
-        save_translator(folder, Translator(model, prepared.source, prepared.target), config, "untrained")
-        folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
     on_report(prepared, model)
-    fabric = Fabric(accelerator=device, devices=1)
+    if files is not None:
+        folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
+        save_translator(folder, Translator(model, prepared.source, prepared.target), config, "untrained")
     # The limit for want of another is not written down: with other data it would be another.
     training = config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric, **listeners)
+    outcome = train(model, lesson, training, folder, fabric=fabric_for(device), **listeners)
     model.load_state_dict(outcome.weights)
     model.eval()
     translator = Translator(model, prepared.source, prepared.target, str(out))

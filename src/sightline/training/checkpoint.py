@@ -24,7 +24,11 @@ STATE, OPTIMISER = "state.json", "optimiser.safetensors"
 
 @dataclass
 class Progress:
-    """Where training stands. Batches are counted within the epoch; ``pending``: this step is still to be validated."""
+    """Where training stands. Batches are counted within the epoch; ``pending``: this step is still to be validated.
+
+    ``planned`` batches make the epoch, and ``together`` an update: where they are others when training goes on, its
+    place in the epoch is another, too.
+    """
 
     step: int = 0
     epoch: int = 0
@@ -36,6 +40,8 @@ class Progress:
     best_step: int = 0
     since_best: int = 0
     pending: bool = False
+    planned: int = 0
+    together: int = 0
 
 
 def save_checkpoint(
@@ -65,9 +71,11 @@ def save_checkpoint(
             file.write(json.dumps({**about, "digest": _digest(about)}, indent=2))
             file.flush()
             os.fsync(file.fileno())
-        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():  # of the same step, before its validation; until the new one is there, it must not be lost
+            path.rename(_aside(path))
         part.rename(path)
         _to_disk(path.parent)
+        shutil.rmtree(_aside(path), ignore_errors=True)
     except OSError as error:
         raise MachineError(
             f"cannot write {path}: {error.strerror or error}; the checkpoints before are whole"
@@ -76,6 +84,17 @@ def save_checkpoint(
         shutil.rmtree(part, ignore_errors=True)
     _drop_old(folder, path, keep, interrupted)
     return path
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.aside")
+
+
+def put_back(folder: Path) -> None:
+    """What a killed process had put aside and not replaced."""
+    for aside in (folder / "checkpoints").glob(".step-*.aside"):
+        path = aside.with_name(aside.name[1:].removesuffix(".aside"))
+        shutil.rmtree(aside, ignore_errors=True) if path.exists() else aside.rename(path)
 
 
 def _drop_old(folder: Path, newest: Path, keep: int, interrupted: bool) -> None:
@@ -112,7 +131,7 @@ def _only_for_going_on(path: Path) -> bool:
 def _read_state(path: Path) -> dict[str, Any]:
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path / STATE} is damaged: {error}") from None
     if not isinstance(state, dict):
         raise UserError(f"{path / STATE} is damaged: it holds no fields")
@@ -138,11 +157,12 @@ def _step_of(path: Path) -> int | None:
 
 def go_on(
     folder: RunFolder, model: nn.Module, optimiser: torch.optim.Optimizer, on_remark: Callable[[str], None]
-) -> Progress:
+) -> tuple[Progress, Path | None]:
     """Where the last good checkpoint stands, with everything put back as it was there; at the start, if there is none.
 
     Damaged checkpoints are named and left behind: training comes to their place again.
     """
+    put_back(folder.path)
     there = checkpoints(folder.path)
     for path in reversed(there):
         try:
@@ -156,11 +176,11 @@ def go_on(
         for damaged in there[there.index(path) + 1 :]:
             shutil.rmtree(damaged)
         folder.rewind_metrics(progress.step, progress.pending)
-        return progress
+        return progress, path
     if (folder.path / MODEL).exists():  # it ended before its first checkpoint: what it began with stands there
         model.load_state_dict(load_tensors(folder.path / MODEL))
     folder.rewind_metrics(0, pending=True)
-    return Progress()
+    return Progress(), None
 
 
 def verify_checkpoint(path: Path) -> None:
@@ -169,7 +189,7 @@ def verify_checkpoint(path: Path) -> None:
     if "files" not in state and "digest" not in state:
         return
     files = state.get("files")
-    if state.pop("digest", None) != _digest(state) or not isinstance(files, dict):
+    if state.pop("digest", None) != _digest(state) or not isinstance(files, dict) or set(files) != {MODEL, OPTIMISER}:
         raise UserError(f"{path / STATE} is damaged: it is not what was written")
     for name, expected in files.items():
         if not (path / name).exists():
@@ -184,12 +204,16 @@ def _digest(state: dict[str, Any]) -> str:
 
 def read_progress(path: Path) -> Progress:
     """Where training stood."""
-    state = _read_state(path)
-    known = {field.name for field in fields(Progress)}
-    try:
-        return Progress(**{name: value for name, value in state["progress"].items() if name in known})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path / STATE} is damaged: {error}") from None
+    written = _read_state(path).get("progress")
+    if not isinstance(written, dict):
+        raise UserError(f"{path / STATE} is damaged: it does not say where training stood")
+    known: dict[str, Any] = {}
+    for field in fields(Progress):
+        value = written.get(field.name, field.default)
+        if not (isinstance(value, int | float) or (value is None and field.name == "best")):
+            raise UserError(f"{path / STATE} is damaged: {field.name} is {str(value)[:50]!r}")
+        known[field.name] = value
+    return Progress(**known)
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progress:

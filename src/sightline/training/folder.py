@@ -12,10 +12,10 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from safetensors import SafetensorError
@@ -48,9 +48,7 @@ class RunFolder:
             raise UserError(
                 f"{path} holds a run already; choose another folder, or go on with: sightline resume {path}"
             )
-        if (path / PREPARING).exists():  # a process was killed while it prepared the data
-            shutil.rmtree(path / DATA, ignore_errors=True)
-        if (path / DATA).exists():  # it may hold what the run is to learn from
+        if (path / DATA).exists() and not (path / PREPARING).exists():  # it may hold what the run is to learn from
             raise UserError(f"{path} has a folder 'data' already, where a run keeps its own; choose another folder")
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
@@ -63,23 +61,25 @@ class RunFolder:
         was_there = path.exists()
         folder = cls.create(path)
         marker = path / PREPARING
-        try:
-            marker.touch()
-            yield folder
-        except BaseException:
-            shutil.rmtree(path / DATA if was_there else path, ignore_errors=True)
-            marker.unlink(missing_ok=True)
-            raise
+        with marker.open("a") as file:
+            _lock(file, f"another process is preparing {path}; wait for it, or choose another folder")
+            shutil.rmtree(path / DATA, ignore_errors=True)  # a process was killed while it prepared the data
+            try:
+                yield folder
+            except BaseException:
+                shutil.rmtree(path / DATA if was_there else path, ignore_errors=True)
+                marker.unlink(missing_ok=True)
+                raise
 
     @classmethod
-    def open(cls, path: Path) -> "RunFolder":
-        """An existing run, with every file as it was written."""
+    def open(cls, path: Path, without: Collection[str] = ()) -> "RunFolder":
+        """An existing run, with every file as it was written, but for those that are not asked for."""
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}")
         if not (path / CONFIG).exists():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}")
         folder = cls(path)
-        folder.verify()
+        folder.verify(without)
         return folder
 
     def write_json(self, name: str, data: Any) -> None:
@@ -117,7 +117,8 @@ class RunFolder:
         path = self.path / METRICS
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [found for line in lines if isinstance(found := _json_or_none(line), dict)]
 
     def rewind_metrics(self, step: int, pending: bool) -> None:
         """Only what was measured up to a step, to which training goes back; also when the last line was cut short."""
@@ -137,15 +138,12 @@ class RunFolder:
         What killed processes left half-written goes now: nobody else writes here.
         """
         with (self.path / LOCK).open("a") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise UserError(f"another process is training {self.path}; wait for it, or stop it") from None
+            _lock(file, f"another process is training {self.path}; wait for it, or stop it")
             self._sweep()
             yield
 
     def _sweep(self) -> None:
+        (self.path / PREPARING).unlink(missing_ok=True)  # there is a run, or it could not be trained
         for folder in (self.path, self.path / DATA, self.path / "checkpoints"):
             for part in folder.glob(".*.part*"):
                 shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
@@ -158,18 +156,46 @@ class RunFolder:
         """The files are about to change: what the checksums say will not be true."""
         (self.path / CHECKSUMS).unlink(missing_ok=True)
 
-    def verify(self) -> None:
-        """Every sealed file is there and is what was written."""
+    def verify(self, without: Collection[str] = ()) -> None:
+        """Every sealed file is there and is what was written, but for those that are not asked for."""
         if not (self.path / CHECKSUMS).exists():
             return  # training has not come to its first end
-        for name, expected in self.read_json(CHECKSUMS).items():
+        sealed = self.read_json(CHECKSUMS)
+        if not isinstance(sealed, dict) or not all(isinstance(one, str) for one in sealed.values()):
+            raise UserError(f"{self.path / CHECKSUMS} is damaged: it holds no checksums")
+        for name, expected in sealed.items():
+            if name in without:
+                continue
             path = (self.path / name).resolve()
             if self.path.resolve() not in path.parents:
                 raise UserError(f"{self.path / CHECKSUMS} names {name!r}, which is outside the run folder")
             if not path.exists():
                 raise UserError(f"{self.path / name} is missing: the run folder is not complete")
             if checksum(path) != expected:
-                raise UserError(f"{self.path / name} is damaged: its checksum is not the one in {CHECKSUMS}")
+                raise UserError(
+                    f"{self.path / name} is damaged: its checksum is not the one in {CHECKSUMS}{self._advice(name)}"
+                )
+
+    def _advice(self, name: str) -> str:
+        """What is left where the weights are lost."""
+        last = max((self.path / "checkpoints").glob("step-*"), key=lambda path: path.stat().st_mtime, default=None)
+        return f"; the weights of its last checkpoint are in {last}" if name == MODEL and last is not None else ""
+
+
+def _lock(file: TextIO, held: str) -> None:
+    """Or say that another process has it; the system lets go of it with the process."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(held) from None
+
+
+def _json_or_none(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def checksum(path: Path) -> str:

@@ -6,18 +6,26 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.training.checkpoint import Progress, checkpoints, go_on, save_checkpoint, validated
-from sightline.training.folder import MODEL, RunFolder, average, load_tensors, save_tensors
+from sightline.training.checkpoint import (
+    Progress,
+    go_on,
+    load_checkpoint,
+    save_checkpoint,
+)
+from sightline.training.ending import Outcome, finish, rank_of
+from sightline.training.folder import MODEL, RunFolder, save_tensors
 from sightline.training.ranks import Ranks
 from sightline.training.steps import Ahead, Event, Stepper, Window, make_optimiser
 from sightline.training.stopping import Stopping
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric  # which takes as long to import as PyTorch: only training waits for it
 
 
 @runtime_checkable
@@ -154,16 +162,6 @@ class TrainingConfig(Config):
         return None
 
 
-class Outcome(NamedTuple):
-    """How training ended: why, where, and the weights to use with their scores and where they come from."""
-
-    reason: str
-    progress: Progress
-    weights: dict[str, Tensor]
-    scores: dict[str, float]
-    source: str
-
-
 class OtherRank(Exception):  # noqa: N818 - not an error
     """This process did its part; the first one finishes the run."""
 
@@ -174,12 +172,16 @@ def train(
     config: TrainingConfig,
     folder: RunFolder,
     *,
-    fabric: Fabric,
+    fabric: "Fabric",
     on_step: Callable[[Event], None] = lambda event: None,
     on_scores: Callable[[Progress, dict[str, float]], None] = lambda progress, scores: None,
     on_remark: Callable[[str], None] = warnings.warn,
+    on_begin: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Train until a limit is reached; go on where the folder's last good checkpoint stands.
+
+    ``on_begin`` is called when the folder is locked and a good checkpoint was found in it, or none: from here on its
+    files change.
 
     Ctrl-C and SIGTERM save a checkpoint before they are passed on. Of several processes, only the first comes to an
     outcome: the others raise `OtherRank`.
@@ -189,10 +191,11 @@ def train(
     model.to(fabric.device)  # before the optimiser: what a checkpoint puts into it goes where the parameters are
     optimiser = make_optimiser(model, config)
     with folder.locked() if ranks.is_first else nullcontext():
-        progress = go_on(folder, model, optimiser, on_remark if ranks.is_first else lambda text: None)
-        ranks.same_start(model)
+        progress = _begin(folder, model, optimiser, ranks, on_remark, on_begin)
         stepper = Stepper(model, optimiser, lesson, config, fabric, ranks, progress)
-        loop = _Loop(model, lesson, config, folder, stepper, on_step, on_scores)
+        loop = _Loop(model, lesson, config, folder, stepper, on_step, on_scores, on_remark)
+        if progress.step == 0:  # from the first validation on, the run's weights are no longer those of its start
+            loop.save(interrupted=True)
         with Stopping() as stopping:
             try:
                 reason = loop.run(stopping)
@@ -204,7 +207,29 @@ def train(
                 loop.ahead.close()
         if not ranks.is_first:
             raise OtherRank
-        return _finish(model, lesson, folder, progress, loop.best, reason)
+        return finish(model, lesson, folder, progress, loop.best, reason, on_remark)
+
+
+def _begin(
+    folder: RunFolder,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    ranks: Ranks,
+    on_remark: Callable[[str], None],
+    on_begin: Callable[[], None],
+) -> Progress:
+    """Where training stands, in every process. The first one looks for it, and clears away what is damaged."""
+    progress, found = Progress(), None
+    if ranks.is_first:
+        progress, found = go_on(folder, model, optimiser, on_remark)
+        folder.unseal()
+        on_begin()
+    name = ranks.from_first(None if found is None else found.name)
+    if name is not None and not ranks.is_first:
+        load_checkpoint(folder.path / "checkpoints" / name, model, optimiser)
+    progress = ranks.from_first(progress)
+    ranks.same_start(model, progress.step)
+    return progress
 
 
 class _Loop:
@@ -219,10 +244,11 @@ class _Loop:
         stepper: Stepper,
         on_step: Callable[[Event], None],
         on_scores: Callable[[Progress, dict[str, float]], None],
+        on_remark: Callable[[str], None],
     ) -> None:
         self.model, self.lesson, self.config, self.folder, self.stepper = model, lesson, config, folder, stepper
         self.progress, self.ranks = stepper.progress, stepper.ranks
-        self.on_step, self.on_scores = on_step, on_scores
+        self.on_step, self.on_scores, self.on_remark = on_step, on_scores, on_remark
         self.best: dict[str, float] = {}
         self.window, self.ahead, self.saved = Window(self.progress), Ahead(lesson), time.monotonic()
 
@@ -230,6 +256,7 @@ class _Loop:
         """Why training ended."""
         progress, config = self.progress, self.config
         plan, planned = self.lesson.epoch(progress.epoch), progress.epoch
+        self.find_place(len(plan))
         while True:
             if progress.pending:
                 self.validate(stopping)
@@ -237,11 +264,29 @@ class _Loop:
                 return reason
             if planned != progress.epoch:
                 plan, planned = self.lesson.epoch(progress.epoch), progress.epoch
+                progress.planned = len(plan)
             asked = self.step(plan, stopping.asked is not None)
             if asked:
                 raise stopping.error()
             if time.monotonic() - self.saved > 60 * config.save_minutes and not progress.pending:
                 self.save(interrupted=True)
+
+    def find_place(self, batches: int) -> None:
+        """Say so where batches or updates are others than before, and stand as far into the epoch as then."""
+        progress, together = self.progress, self.config.accumulate
+        said = []
+        if progress.batch and progress.planned not in (0, batches):
+            progress.batch = progress.batch * batches // progress.planned
+            said.append(
+                f"an epoch has {batches:,} batches, and had {progress.planned:,}: training goes on as far into the "
+                "epoch as it was, in another order of the data"
+            )
+        if progress.together not in (0, together):
+            said.append(f"an update is of {together} batches, and was of {progress.together}")
+        progress.planned, progress.together = batches, together
+        if self.ranks.is_first:
+            for text in said:
+                self.on_remark(text)
 
     def step(self, plan: Sequence[Any], stopping: bool) -> bool:
         progress, config, batches = self.progress, self.config, len(plan)
@@ -293,29 +338,3 @@ class _Loop:
             optimiser, keep = self.stepper.saved_optimiser, self.config.averaged
             save_checkpoint(self.folder.path, self.model, optimiser, self.progress, keep, interrupted)
         self.saved = time.monotonic()
-
-
-def rank_of(scores: dict[str, float]) -> tuple[float, float]:
-    """What scores are compared by. A metric may say the same of everything: BLEU does of outputs of three words."""
-    first, *rest = (value if math.isfinite(value) else -math.inf for value in scores.values())
-    return first, -rest[0] if rest else 0.0
-
-
-def _finish(
-    model: nn.Module, lesson: Lesson, folder: RunFolder, progress: Progress, best: dict[str, float], reason: str | None
-) -> Outcome:
-    """The mean of the last checkpoints, or the best one: whichever scores higher on the validation data."""
-    best_state = load_tensors(folder.path / MODEL)
-    states = [load_tensors(path / MODEL) for path in validated(checkpoints(folder.path))]
-    model.eval()
-    with torch.no_grad():
-        if not best:
-            model.load_state_dict(best_state)
-            best = lesson.validate(model)
-        mean = average(states)
-        model.load_state_dict(mean)
-        scores = lesson.validate(model)
-    if rank_of(scores) >= rank_of(best):
-        return Outcome(reason or "", progress, mean, scores, f"mean of the last {len(states)} checkpoints")
-    model.load_state_dict(best_state)
-    return Outcome(reason or "", progress, best_state, best, f"best checkpoint, step {progress.best_step}")

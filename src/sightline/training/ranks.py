@@ -8,13 +8,16 @@ do what one does with two.
 import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 PATIENCE = timedelta(hours=12)  # the others wait while the first process prepares data, validates and writes
 
@@ -43,10 +46,15 @@ class Ranks:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
+    def is_restart(self) -> bool:
+        """Whether a launcher started the processes anew after one of them was lost. Every machine counts for itself:
+        the processes of the others may not know."""
+        return self.sum(float(_number("TORCHELASTIC_RESTART_COUNT", 0)))[0] > 0
+
     @staticmethod
-    def is_restart() -> bool:
-        """Whether a launcher started the processes anew after one of them was lost."""
-        return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
+    def is_launched() -> bool:
+        """Whether a launcher started other processes with this one."""
+        return _number("WORLD_SIZE", 1) > 1
 
     def share(self, batches: Sequence[Any]) -> Sequence[Any]:
         """This process's part of the batches of an update: every batch has one process."""
@@ -65,7 +73,7 @@ class Ranks:
         if self.count == 1:
             return
         learning = [parameter for parameter in parameters if parameter.requires_grad]
-        used = torch.tensor([parameter.grad is not None for parameter in learning], dtype=torch.uint8, device=_device())
+        used = torch.tensor([parameter.grad is not None for parameter in learning], dtype=torch.int32, device=_device())
         dist.all_reduce(used)
         by_type: dict[torch.dtype, list[nn.Parameter]] = {}
         for parameter, anywhere in zip(learning, used.tolist(), strict=True):
@@ -92,8 +100,11 @@ class Ranks:
         dist.gather_object(value, found, dst=0)
         return found or []
 
-    def same_start(self, model: nn.Module) -> None:
-        """The first process's parameters in all of them, and other draws (of dropout) in each."""
+    def same_start(self, model: nn.Module, step: int) -> None:
+        """The first process's parameters in all of them, and other draws (of dropout) in each.
+
+        With the step in the seed, training that goes on does not draw again what it drew at its start.
+        """
         if self.count == 1:
             return
         with torch.no_grad():
@@ -101,12 +112,26 @@ class Ranks:
                 dist.broadcast(tensor, src=0)
         seed = self.from_first(torch.initial_seed())
         if not self.is_first:
-            torch.manual_seed((seed + 1_000_003 * self.rank) % 2**63)
+            torch.manual_seed((seed + 1_000_003 * self.rank + 7_919 * step) % 2**63)
 
     def wait(self) -> None:
         """Until all processes are here."""
         if self.count > 1:
             dist.barrier()
+
+
+def fabric_for(device: str) -> "Fabric":
+    """One device for this process: of several cards that of its number on the machine.
+
+    `fabric run` tells Fabric through the environment how many devices there are in all; here every process has one.
+    """
+    from lightning_fabric import Fabric  # here: it takes as long to import as PyTorch
+
+    told = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("LT_")}
+    try:
+        return Fabric(accelerator=device, devices=[_number("LOCAL_RANK", 0)] if device == "cuda" else 1)
+    finally:
+        os.environ.update(told)
 
 
 def _sum_together(gradients: Sequence[Tensor]) -> None:

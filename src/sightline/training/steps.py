@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sightline.errors import UserError
@@ -16,6 +15,8 @@ from sightline.training.groups import parameter_groups
 from sightline.training.ranks import Ranks
 
 if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
     from sightline.training.loop import Lesson, TrainingConfig
 
 ALONE = Ranks()
@@ -50,7 +51,7 @@ def gradients(
     lesson: "Lesson",
     batches: Sequence[Any],
     config: "TrainingConfig",
-    fabric: Fabric,
+    fabric: "Fabric",
     ranks: Ranks = ALONE,
     stopping: bool = False,
 ) -> Gradients:
@@ -102,7 +103,7 @@ class Stepper:
         optimiser: torch.optim.Optimizer,
         lesson: "Lesson",
         config: "TrainingConfig",
-        fabric: Fabric,
+        fabric: "Fabric",
         ranks: Ranks,
         progress: Progress,
     ) -> None:

@@ -14,7 +14,8 @@ class Stopping:
     """While it is open, a signal is remembered, and the loop asks for it between steps.
 
     ``at_once`` says that nothing is half done (during a validation, which may take long): then the signal is raised
-    where it comes. The second signal is always raised: ``forced``, whatever is half done.
+    where it comes. A second Ctrl-C is always raised: ``forced``, whatever is half done. A second SIGTERM is not: a
+    scheduler sends it to all processes of a job, and the launcher of the job passes it on to its own.
     """
 
     def __init__(self) -> None:
@@ -37,9 +38,12 @@ class Stopping:
             signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.forced = self.asked is not None and not self.at_once
-        first, self.asked = self.asked is None, number
-        if self.at_once or not first:
+        again = self.asked is not None
+        if again and number == signal.SIGTERM:
+            return
+        self.forced = again and not self.at_once
+        self.asked = number
+        if self.at_once or again:
             raise self.error()
 
     def error(self) -> KeyboardInterrupt:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
+from sightline.picture import colours_of
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the ground has none.
 COLOURS = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
@@ -85,15 +86,20 @@ def save_picture(pixels: np.ndarray, path: Path) -> Path:
 
 
 def save_mask(classes: np.ndarray, values: Sequence[int], path: Path) -> Path:
-    """Write a mask with the values that the masks of the training data had: grey of 8 or 16 bits, or colours."""
-    chosen = np.array(values, dtype=np.int64)[classes]
-    if int(max(values)) < 256:
-        image = Image.fromarray(chosen.astype(np.uint8))
-    elif int(max(values)) < 65536:
-        image = Image.fromarray(chosen.astype(np.uint16))
+    """Write a mask with the values that the masks of the training data had: grey of 8 or 16 bits, or colours.
+
+    Labels out of arrays may be what no image can hold: then the numbers of the classes are written.
+    """
+    given = np.array(values, dtype=np.int64)
+    colours = colours_of(given)
+    if given.max() < 256:
+        image = Image.fromarray(given.astype(np.uint8)[classes])
+    elif given.max() < 65536:
+        image = Image.fromarray(given.astype(np.uint16)[classes])
+    elif colours is not None:
+        image = Image.fromarray(colours[classes])
     else:
-        parts = [(chosen >> shift) & 255 for shift in (16, 8, 0)]
-        image = Image.fromarray(np.stack(parts, axis=-1).astype(np.uint8))
+        image = Image.fromarray(classes.astype(np.uint8))
     with whole_file(path) as part:
         image.save(part, format="PNG")
     return path
