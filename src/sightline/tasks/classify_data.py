@@ -158,7 +158,7 @@ def read_valid(folder: Path, labels: Labels) -> list[Example]:
         return [
             Example(text, second, tuple(label) if labels.kind == "several" else label) for text, second, label in rows
         ]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
 

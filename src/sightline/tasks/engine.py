@@ -140,7 +140,7 @@ def _predictor(folder: Path, name: EngineName, threads: int) -> EnginePredictor:
 def _check_engine(path: Path, name: EngineName) -> None:
     try:
         found = json.loads((path / ABOUT).read_text(encoding="utf-8"))["export"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{path / ABOUT} is damaged: export the run anew") from None
     if found != name:
         raise UserError(f"{path} was exported to {found}, and --engine is {name}; export the run to {name}")

@@ -220,7 +220,7 @@ def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:
         for line in islice(lines, SENTENCES):
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path} is damaged: {error}") from None
             if not fits(row):
                 raise UserError(f"{path} is damaged: found {line[:60]!r}")

@@ -147,7 +147,7 @@ def in_training(run: Path | None, digests: Sequence[int]) -> np.ndarray | None:
         if path.is_file():
             try:
                 seen |= {row[3] for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
-            except (KeyError, TypeError, ValueError, IndexError) as error:
+            except (LookupError, TypeError, ValueError, RecursionError) as error:
                 raise UserError(f"{path} is damaged: {error}") from None
     return np.array([one in seen for one in digests], dtype=bool)
 

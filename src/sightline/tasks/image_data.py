@@ -249,7 +249,7 @@ def images_before(folder: Path, labels: Labels, encoder: ImageEncoder) -> Prepar
                 raise ValueError(f"there is no row {row!r}")
             label = tuple(label) if labels.kind == "several" else label
             sides[bool(apart)].append(LabelledImage(Path(name), label, int(key, 16), row))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
     return PreparedImages(labels, inputs, *sides, encoder)
 

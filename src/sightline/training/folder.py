@@ -234,7 +234,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return {**tensors, **{name: tensors[first] for name, first in same.items()}}
     except FileNotFoundError:
         raise UserError(f"{path} is missing: the run folder is not complete") from None
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
 
