@@ -148,10 +148,36 @@ def test_what_engines_cannot_do_is_said(tmp_path):
         load_engine(exported, "ctranslate2")
     (exported / "step.onnx").write_bytes(b"nothing")
     with pytest.raises(UserError, match="cannot be loaded by onnxruntime"):
-        load_engine(exported, "onnx")
+        engine_for("onnx", exported, 1)
     (exported / "sightline.json").write_text("[]")
     with pytest.raises(UserError, match="damaged"):
         load_engine(exported, "onnx")
+
+
+def damaged(folder, name):
+    """One bit in the middle of a file is another one."""
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_an_export_with_a_damaged_file_is_not_given_to_the_engine(tmp_path, to):
+    whole = export_run(run_of(tmp_path / "run"), to, tmp_path / "out").folder
+    files = [file.name for file in whole.iterdir() if file.name not in ("sightline.json", "README.md")]
+    assert len(files) >= 4
+    for name in files:
+        copy = damaged(shutil.copytree(whole, tmp_path / name), name)
+        with pytest.raises(UserError, match=rf"{name} is damaged: its checksum is not the one in sightline.json"):
+            load_engine(copy, to)
+        (copy / name).unlink()
+        with pytest.raises(UserError, match=f"{name} is missing"):
+            load_engine(copy, to)
+    outside = json.loads((whole / "sightline.json").read_text()) | {"files": {"../run/config.json": "0"}}
+    (whole / "sightline.json").write_text(json.dumps(outside))
+    with pytest.raises(UserError, match="outside the folder"):
+        load_engine(whole, to)
 
 
 def test_an_export_that_is_wrong_is_not_kept(tmp_path, monkeypatch):

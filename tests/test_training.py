@@ -251,7 +251,7 @@ def test_run_folders_refuse_what_is_not_right(tmp_path):
     with pytest.raises(UserError, match=r"model.safetensors is missing"):
         RunFolder.open(path)
     (path / "checksums.json").write_text(json.dumps({"../../x": "1"}))
-    with pytest.raises(UserError, match="outside the run folder"):
+    with pytest.raises(UserError, match="outside the folder"):
         RunFolder.open(path)
     folder.write_json("config.json", {"format": 99})
     with pytest.raises(UserError, match=r"newer Sightline \(format 99"):

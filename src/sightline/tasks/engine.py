@@ -16,6 +16,7 @@ from sightline.tasks.exporting import ABOUT, write_export
 from sightline.tasks.predictor import BATCH_TOKENS, Member, Prediction, Predictor, asking, source_batches
 from sightline.tasks.searching import SearchConfig
 from sightline.tasks.translator import load_translator
+from sightline.training.folder import verify_files
 from sightline.vocabulary import END
 
 EngineName = Literal["ctranslate2", "onnx"]
@@ -138,9 +139,12 @@ def _predictor(folder: Path, name: EngineName, threads: int) -> EnginePredictor:
 
 
 def _check_engine(path: Path, name: EngineName) -> None:
+    """It is of this engine, and every file is what was written: CTranslate2's own reader dies of damaged weights."""
     try:
-        found = json.loads((path / ABOUT).read_text(encoding="utf-8"))["export"]
+        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        found, files = about["export"], about["files"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{path / ABOUT} is damaged: export the run anew") from None
     if found != name:
         raise UserError(f"{path} was exported to {found}, and --engine is {name}; export the run to {name}")
+    verify_files(path, files, ABOUT)

@@ -23,7 +23,7 @@ from sightline.interop.engine import SOURCE, TARGET, Engine, Format, engine_for,
 from sightline.tasks.preparing import VALID
 from sightline.tasks.table import task_of
 from sightline.tasks.translator import Translator, load_translator
-from sightline.training.folder import MODEL
+from sightline.training.folder import MODEL, checksum
 from sightline.training.scores import bleu
 from sightline.vocabulary import END, MASK_SPELLING, SPELLINGS, START
 
@@ -248,12 +248,13 @@ def refuse(problem: str | None, run: Path, to: str) -> None:
 
 
 def write_about(folder: Path, exported: Exported) -> None:
-    """What it is, how close it is, and how to use it."""
+    """What it is, how close it is, the checksums of its files, and how to use it."""
     from sightline.tasks.exporting_readme import readme
 
     about = {"format": 1, "sightline": __version__, "export": exported.format, "int8": exported.int8}
     told = {"described": exported.described, "tried": exported.tried, "closeness": asdict(exported.closeness)}
-    write_text(folder / ABOUT, json.dumps({**about, **told}, indent=2, ensure_ascii=False) + "\n")
+    files = {"files": {file.name: checksum(file) for file in sorted(folder.iterdir())}}
+    write_text(folder / ABOUT, json.dumps({**about, **told, **files}, indent=2, ensure_ascii=False) + "\n")
     write_text(folder / "README.md", readme(exported))
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import MachineError, UserError
-from sightline.training.folder import MODEL, RunFolder, checksum, load_tensors, save_tensors
+from sightline.training.folder import MODEL, RunFolder, checksum, load_tensors, save_tensors, verify_files
 
 STATE, OPTIMISER = "state.json", "optimiser.safetensors"
 
@@ -191,11 +191,7 @@ def verify_checkpoint(path: Path) -> None:
     files = state.get("files")
     if state.pop("digest", None) != _digest(state) or not isinstance(files, dict) or set(files) != {MODEL, OPTIMISER}:
         raise UserError(f"{path / STATE} is damaged: it is not what was written")
-    for name, expected in files.items():
-        if not (path / name).exists():
-            raise UserError(f"{path / name} is missing: the checkpoint is not whole")
-        if checksum(path / name) != expected:
-            raise UserError(f"{path / name} is damaged: its checksum is not the one in {STATE}")
+    verify_files(path, files, STATE)
 
 
 def _digest(state: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -160,21 +160,7 @@ class RunFolder:
         """Every sealed file is there and is what was written, but for those that are not asked for."""
         if not (self.path / CHECKSUMS).exists():
             return  # training has not come to its first end
-        sealed = self.read_json(CHECKSUMS)
-        if not isinstance(sealed, dict) or not all(isinstance(one, str) for one in sealed.values()):
-            raise UserError(f"{self.path / CHECKSUMS} is damaged: it holds no checksums")
-        for name, expected in sealed.items():
-            if name in without:
-                continue
-            path = (self.path / name).resolve()
-            if self.path.resolve() not in path.parents:
-                raise UserError(f"{self.path / CHECKSUMS} names {name!r}, which is outside the run folder")
-            if not path.exists():
-                raise UserError(f"{self.path / name} is missing: the run folder is not complete")
-            if checksum(path) != expected:
-                raise UserError(
-                    f"{self.path / name} is damaged: its checksum is not the one in {CHECKSUMS}{self._advice(name)}"
-                )
+        verify_files(self.path, self.read_json(CHECKSUMS), CHECKSUMS, without, self._advice)
 
     def _advice(self, name: str) -> str:
         """What is left where the weights are lost."""
@@ -201,6 +187,28 @@ def _json_or_none(line: str) -> Any:
 def checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+
+
+def verify_files(
+    folder: Path,
+    checksums: Any,
+    listed: str,
+    without: Collection[str] = (),
+    advice: Callable[[str], str] = lambda name: "",
+) -> None:
+    """Every file is there and is what was written, by the checksums that the file ``listed`` holds."""
+    if not isinstance(checksums, dict) or not all(isinstance(one, str) for one in checksums.values()):
+        raise UserError(f"{folder / listed} is damaged: it holds no checksums")
+    for name, expected in checksums.items():
+        if name in without:
+            continue
+        path = (folder / name).resolve()
+        if folder.resolve() not in path.parents:
+            raise UserError(f"{folder / listed} names {name!r}, which is outside the folder")
+        if not path.exists():
+            raise UserError(f"{folder / name} is missing: the folder is not complete")
+        if checksum(path) != expected:
+            raise UserError(f"{folder / name} is damaged: its checksum is not the one in {listed}{advice(name)}")
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
