@@ -165,7 +165,7 @@ def _check_step(step: Any, name: str, known: set[str], where: str, depth: int = 
     if kind == "Sequence" and depth < 4 and isinstance(step.get(LISTS[name]), list):
         for one in step[LISTS[name]]:
             _check_step(one, name, known, where, depth + 1)
-    elif kind not in known:
+    elif not isinstance(kind, str) or kind not in known:
         raise UserError(
             f"{where}: its {name} is {f'{kind!r}'[:CUT]}, which is not read from others' files; there is "
             f"{', '.join(sorted(known))}"

@@ -31,6 +31,7 @@ except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
+NAMED = 255  # characters of a name that are said
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
 LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
 
@@ -202,12 +203,14 @@ def verify_files(
     for name, expected in checksums.items():
         if name in without:
             continue
-        path = (folder / name).resolve()
-        if folder.resolve() not in path.parents:
-            raise UserError(f"{folder / listed} names {name!r}, which is outside the folder")
-        if not path.exists():
-            raise UserError(f"{folder / name} is missing: the folder is not complete")
-        if checksum(path) != expected:
+        try:
+            path = (folder / name).resolve()
+            found = checksum(path) if folder.resolve() in path.parents else None
+        except (OSError, ValueError):  # it is not there, or no file can have that name
+            raise UserError(f"{folder / name[:NAMED]} is missing: the folder is not complete") from None
+        if found is None:
+            raise UserError(f"{folder / listed} names {name[:NAMED]!r}, which is outside the folder")
+        if found != expected:
             raise UserError(f"{folder / name} is damaged: its checksum is not the one in {listed}{advice(name)}")
 
 
