@@ -9,10 +9,12 @@ from torch import nn
 
 from sightline.layers import loss as loss_module
 from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import TokenEmbedding, sinusoids
+from sightline.layers.embedding import QUIET, TokenEmbedding, sinusoids
 from sightline.layers.gru import gru_step
 from sightline.layers.loss import smoothed_cross_entropy
 from sightline.layers.rnn import BidirectionalEncoder, Cell, _both_ways, _packed
+from sightline.models.attentive import AttentiveConfig
+from sightline.models.han import HANConfig
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
@@ -131,11 +133,18 @@ def test_the_encoder_s_own_loop_equals_torch_s_kernel(kind, lengths):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def test_embeddings_start_with_unit_length_and_padding_is_zero():
-    embedding = TokenEmbedding(1000, 64, padding=0)
+@pytest.mark.parametrize("deviation", [1.0, QUIET])
+def test_embeddings_start_with_their_deviation_and_padding_is_zero(deviation):
+    embedding = TokenEmbedding(1000, 64, padding=0, deviation=deviation)
     found = embedding(torch.arange(1000))
     assert (found[0] == 0).all()
-    assert found[1:].std().item() == pytest.approx(1.0, abs=0.02)
+    assert found[1:].std().item() == pytest.approx(deviation, rel=0.02)
+
+
+def test_readers_of_labelled_texts_begin_quietly():
+    for config in (AttentiveConfig(), HANConfig()):
+        tables = [one for one in config.build(1000).modules() if isinstance(one, TokenEmbedding)]
+        assert [one(torch.arange(1, 1000)).std().item() for one in tables] == [pytest.approx(QUIET, rel=0.02)]
 
 
 def test_sinusoids_are_the_paper_s_numbers():

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import TokenEmbedding
+from sightline.layers.embedding import QUIET, TokenEmbedding
 from sightline.layers.ragged import annotate_ragged
 from sightline.layers.rnn import BidirectionalEncoder
 from sightline.layers.transformer import EncoderLayer, LayerShape
@@ -116,7 +116,7 @@ class Annotator(nn.Module):
     def __init__(self, shape: AnnotationShape, words: int, specials: Specials) -> None:
         super().__init__()
         self.shape, self.padding = shape, specials.padding
-        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding)
+        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding, QUIET)
         self.parts = nn.Embedding(shape.parts, shape.embedding_size) if shape.parts else None
         self.word_dropout, self.dropout = WordDropout(shape.word_dropout, specials), Dropout(shape.dropout)
         sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]

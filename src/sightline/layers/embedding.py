@@ -6,17 +6,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+QUIET = 0.1
+
 
 class TokenEmbedding(nn.Embedding):
     """An embedding that starts with deviation 1/√size and is multiplied by √size on the way in (Vaswani et al. 2017).
 
     So the same table can serve as the output layer, whose weights want to be small, and as the input, whose vectors
     must not vanish beside the positions added to them.
+
+    ``deviation`` is that of the vectors on the way in, before training. Models that learn from thousands of labels and
+    not from millions of words begin with `QUIET`: a word seen a few times then says little instead of something random.
     """
 
-    def __init__(self, words: int, size: int, padding: int) -> None:
+    def __init__(self, words: int, size: int, padding: int, deviation: float = 1.0) -> None:
         super().__init__(words, size, padding_idx=padding)
-        nn.init.normal_(self.weight, std=1 / math.sqrt(size))
+        nn.init.normal_(self.weight, std=deviation / math.sqrt(size))
         with torch.no_grad():
             self.weight[padding].zero_()
 

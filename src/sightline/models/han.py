@@ -22,7 +22,7 @@ from torch import Tensor
 from sightline.attention.pooling import PoolingConfig
 from sightline.layers.annotating import WordDropout
 from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import TokenEmbedding
+from sightline.layers.embedding import QUIET, TokenEmbedding
 from sightline.layers.ragged import annotate_ragged
 from sightline.layers.rnn import BidirectionalEncoder, CellKind
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
@@ -71,7 +71,7 @@ class HAN(TextModel):
     def __init__(self, config: "HANConfig", words: int, specials: Specials) -> None:
         super().__init__(config.size, specials)
         self.longest = config.longest
-        self.embedding = TokenEmbedding(words, config.embedding_size, specials.padding)
+        self.embedding = TokenEmbedding(words, config.embedding_size, specials.padding, QUIET)
         self.word_encoder = BidirectionalEncoder(config.cell, config.embedding_size, config.size // 2)
         self.words = config.word_pooling.build(config.size)
         self.sentence_encoder = BidirectionalEncoder(config.cell, pooled_size(self.words), config.size // 2)
