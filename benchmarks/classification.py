@@ -37,8 +37,8 @@ class System:
 
 
 SYSTEMS: dict[str, System] = {
-    "imdb-attentive": System("classify-imdb", "attentive", minutes=28),
-    "imdb-han": System("classify-imdb", "han", minutes=28),
+    "imdb-attentive": System("classify-imdb", "attentive", minutes=15),
+    "imdb-han": System("classify-imdb", "han", minutes=15),
     "imdb-minilm": System("classify-imdb", "encoder", minutes=38, fine_tuned=True),
     "trec": System("classify-trec", "attentive", seeds=3),
     "sst2-minilm": System("classify-sst2", "encoder", seeds=3, fine_tuned=True),
