@@ -1,17 +1,18 @@
 """Does a captioner look where it should? Made images of coloured shapes, where the right place of every word is known.
 
-A caption such as "a red circle left of a blue square" tells what stands where, and the program that drew the image
-knows the box of each shape. So it can be counted how often the place that a word looked at most lies inside the box of
-its shape. Soft attention takes a weighted mean of all places; hard attention looks at one place, and learns by
+A caption such as "a circle in red left of a square in blue" tells what stands where, and the program that drew the
+image knows the box of each shape. So it can be counted how often the place that a word looked at most lies inside the
+box of its shape. Soft attention takes a weighted mean of all places; hard attention looks at one place, and learns by
 REINFORCE which. No one tells them where to look: the encoder (a small CNN) and soft attention learn from the captions,
 from nothing. Hard attention does not start from nothing here: it goes on from the soft run, whose weights fit. From
 nothing, a look is right by luck one time in eight, and in short trials it learned to do without looking.
 
-Captions name the left or upper shape first. That matters: a look is taken before the word of the step before is read
-(Xu et al. 2015), so where either shape may come first, the model looks at both before it knows which one it is to
-write, remembers them, and its words no longer look at what they name. Images in which one shape is both beside the
-other and above or below it are left out: two captions would be right there. The words of a caption that is right are
-asked; where it is wrong, those of the right one, which the model is made to write.
+Captions name the left or upper shape first, and its form before its colour. Both matter. A look is taken before the
+word of the step before is read (Xu et al. 2015), so where either shape may come first, the model looks at both before
+it knows which one it is to write, remembers them, and its words no longer look at what they name. And one look tells
+form and colour alike: the word that comes second need not look, which is why the two are counted apart. Images in which
+one shape is both beside the other and above or below it are left out: two captions would be right there. The words of a
+caption that is right are asked; where it is wrong, those of the right one, which the model is made to write.
 
     python examples/shapes.py --out runs/examples/shapes.png
 """
@@ -110,8 +111,18 @@ def _says_two_things(made: Made) -> bool:
 
 
 def _in_order(made: Made) -> Made:
-    kept = [place for place, text in enumerate(made.captions) if " left of " in text or " above " in text] or [0]
-    return replace(made, captions=[made.captions[i] for i in kept], places=[made.places[i] for i in kept])
+    """With one caption, and the boxes of its words for forms and colours."""
+    shapes = sorted(made.shapes, key=lambda shape: shape.box[:2])
+    relation: tuple[str, ...] = ("left", "of")
+    if len(shapes) == 2 and shapes[0].box[2] > shapes[1].box[0]:  # not beside each other
+        shapes, relation = sorted(shapes, key=lambda shape: shape.box[1]), ("above",)
+    words: list[str] = []
+    places: dict[int, Box] = {}
+    for shape in shapes:
+        words += relation if words else ()
+        places |= {len(words) + 1: shape.box, len(words) + 3: shape.box}
+        words += ["a", shape.shape, "in", shape.colour]
+    return replace(made, captions=[" ".join(words)], places=[places])
 
 
 def write_images(task: Task, folder: Path, seed: int) -> CaptionFile:
