@@ -24,6 +24,9 @@ ENCODERS: dict[str, EncoderConfig] = {
     "small": EncoderConfig(size=256, heads=4, feed_forward=1024, layers=4),
     "base": EncoderConfig(size=512, heads=8, feed_forward=2048, layers=6),
 }
+# Every text asks for many words, and labels for one thing: steps may be larger, and many small ones learn faster.
+READING_RATES = {"tiny": 3e-3, "small": 1.5e-3, "base": 5e-4}
+READING_TOKENS = {"tiny": 2048, "small": 4096, "base": 8192}
 Some = TypeVar("Some", bound=ReadingConfig)
 
 
@@ -31,7 +34,8 @@ def pretrain_preset(model: str | None = None, size: str = "tiny") -> PretrainCon
     """The configuration of an encoder in one of its sizes."""
     if model not in (None, "encoder"):
         raise ConfigError(f"pre-training is of an encoder; there is no {model!r} for it")
-    return _sized(PretrainConfig(model=ENCODERS[_checked(size)]), size)
+    config = PretrainConfig(model=ENCODERS[_checked(size)], batch_tokens=READING_TOKENS[size])
+    return replace(config, training=replace(config.training, learning_rate=READING_RATES[size]))
 
 
 def tag_preset(model: str | None = None, size: str = "tiny") -> TagConfig:
