@@ -43,7 +43,7 @@ SYSTEMS: dict[str, System] = {
     "imdb-han": System("classify-imdb", "han", minutes=15),
     "imdb-minilm": System("classify-imdb", "encoder", epochs=1, fine_tuned=True, rows=8000),
     "trec": System("classify-trec", "attentive", seeds=3),
-    "sst2-minilm": System("classify-sst2", "encoder", seeds=3, fine_tuned=True),
+    "sst2-minilm": System("classify-sst2", "encoder", epochs=4, seeds=3, fine_tuned=True),
     "hotel-zh": System("classify-hotel-zh", "attentive", seeds=3),
 }
 
@@ -84,6 +84,7 @@ def train(system: System, data: Path, run: Path, seed: int, minilm: Path | None,
     if system.rows is not None:
         given = drawn(given, system.rows, run.with_name(f"{run.name}.tsv"))
     arguments: list[object] = ["--data", given, "--out", run, "--seed", seed, "--threads", threads]
+    arguments += ["--metric", "accuracy"]
     arguments += ["--valid", valid] if valid else []
     arguments += ["--from", minilm] if system.fine_tuned else ["--model", system.model]
     arguments += ["--minutes", system.minutes] if system.minutes else []
@@ -141,7 +142,7 @@ def row_of(name: str, found: list[dict[str, Any]], minutes: list[float]) -> str:
         shown += f" ({', '.join(f'{one:.1f}' for one in accuracy)})"
     unseen = [rest["accuracy"] for one in found if (rest := one.get("without_training_texts"))]
     apart = f"{statistics.mean(unseen):.2f}" if unseen else "–"
-    floors = found[0].get("floors", {})
+    floors = found[-1].get("floors", {})
     beside = [f"{floors[floor]['accuracy']:.2f}" if floor in floors else "–" for floor in FLOORS]
     return f"| {name} | {shown} | {apart} | {' | '.join(beside)} | {statistics.mean(minutes):.1f} |"
 

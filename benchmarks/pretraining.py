@@ -138,11 +138,12 @@ def main() -> None:
     parser.add_argument("imdb", type=Path)
     parser.add_argument("--pairs", type=Path, help="a folder of pairs for translate")
     parser.add_argument("--runs", type=Path, default=Path("runs/pretraining"))
-    parser.add_argument("--minutes", type=float, default=38.0, help="of reading")
+    parser.add_argument("--minutes", type=float, default=34.0, help="of reading")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     chosen = parser.parse_args()
-    read: list[object] = ["--threads", chosen.threads, "--minutes"]
+    # More words to guess in each text than the paper's 15 % cost little and teach more in a short time.
+    read: list[object] = ["--threads", chosen.threads, "--set", "masking.share=0.25", "--minutes"]
     plain = made(chosen.runs / "plain.txt", (f"{text}\n" for text, _ in rows(chosen.imdb, "train")))
     start = trained("pretrain", plain, chosen.runs / "reader", *read, chosen.minutes)
     found = classify(chosen, start)
