@@ -52,6 +52,22 @@ def test_parquet_damaged(tmp_path, content):
     assert "\n" not in str(caught.value)
 
 
+def test_parquet_names_that_are_no_text(tmp_path):
+    """A column's name stands in the file several times, and each of them may be damaged alone."""
+    path = parquet_file(tmp_path, source=["a"], target=["b"])
+    whole = (tmp_path / "a.parquet").read_bytes()
+    refused, start = 0, whole.find(b"target")
+    while start >= 0:
+        (tmp_path / "a.parquet").write_bytes(whole[: start + 2] + b"\xf5" + whole[start + 3 :])
+        try:
+            assert pairs_of(list(read_rows(PairFiles(data=path)))) == [("a", "b")]
+        except UserError as error:
+            assert "a.parquet" in str(error)
+            refused += 1
+        start = whole.find(b"target", start + 1)
+    assert refused
+
+
 def test_parquet_without_rows(tmp_path):
     with pytest.raises(UserError, match="no rows"):
         list(read_rows(PairFiles(data=parquet_file(tmp_path, source=[], target=[]))))

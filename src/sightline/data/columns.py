@@ -243,7 +243,7 @@ def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of what stands there
             raise UserError(f"{name} cannot be read: {error.strerror or one_line(error)}") from None
-        if isinstance(error, arrow.ArrowException | OSError):
+        if isinstance(error, arrow.ArrowException | OSError | UnicodeDecodeError):  # the last: names of columns
             lost = None if rows is None else rows - number
             raise DamagedError(name, f"is no Parquet file that can be read: {one_line(error)}", number, lost) from None
         if not is_address(name):
