@@ -177,8 +177,8 @@ def main() -> None:
         about = (
             f"Measured on {machine()}, {chosen.threads} of them used. The encoder read {chosen.minutes:g} minutes (for "
             f"translate, both sides of the pairs, {chosen.minutes / 4:g} minutes); then both learn with the same data, "
-            f"shape, kind of vocabulary and steps; classify is tested on {TESTED:,} reviews. Three draws of the labelled "
-            "reviews, whose scores stand in brackets. "
+            f"shape, kind of vocabulary and steps; classify is tested on {TESTED:,} reviews. Three draws of the "
+            "labelled reviews, whose scores stand in brackets. "
             f"With the same reviews and steps the default classifier (attentive) has {_mean(found['attentive'])}, a "
             f"linear model on words {_mean(found['linear'])}, NB-SVM on n-grams {_mean(found['nb-svm'])}."
         )

@@ -38,8 +38,8 @@ CLASSIFY_MODELS: dict[str, dict[str, TextModelConfig]] = {
 }
 
 RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
-# The largest step of a course that falls with the root and to nothing as well: its mean is a quarter of that, about what
-# BERT was fine-tuned with.
+# The largest step of a course that falls with the root and to nothing as well: the mean is a quarter of that, which is
+# about what BERT was fine-tuned with.
 TUNING_RATE, TUNING_EPOCHS, TUNING_LONGEST = 1e-4, 3, 256
 
 
