@@ -42,7 +42,7 @@ SYSTEMS: dict[str, System] = {
     "imdb-attentive": System("classify-imdb", "attentive", minutes=15),
     "imdb-han": System("classify-imdb", "han", minutes=15),
     "imdb-minilm": System("classify-imdb", "encoder", epochs=1, fine_tuned=True, rows=8000),
-    "trec": System("classify-trec", "attentive", settings=("smoothing=0.1",), seeds=3),
+    "trec": System("classify-trec", "attentive", settings=("model.deviation=1.0",), seeds=3),
     "sst2-minilm": System("classify-sst2", "encoder", epochs=4, seeds=3, fine_tuned=True),
     "hotel-zh": System("classify-hotel-zh", "attentive", seeds=3),
 }

@@ -141,10 +141,13 @@ def test_embeddings_start_with_their_deviation_and_padding_is_zero(deviation):
     assert found[1:].std().item() == pytest.approx(deviation, rel=0.02)
 
 
-def test_readers_of_labelled_texts_begin_quietly():
-    for config in (AttentiveConfig(), HANConfig()):
-        tables = [one for one in config.build(1000).modules() if isinstance(one, TokenEmbedding)]
-        assert [one(torch.arange(1, 1000)).std().item() for one in tables] == [pytest.approx(QUIET, rel=0.02)]
+def test_readers_of_labelled_texts_begin_quietly_or_as_they_are_told():
+    for kind in (AttentiveConfig, HANConfig):
+        for config, wanted in ((kind(), QUIET), (kind(deviation=0.5), 0.5)):
+            tables = [one for one in config.build(1000).modules() if isinstance(one, TokenEmbedding)]
+            assert [one(torch.arange(1, 1000)).std().item() for one in tables] == [pytest.approx(wanted, rel=0.02)]
+        with pytest.raises(ValueError, match=r"deviation is 0\.0; it must be above 0"):
+            kind(deviation=0.0)
 
 
 def test_sinusoids_are_the_paper_s_numbers():

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import QUIET, TokenEmbedding
+from sightline.layers.embedding import QUIET, TokenEmbedding, check_deviation
 from sightline.layers.ragged import annotate_ragged
 from sightline.layers.rnn import BidirectionalEncoder
 from sightline.layers.transformer import EncoderLayer, LayerShape
@@ -27,7 +27,8 @@ class AnnotationShape:
     """What annotations are made of. ``size`` is an annotation's; embeddings alone have that of the embedding.
 
     ``widths`` are those of the convolution's filters, which share ``size`` among them (Kim 2014), ``heads`` those of
-    the self-attention on top (0: none), ``parts`` the texts that a pair is told apart by (0: not at all).
+    the self-attention on top (0: none), ``parts`` the texts that a pair is told apart by (0: not at all), ``deviation``
+    is that of word vectors before training.
     """
 
     kind: AnnotationKind
@@ -39,6 +40,7 @@ class AnnotationShape:
     dropout: float = 0.0
     word_dropout: float = 0.0
     parts: int = 0
+    deviation: float = QUIET
 
     def __post_init__(self) -> None:
         for name in ("embedding_size", "size", "layers"):
@@ -48,6 +50,7 @@ class AnnotationShape:
             raise ValueError(f"word_dropout is {self.word_dropout}; it must be at least 0 and below 1")
         if self.kind in ("gru", "lstm") and self.size % 2:
             raise ValueError(f"size is {self.size}; the two directions of a {self.kind} need an even one")
+        check_deviation(self.deviation)
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths is {list(self.widths)}; give one or more, each at least 1")
         if self.kind == "cnn" and self.size < len(self.widths):
@@ -116,7 +119,7 @@ class Annotator(nn.Module):
     def __init__(self, shape: AnnotationShape, words: int, specials: Specials) -> None:
         super().__init__()
         self.shape, self.padding = shape, specials.padding
-        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding, QUIET)
+        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding, shape.deviation)
         self.parts = nn.Embedding(shape.parts, shape.embedding_size) if shape.parts else None
         self.word_dropout, self.dropout = WordDropout(shape.word_dropout, specials), Dropout(shape.dropout)
         sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]

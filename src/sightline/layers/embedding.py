@@ -29,6 +29,12 @@ class TokenEmbedding(nn.Embedding):
         return super().forward(tokens) * math.sqrt(self.embedding_dim)
 
 
+def check_deviation(deviation: float) -> None:
+    """Of a configuration: raises ValueError."""
+    if not 0 < deviation <= 10:
+        raise ValueError(f"deviation is {deviation}; it must be above 0 and at most 10")
+
+
 def sinusoids(start: int, count: int, size: int, like: Tensor) -> Float[Tensor, "n d"]:
     """Sinusoid positions: ``sin(p / 10000^(2i/d))`` in the first half, the cosines in the second.
 

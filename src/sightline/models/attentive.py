@@ -15,6 +15,7 @@ from torch import Tensor
 from sightline.attention.pooling import PoolingConfig
 from sightline.layers.annotating import AnnotationKind, AnnotationShape, Annotator
 from sightline.layers.dropout import Dropout
+from sightline.layers.embedding import QUIET
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
 from sightline.vocabulary import OURS, Specials
 
@@ -66,7 +67,8 @@ class AttentiveConfig(TextModelConfig):
     ``dropout`` falls on embeddings, annotations and features, ``word_dropout`` makes whole words unknown.
     ``largest`` adds to what attention reads the largest of each element over the text; ``pairs`` reads the two texts of
     a pair apart and compares them; ``self_attention`` is the number of heads of a layer on top, whose time grows
-    with the square of the length (0: none).
+    with the square of the length (0: none). ``deviation`` is that of word vectors before training: small ones suit long
+    texts, where what rare words say by chance adds up.
     """
 
     annotations: AnnotationKind = "gru"
@@ -80,6 +82,7 @@ class AttentiveConfig(TextModelConfig):
     dropout: float = 0.3
     word_dropout: float = 0.1
     pairs: bool = False
+    deviation: float = QUIET
     kind: ClassVar[str] = "attentive"
 
     def __post_init__(self) -> None:
@@ -96,6 +99,7 @@ class AttentiveConfig(TextModelConfig):
             self.dropout,
             self.word_dropout,
             parts=2 if self.pairs else 0,
+            deviation=self.deviation,
         )
 
     def build(self, words: int, specials: Specials = OURS) -> Attentive:

@@ -22,7 +22,7 @@ from torch import Tensor
 from sightline.attention.pooling import PoolingConfig
 from sightline.layers.annotating import WordDropout
 from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import QUIET, TokenEmbedding
+from sightline.layers.embedding import QUIET, TokenEmbedding, check_deviation
 from sightline.layers.ragged import annotate_ragged
 from sightline.layers.rnn import BidirectionalEncoder, CellKind
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
@@ -71,7 +71,7 @@ class HAN(TextModel):
     def __init__(self, config: "HANConfig", words: int, specials: Specials) -> None:
         super().__init__(config.size, specials)
         self.longest = config.longest
-        self.embedding = TokenEmbedding(words, config.embedding_size, specials.padding, QUIET)
+        self.embedding = TokenEmbedding(words, config.embedding_size, specials.padding, config.deviation)
         self.word_encoder = BidirectionalEncoder(config.cell, config.embedding_size, config.size // 2)
         self.words = config.word_pooling.build(config.size)
         self.sentence_encoder = BidirectionalEncoder(config.cell, pooled_size(self.words), config.size // 2)
@@ -177,7 +177,8 @@ class _Seen:
 class HANConfig(TextModelConfig):
     """``size`` is that of an annotation at both levels, both directions together; the paper has 100, embeddings 200.
 
-    ``dropout`` falls on embeddings, annotations and features, ``word_dropout`` makes whole words unknown.
+    ``dropout`` falls on embeddings, annotations and features, ``word_dropout`` makes whole words unknown, ``deviation``
+    is that of word vectors before training.
     """
 
     embedding_size: int = 128
@@ -188,12 +189,14 @@ class HANConfig(TextModelConfig):
     longest: int = 100
     dropout: float = 0.3
     word_dropout: float = 0.1
+    deviation: float = QUIET
     kind: ClassVar[str] = "han"
 
     def __post_init__(self) -> None:
         for name in ("embedding_size", "size", "longest"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_deviation(self.deviation)
         if self.size % 2:
             raise ValueError(f"size is {self.size}; two directions need an even one")
 
