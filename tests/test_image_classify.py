@@ -226,6 +226,7 @@ def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
     [
         (lambda about: about.update(places=[16, 8]), "is damaged"),
         (lambda about: about.update(places=[16, 8, 10**9]), "places is"),
+        (lambda about: about["config"]["encoder"].pop("size"), "do not fit the encoder"),
         (lambda about: about.update(temperature=0), "temperature is"),
         (lambda about: about["config"]["encoder"].update(channels=[8, 10**7]), "is damaged"),
         (lambda about: about.update(task="caption"), "is a run of the task 'caption'"),

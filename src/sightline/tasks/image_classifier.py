@@ -16,7 +16,7 @@ from sightline.layers.image import ImageEncoder, ImageEncoderConfig
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels
 from sightline.models.image_to_text import Places
 from sightline.tasks.classifier import THRESHOLD, Classifier, LabelPrediction
-from sightline.tasks.image_encoding import load_encoder, save_encoder
+from sightline.tasks.image_encoding import load_encoder, places_of, save_encoder
 from sightline.tasks.image_sources import AT_ONCE, SeesImages, Source, check_several, named, read_some
 from sightline.tasks.labels import Labels
 from sightline.tasks.loading import Saved
@@ -166,5 +166,9 @@ def load_image_classifier(path: Path) -> tuple[ImageClassifier, dict[str, Any]]:
 
     model = saved.model(build)
     encoder = load_encoder(saved, how)
+    with saved.reading():
+        made_by: Any = encoder or model.encoder
+        if places_of(how, made_by) != places:
+            raise ValueError(f"{places} do not fit the encoder")
     found = ImageClassifier(model, labels, how, encoder, **fitted, name=saved.name, run=saved.path)
     return found, saved.about
