@@ -147,6 +147,18 @@ def row_of(name: str, found: list[dict[str, Any]], minutes: list[float]) -> str:
     return f"| {name} | {shown} | {apart} | {' | '.join(beside)} | {statistics.mean(minutes):.1f} |"
 
 
+def _told() -> list[str]:
+    """What is not the default in each system."""
+    found = []
+    for name, system in SYSTEMS.items():
+        words = [f"`{setting}`" for setting in system.settings]
+        words += ["from the Hugging Face folder"] if system.fine_tuned else []
+        words += [f"{system.rows:,} random rows of the training data, for its floors too"] if system.rows else []
+        words += [f"{system.epochs} epoch{'s' if system.epochs > 1 else ''}"] if system.epochs else []
+        found += [f"{name} {', '.join(words)}"] if words else []
+    return found
+
+
 def table(rows: list[str]) -> str:
     head = f"| | accuracy | without rows of the training data | {' | '.join(FLOORS.values())} | minutes |"
     return "\n".join(
@@ -159,7 +171,8 @@ def table(rows: list[str]) -> str:
             "|---|--:|--:|--:|--:|--:|",
             *rows,
             "",
-            "Test data scored once. Minutes are wall time of training with its validations; of several seeds the mean.",
+            "Test data scored once. Minutes are wall time of training with its validations; of several seeds the mean. "
+            "Where nothing is said every setting is the default: " + "; ".join(_told()) + ".",
             "",
             "Again: `python benchmarks/classification.py DATA --minilm FOLDER --write`.",
         ]

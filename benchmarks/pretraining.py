@@ -26,8 +26,8 @@ from report import machine, write_section
 
 LABELLED, SEEDS, SENTENCES, TESTED = 1000, 3, 2000, 5000
 STEPS = {"classify": 400, "tag": 600, "translate": 1500}
-# The shape and the kind of vocabulary of the encoder that reads: what begins from nothing differs in its weights alone,
-# and has the learning rate of a model that begins from nothing.
+# The shape and the kind of vocabulary of the encoder that reads. What begins from nothing has the course (learning rate,
+# cool-down, weight decay) that is the default for such a model, and what begins with the encoder has the one for that.
 ENCODER = ("model.layers=4", "longest=256", "tokeniser.method=bpe", "tokeniser.words=8000", "tokeniser.lower=false")
 TRANSLATING = ("model.feed_forward=512", "model.activation=gelu")
 MARKS = {",": "COMMA", ".": "STOP"}
@@ -78,13 +78,19 @@ def punctuation(imdb: Path, name: str, count: int) -> Iterator[str]:
                 return
 
 
-def trained(task: str, data: Path, run: Path, *more: object) -> Path:
+def trained(task: str, data: Path, run: Path, threads: int, *more: object) -> Path:
     """A run that is there, gone on with if it has not ended; or a new one."""
     if (run / "checkpoints").exists() and not (run / "checksums.json").exists():
-        sightline("resume", run)
+        sightline("resume", run, "--threads", threads)
     elif not (run / "checksums.json").exists():
-        sightline("train", task, "--data", data, "--out", run, *more)
+        sightline("train", task, "--data", data, "--out", run, "--threads", threads, *more)
     return run
+
+
+def reading(chosen: argparse.Namespace, texts: Path, name: str, minutes: float) -> Path:
+    """An encoder. More words to guess than the paper's 15 % cost little and teach more in a short time."""
+    more = ("--set", "masking.share=0.25", "--minutes", minutes)
+    return trained("pretrain", texts, chosen.runs / name, chosen.threads, *more)
 
 
 def scored(run: Path, data: Path) -> dict[str, Any]:
@@ -113,8 +119,8 @@ def classify(chosen: argparse.Namespace, start: Path) -> dict[str, list[float]]:
         data = made(chosen.runs / f"labelled-{seed}.tsv", some_labelled(chosen.imdb, seed))
         for name, how in ways.items():
             run = chosen.runs / f"classify-{name}-{seed}"
-            common = ["--steps", STEPS["classify"], "--seed", seed, "--threads", chosen.threads]
-            scores = scored(trained("classify", data, run, *common, *how), test)
+            common = ["--steps", STEPS["classify"], "--seed", seed]
+            scores = scored(trained("classify", data, run, chosen.threads, *common, *how), test)
             found.setdefault(name, []).append(value(scores, "accuracy"))
             print(f"classify, {name}, seed {seed}: {found[name][-1]:.2f}", flush=True)
         for name, floor in scores["floors"].items():
@@ -128,7 +134,7 @@ def one_of_each(
     found = []
     for name, how in ways.items():
         run = chosen.runs / f"{task}-{name}"
-        trained(task, data, run, "--steps", STEPS[task], "--threads", chosen.threads, *how)
+        trained(task, data, run, chosen.threads, "--steps", STEPS[task], *how)
         found.append(value(scored(run, test), metric))
         print(f"{task}, {name}: {found[-1]:.2f}", flush=True)
     return found
@@ -143,10 +149,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     chosen = parser.parse_args()
-    # More words to guess in each text than the paper's 15 % cost little and teach more in a short time.
-    read: list[object] = ["--threads", chosen.threads, "--set", "masking.share=0.25", "--minutes"]
     plain = made(chosen.runs / "plain.txt", (f"{text}\n" for text, _ in rows(chosen.imdb, "train")))
-    start = trained("pretrain", plain, chosen.runs / "reader", *read, chosen.minutes)
+    start = reading(chosen, plain, "reader", chosen.minutes)
     found = classify(chosen, start)
     lines = [
         f"| classify, {LABELLED:,} reviews | accuracy | {_mean(found['scratch'])} | {_mean(found['from'])} "
@@ -162,7 +166,7 @@ def main() -> None:
     if chosen.pairs is not None:
         both = (f"{a}\n{b}\n" for a, b in rows(chosen.pairs, "train"))
         texts = made(chosen.runs / "both.txt", both)
-        begin = trained("pretrain", texts, chosen.runs / "reader-of-pairs", *read, chosen.minutes / 4)
+        begin = reading(chosen, texts, "reader-of-pairs", chosen.minutes / 4)
         parts = [next(chosen.pairs.glob(f"{name}.tsv*")) for name in ("train", "valid", "test")]
         given: list[object] = ["--valid", parts[1]]
         ways = {"scratch": [*given, "--set", *TRANSLATING], "from": [*given, "--from", begin]}

@@ -34,7 +34,7 @@ def test_words_look_at_shapes_after_a_short_training(tmp_path, monkeypatch, caps
     out = tmp_path / "pictures" / "shapes.png"
     measured = module.main(out=out, quick=True, only=("soft",), keep=tmp_path / "kept")
     # Boxes cover an eighth of an image; so much would be inside by chance.
-    assert measured.colour_words["soft"] > 0.3
+    assert measured.shape_words["soft"] > 0.3, measured
     assert out.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert "wrote" in capsys.readouterr().out
     again, _ = load_captioner(tmp_path / "kept" / "soft")

@@ -174,6 +174,10 @@ def test_an_export_with_a_damaged_file_is_not_given_to_the_engine(tmp_path, to):
         (copy / name).unlink()
         with pytest.raises(UserError, match=f"{name} is missing"):
             load_engine(copy, to)
+    about = json.loads((copy / "sightline.json").read_text())
+    (copy / "sightline.json").write_text(json.dumps(about | {"files": {}}))
+    with pytest.raises(UserError, match="is damaged: it has no checksum of "):
+        load_engine(copy, to)
     for odd in ("x" * 5000, "a\0b"):
         about = json.loads((copy / "sightline.json").read_text()) | {"files": {odd: "0"}}
         (copy / "sightline.json").write_text(json.dumps(about))

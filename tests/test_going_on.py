@@ -1,5 +1,6 @@
 """What a run goes on from when something was lost or changed: moments, files, batches, processes."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,12 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import sightline.training.folder as folder_module
 import sightline.training.loop as loop
 from invoke import run
 from sightline.data.spool import Spool
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
-from sightline.training.checkpoint import STATE, _digest, checkpoints, read_progress, save_checkpoint
+from sightline.training.checkpoint import STATE, _digest, checkpoints, read_progress, save_checkpoint, verify_checkpoint
 from sightline.training.folder import MODEL, RunFolder
 from sightline.training.loop import TrainingConfig, train
 from sightline.training.ranks import fabric_for
@@ -81,6 +83,37 @@ def test_a_damaged_older_checkpoint_is_left_out_of_the_mean(tmp_path, whole):  #
     assert str(model) in remark
     assert remark.endswith("the mean of the last checkpoints is without it")
     assert outcome.source in ("mean of the last 2 checkpoints", whole[1].source)
+
+
+@pytest.mark.parametrize("errno_", [errno.EIO, errno.EACCES, errno.EMFILE])
+def test_a_disk_that_cannot_be_read_now_is_not_taken_for_damage(tmp_path, whole, monkeypatch, errno_):  # noqa: F811
+    """The checkpoint may be good: it is neither passed over nor cleared away."""
+    path = shutil.copytree(whole[0].path, tmp_path / "run")
+    before = sorted(str(file) for file in path.rglob("*"))
+    last = checkpoints(path)[-1] / MODEL
+    real = folder_module.checksum
+
+    def failing(file):
+        if file == last.resolve():
+            raise OSError(errno_, "not now", str(file))
+        return real(file)
+
+    monkeypatch.setattr(folder_module, "checksum", failing)
+    with pytest.raises(OSError, match="not now"):
+        train(small_model(), Reversal(), CONFIG, RunFolder(path), fabric=fabric(), on_remark=lambda text: None)
+    assert sorted(str(file) for file in path.rglob("*")) == before
+
+
+def test_weights_of_a_checkpoint_may_lie_on_another_disk(tmp_path, whole):  # noqa: F811
+    path = shutil.copytree(whole[0].path, tmp_path / "run")
+    last = checkpoints(path)[-1] / MODEL
+    shutil.move(last, tmp_path / "elsewhere")
+    last.symlink_to(tmp_path / "elsewhere")
+    verify_checkpoint(last.parent)
+    last.unlink()
+    last.symlink_to(last)  # round and round
+    with pytest.raises(UserError, match="is missing"):
+        verify_checkpoint(last.parent)
 
 
 class Smaller(Reversal):

@@ -138,6 +138,9 @@ def _predictor(folder: Path, name: EngineName, threads: int) -> EnginePredictor:
     return EnginePredictor(engine, Tokeniser.load(folder / SOURCE), Tokeniser.load(folder / TARGET))
 
 
+READ_BY_ENGINES = (".bin", ".onnx", ".data", ".json")
+
+
 def _check_engine(path: Path, name: EngineName) -> None:
     """It is of this engine, and every file is what was written: CTranslate2's own reader dies of damaged weights."""
     try:
@@ -148,3 +151,6 @@ def _check_engine(path: Path, name: EngineName) -> None:
     if found != name:
         raise UserError(f"{path} was exported to {found}, and --engine is {name}; export the run to {name}")
     verify_files(path, files, ABOUT)
+    read = {file.name for file in path.iterdir() if file.suffix in READ_BY_ENGINES} - {ABOUT}
+    if unlisted := sorted(read - set(files)):
+        raise UserError(f"{path / ABOUT} is damaged: it has no checksum of {unlisted[0]}; export the run anew")

@@ -87,7 +87,8 @@ def config_to_go_on(run: Path) -> TranslateConfig:
     """
     if task_of(run) == PRETRAIN:
         start = EncoderStart.read(run)
-        config = TranslateConfig(model=translating(start.encoder.config), tokeniser=start.tokeniser)
+        shape, batch = translating(start.encoder.config), BATCH_TOKENS["tiny"]
+        config = TranslateConfig(model=shape, tokeniser=start.tokeniser, batch_tokens=batch)
         rate, warmup = RATES["tiny"][0] / 2, WARMUP["tiny"]
         return replace(config, training=replace(config.training, learning_rate=rate, warmup=warmup))
     config = read_config(RunFolder.open(run).path / CONFIG, TranslateConfig)

@@ -73,7 +73,7 @@ def pretrain_config_to_go_on(start: Path) -> PretrainConfig:
     found = read_start(start, PRETRAIN)
     if not isinstance(found.model, EncoderConfig):
         raise UserError(f"{start} has a model of the kind {found.model.kind!r}; pre-training is of an encoder")
-    config = pretrain_preset()
+    config = pretrain_preset(size="base")  # others' encoders are of that size or near it
     training = replace(config.training, learning_rate=config.training.learning_rate / 4)
     return _with_model(replace(config, training=training), found)
 

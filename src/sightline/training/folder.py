@@ -9,6 +9,7 @@
     checkpoints/step-N/  for resuming
 """
 
+import errno
 import hashlib
 import json
 import shutil
@@ -32,6 +33,7 @@ except ImportError:  # no such thing on Windows
 
 FORMAT = 1
 NAMED = 255  # characters of a name that are said
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
 LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
 
@@ -196,8 +198,13 @@ def verify_files(
     listed: str,
     without: Collection[str] = (),
     advice: Callable[[str], str] = lambda name: "",
+    linked: bool = False,
 ) -> None:
-    """Every file is there and is what was written, by the checksums that the file ``listed`` holds."""
+    """Every file is there and is what was written, by the checksums that the file ``listed`` holds.
+
+    ``linked``: a name may be a link that leads out of the folder. What a disk cannot read now is an OSError: it says
+    nothing about what stands there, and nobody may take it for damage.
+    """
     if not isinstance(checksums, dict) or not all(isinstance(one, str) for one in checksums.values()):
         raise UserError(f"{folder / listed} is damaged: it holds no checksums")
     for name, expected in checksums.items():
@@ -205,8 +212,10 @@ def verify_files(
             continue
         try:
             path = (folder / name).resolve()
-            found = checksum(path) if folder.resolve() in path.parents else None
-        except (OSError, ValueError):  # it is not there, or no file can have that name
+            found = checksum(path) if linked or folder.resolve() in path.parents else None
+        except (OSError, ValueError, RuntimeError) as error:  # no file can have that name; links that go round
+            if isinstance(error, OSError) and error.errno not in NOT_THERE:
+                raise
             raise UserError(f"{folder / name[:NAMED]} is missing: the folder is not complete") from None
         if found is None:
             raise UserError(f"{folder / listed} names {name[:NAMED]!r}, which is outside the folder")
