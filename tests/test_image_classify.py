@@ -229,6 +229,7 @@ def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
         (lambda about: about["config"]["encoder"].pop("size"), "do not fit the encoder"),
         (lambda about: about.update(temperature=0), "temperature is"),
         (lambda about: about["config"]["encoder"].update(channels=[8, 10**7]), "is damaged"),
+        (lambda about: about["config"]["encoder"].update(blocks=2**31), "blocks is 2,147,483,648"),
         (lambda about: about.update(task="caption"), "is a run of the task 'caption'"),
     ],
 )

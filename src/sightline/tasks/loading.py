@@ -85,11 +85,11 @@ class _NoDraws(TorchFunctionMode):
 
 
 def _check_layers(config: Any, tensors: int) -> None:
-    """Even a description takes time to build: a model has no more layers than it has weights."""
+    """Even a description takes time to build: a model has no more layers or blocks than it has weights."""
     if not isinstance(config, dict):
         return
     for name, value in config.items():
-        if name.endswith("layers") and isinstance(value, int) and value > tensors:
+        if name.endswith(("layers", "blocks")) and isinstance(value, int) and value > tensors:
             raise ValueError(f"{name} is {value:,}, and there are {tensors:,} tensors of weights")
         _check_layers(value, tensors)
 
