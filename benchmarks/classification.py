@@ -142,8 +142,10 @@ def row_of(name: str, found: list[dict[str, Any]], minutes: list[float]) -> str:
         shown += f" ({', '.join(f'{one:.1f}' for one in accuracy)})"
     unseen = [rest["accuracy"] for one in found if (rest := one.get("without_training_texts"))]
     apart = f"{statistics.mean(unseen):.2f}" if unseen else "–"
-    floors = found[-1].get("floors", {})
-    beside = [f"{floors[floor]['accuracy']:.2f}" if floor in floors else "–" for floor in FLOORS]
+    beside = []
+    for floor in FLOORS:
+        values = [one["floors"][floor]["accuracy"] for one in found if floor in one.get("floors", {})]
+        beside.append(f"{statistics.mean(values):.2f}" if values else "–")
     return f"| {name} | {shown} | {apart} | {' | '.join(beside)} | {statistics.mean(minutes):.1f} |"
 
 
