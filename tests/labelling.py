@@ -17,7 +17,7 @@ TEXT = "The film begins slowly. Then comes the finest scene of the year! Wonderf
 CHINESE = "房间有点小，但是非常干净！早餐不错。下次还会再来。"
 NAMES = ("bad", "fair", "good")
 PLAIN = {"dropout": 0.0, "word_dropout": 0.0}
-ATTENTIVE = AttentiveConfig(embedding_size=8, size=8, **PLAIN)
+ATTENTIVE = AttentiveConfig(embedding_size=8, size=8, deviation=1.0, **PLAIN)
 HAN = HANConfig(embedding_size=8, size=8, **PLAIN)
 ENCODER = EncoderConfig(size=8, heads=2, feed_forward=16, layers=2, dropout=0.0)
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op"]

@@ -145,7 +145,7 @@ def test_hard_attention_comes_to_look_into_the_shapes(monkeypatch):
     another caption leaves that chance where it was, or lowers it.
     """
     small = Small(load(monkeypatch), 600, 150)
-    begun = small.teach(small.model(soft(48)), 150)
+    begun = small.teach(small.model(soft(48)), 80)
     before = small.chance(begun)
     model = small.teach(small.model(hard(48, soft_share=0.0), begun.state_dict()), 200)
     after, looked = small.chance(model), small.looked(model)

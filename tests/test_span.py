@@ -20,7 +20,7 @@ from sightline.tasks.span import SpanConfig, train_span
 from sightline.training.loop import TrainingConfig
 
 KEYS, VALUES = ["ka", "kb", "kc", "kd", "ke", "kf"], ["va", "vb", "vc", "vd", "ve", "vf"]
-SMALL = AttentiveConfig(embedding_size=24, size=48, dropout=0.0, word_dropout=0.0)
+SMALL = AttentiveConfig(embedding_size=24, size=48, dropout=0.0, word_dropout=0.0, deviation=1.0)
 ALONE = replace(SMALL, annotations="embedding")
 
 

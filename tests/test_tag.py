@@ -26,7 +26,9 @@ from test_classify import bert
 
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
 ENCODER = EncoderConfig(size=32, heads=2, feed_forward=64, layers=1, dropout=0.0, positions="rotary")
-EMBEDDINGS = AttentiveConfig(annotations="embedding", embedding_size=32, size=32, dropout=0.0, word_dropout=0.0)
+EMBEDDINGS = AttentiveConfig(
+    annotations="embedding", embedding_size=32, size=32, dropout=0.0, word_dropout=0.0, deviation=1.0
+)
 
 
 def config(steps=100, model=ENCODER, rate=0.02, **options):

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-QUIET = 0.1
+QUIET, LOUD = 0.1, 1.0
 
 
 class TokenEmbedding(nn.Embedding):
@@ -19,7 +19,7 @@ class TokenEmbedding(nn.Embedding):
     not from millions of words begin with `QUIET`: a word seen a few times then says little instead of something random.
     """
 
-    def __init__(self, words: int, size: int, padding: int, deviation: float = 1.0) -> None:
+    def __init__(self, words: int, size: int, padding: int, deviation: float = LOUD) -> None:
         super().__init__(words, size, padding_idx=padding)
         nn.init.normal_(self.weight, std=deviation / math.sqrt(size))
         with torch.no_grad():

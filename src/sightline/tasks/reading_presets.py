@@ -6,6 +6,8 @@ from typing import Any, TypeVar, get_args
 
 from sightline.config import ConfigError
 from sightline.errors import UserError
+from sightline.layers.embedding import LOUD
+from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.tasks.classify_presets import CLASSIFY_MODELS, RATES, TUNING_EPOCHS, TUNING_RATE
 from sightline.tasks.course import ReadingConfig
@@ -59,7 +61,9 @@ def _model(model: str, size: str) -> Any:
         return ENCODERS[_checked(size)]
     if model not in CLASSIFY_MODELS:
         raise ConfigError(f"there is no model {model!r} that reads texts word by word; there is attentive and encoder")
-    return CLASSIFY_MODELS[model][_checked(size)]
+    found = CLASSIFY_MODELS[model][_checked(size)]
+    # One word decides here, not the sum of many: it is to be told from others from the start.
+    return replace(found, deviation=LOUD) if isinstance(found, AttentiveConfig) else found
 
 
 def _sized(config: Some, size: str) -> Some:

@@ -20,6 +20,7 @@ from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.files import write_text
+from sightline.layers.embedding import LOUD
 from sightline.models.heads import NOTHING, Labeller, build_labeller
 from sightline.models.text_to_labels import TextModelConfig, Texts
 from sightline.tasks.card import Wording
@@ -51,7 +52,7 @@ Sentences = Callable[[], Iterator[Sentence]]
 def _attentive() -> TextModelConfig:
     from sightline.models.attentive import AttentiveConfig
 
-    return AttentiveConfig()
+    return AttentiveConfig(deviation=LOUD)
 
 
 def _pieces() -> TokeniserConfig:
