@@ -9,8 +9,6 @@ from jaxtyping import install_import_hook
 os.environ["OMP_NUM_THREADS"] = "1"
 # Some virtual machines say that they have Intel's matrix registers and stop a program that uses them.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
-# On some processors the sums of a product depend on where in memory its tensors lie, unless that is asked not to be.
-os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 install_import_hook("sightline", "beartype.beartype")
 
