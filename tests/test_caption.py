@@ -191,7 +191,7 @@ def test_every_model_trains_is_saved_and_gives_the_same_again(name, data, tmp_pa
     again, about = load_captioner(out)
     assert about["task"] == "caption"
     images = [pixels(seed) for seed in range(3)]
-    found.model.requires_grad_(False)  # as one that was loaded: search lays out weights that do not learn in its own way
+    found.model.requires_grad_(False)  # as a loaded one: search lays out weights that do not learn in its own way
     assert again.caption(images) == found.caption(images)
     assert {"config.json", "model.safetensors", "tokenizer.json", "card.md", "checksums.json"} <= {
         path.name for path in out.iterdir()
