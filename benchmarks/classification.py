@@ -173,7 +173,7 @@ def table(rows: list[str]) -> str:
             "|---|--:|--:|--:|--:|--:|",
             *rows,
             "",
-            "Test data scored once. Minutes are wall time of training with its validations; of several seeds the mean. "
+            "Minutes are wall time of training with its validations; of several seeds the mean. "
             "Where nothing is said every setting is the default: " + "; ".join(_told()) + ".",
             "",
             "Again: `python benchmarks/classification.py DATA --minilm FOLDER --write`.",
