@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float32
 from torch import nn
 
 from sightline.data.checking import Limits
@@ -27,6 +29,7 @@ from sightline.tasks.card import Wording
 from sightline.tasks.classifier import TOKENISER, about_reader
 from sightline.tasks.course import Course, ReadingConfig, course_trial, fitted_to_pairs, train_course
 from sightline.tasks.filling import Reader, build_masked, encoded, load_pretrain, score, to_batch
+from sightline.tasks.latent import begin_with, text_rows, word_vectors
 from sightline.tasks.preparing import keep_pipe
 from sightline.tasks.starting import ENCODER, PRETRAIN
 from sightline.tasks.table import Trial
@@ -44,12 +47,15 @@ class PretrainConfig(ReadingConfig):
     """``next_sentence`` asks as well whether one piece of text follows another.
 
     ``paragraphs``: lines of a .txt file belong together up to an empty one. ``validated`` counts blocks of text.
+    ``latent``: words begin with vectors that tell in which texts they stand (`sightline.tasks.latent`), where there are
+    enough texts; not with random ones.
     """
 
     training: TrainingConfig = field(default_factory=_training)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     next_sentence: bool = False
     paragraphs: bool = False
+    latent: bool = True
     valid_share: float = 0.02
     validated: int = 500
 
@@ -74,11 +80,15 @@ class PretrainConfig(ReadingConfig):
 
 @dataclass(frozen=True)
 class PreparedPlain:
-    """How texts are read, and the texts to train and to validate on, on the disk."""
+    """How texts are read, and the texts to train and to validate on, on the disk.
+
+    ``vectors`` are those that words begin with, for a new model and where there are any.
+    """
 
     reader: TextReader
     corpus: Corpus
     valid: Corpus
+    vectors: Float32[np.ndarray, "words size"] | None = None
     report: PlainReport | None = None
     valid_report: PlainReport | None = None
     overlap: None = None
@@ -189,7 +199,12 @@ class PretrainCourse(Course[PretrainConfig, PreparedPlain, Reader]):
             self.config = replace(config, model=fitted_to_pairs(config.model))
         corpus = write_corpus(data / "train", encoded(reader, training))
         valid_corpus = write_corpus(data / "valid", encoded(reader, lambda: iter(held_out)))
-        return PreparedPlain(reader, corpus, valid_corpus, reports[0], valid_report)
+        vectors = self._vectors(corpus, reader.words) if self.earlier is None and config.latent else None
+        return PreparedPlain(reader, corpus, valid_corpus, vectors, reports[0], valid_report)
+
+    def _vectors(self, corpus: Corpus, words: int) -> Float32[np.ndarray, "words size"] | None:
+        assert isinstance(self.config.model, EncoderConfig)
+        return word_vectors(text_rows(corpus), words, self.config.model.size, self.config.seed)
 
     def _split(self, texts: Callable[[], Iterator[str]], reports: list[PlainReport]) -> StratifiedSplit:
         try:
@@ -215,6 +230,8 @@ class PretrainCourse(Course[PretrainConfig, PreparedPlain, Reader]):
 
     def new_model(self, prepared: PreparedPlain) -> MaskedWords:
         model = build_masked(self.config, prepared.reader)
+        if prepared.vectors is not None:
+            begin_with(model.encoder.embedding, prepared.vectors)
         if self.earlier is not None:
             self.earlier.put_into(model, prefix=ENCODER)
         return model
