@@ -13,6 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,33 @@ def minutes_of(run: Path) -> float:
     return max(json.loads(line).get("seconds", 0.0) for line in lines) / 60
 
 
+def features_speed(run: Path, data: Path, threads: int) -> float:
+    """Images a second, decoded and gone through the frozen encoder, after some that do not count."""
+    import torch
+
+    from sightline import load
+
+    torch.set_num_threads(threads)
+    captioner = load(run)
+    images = [data / name for name in test_images(data)]
+    captioner.read(images[:50])
+    began = time.perf_counter()
+    for start in range(0, len(images), 50):
+        captioner.read(images[start : start + 50])
+    return len(images) / (time.perf_counter() - began)
+
+
+def test_images(data: Path) -> list[str]:
+    lines = (data / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return list(dict.fromkeys(line.split("\t")[0] for line in lines))
+
+
 def draw_overlays(run: Path, data: Path, count: int, out: Path) -> None:
     """Where the words of some test captions looked; every so-manieth image, not chosen ones."""
     from sightline import load
 
     captioner = load(run)
-    lines = (data / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    images = list(dict.fromkeys(line.split("\t")[0] for line in lines))
+    images = test_images(data)
     for number in range(0, len(images), max(1, len(images) // count))[:count]:
         found = captioner.explain(data / images[number], measure=False)
         path = found.save(out / f"{run.name}-{Path(images[number]).stem}.png")
@@ -107,21 +128,20 @@ def main() -> None:
     parser.add_argument("--overlays", type=int, default=0, help="how many test images to draw, of each run")
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     chosen = parser.parse_args()
-    rows, signatures, speed = [], {}, None
+    rows, signatures = [], {}
     for name in chosen.only:
         system, run = SYSTEMS[name], chosen.runs / name
         train(system, chosen.data, run, chosen.runs / "features", chosen.minutes, chosen.threads)
         penalty = best_penalty(run, chosen.data, chosen.threads)
         found = scored(run, chosen.data, "test", penalty, chosen.threads)
-        about = json.loads((run / "about.json").read_text(encoding="utf-8"))
-        speed = speed or about.get("images_per_second")  # None where the features were there already
         signatures = {metric: found[metric]["signature"] for metric in ("bleu4_no_bp", "bleu4", "cider_d", "rougeL")}
         rows.append(row_of(system, found, minutes_of(run)))
         print(rows[-1], flush=True)
         if chosen.overlays and name != "mean":
             draw_overlays(run, chosen.data, chosen.overlays, chosen.runs / "overlays")
     if chosen.write:
-        write_section("captions", table(rows, signatures, speed, chosen.minutes))
+        speed = features_speed(chosen.runs / chosen.only[0], chosen.data, chosen.threads)
+        write_section("captions", table(rows, signatures, speed, chosen))
 
 
 def row_of(system: System, found: dict[str, Any], minutes: float) -> str:
@@ -133,15 +153,15 @@ def row_of(system: System, found: dict[str, Any], minutes: float) -> str:
     )
 
 
-def table(rows: list[str], signatures: dict[str, str], speed: float | None, minutes: float) -> str:
+def table(rows: list[str], signatures: dict[str, str], speed: float, chosen: argparse.Namespace) -> str:
     head = "| | BLEU-1 / 2 / 3 / 4 without brevity penalty | BLEU-1 / 2 / 3 / 4 | CIDEr-D | ROUGE-L | chrF "
     penalties = ", ".join(f"{penalty:g}" for penalty in PENALTIES)
-    features = "" if speed is None else f" Features: {speed:,.0f} images a second."
     return "\n".join(
         [
             "## Captions",
             "",
-            f"Measured on {machine()}.{features}",
+            f"Measured on {machine()}, {chosen.threads} of them used. Features: {speed:,.0f} images a second, with "
+            "their decoding.",
             "",
             f"{head}| length penalty | minutes |",
             "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -149,7 +169,7 @@ def table(rows: list[str], signatures: dict[str, str], speed: float | None, minu
             "",
             f"Test data scored once, beam {BEAM}; the length penalty is the best of {penalties} on validation data by "
             "BLEU-4 without brevity penalty. "
-            f"At most {minutes:g} minutes of training each, behind the features. How the scores are computed:",
+            f"At most {chosen.minutes:g} minutes of training each, behind the features. How the scores are computed:",
             "",
             *(f"- `{signature}`" for signature in signatures.values()),
             "",

@@ -52,6 +52,7 @@ WAYS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "sequential-8-1-snake": ("decoder, 8 neighbours, one sweep, snake", "sequential", ('model.order="snake"',)),
     "sequential-8-1-gru": ("decoder, 8 neighbours, one sweep, GRU", "sequential", ("model.use_gru=true",)),
 }
+MORE = ("sequential-previous", "sequential-8-1-snake", "sequential-8-1-gru")  # only where they are asked for
 PARITY: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "neighbours": ("decoder, 4 neighbours", "sequential", ("model.neighbours=4", "model.own_labels=0")),
     "eight": ("decoder, 8 neighbours", "sequential", ("model.neighbours=8", "model.own_labels=0")),
@@ -176,7 +177,7 @@ def main() -> None:
     if options.part != "parity" and (options.data is None or options.out is None):
         parser.error("--data and --out say where the photos are and where the runs go")
     if options.write and (options.part or options.only):
-        parser.error("--write goes with all parts and all ways")
+        parser.error("--write goes with both parts and the usual ways: leave out --part and --only")
     keep_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -185,13 +186,13 @@ def main() -> None:
         found["parity"] = parity(options.parity_steps, options.seed)
         print("\n".join(found["parity"]), flush=True)
     if options.part in (None, "photos"):
-        chosen = list(WAYS) if not options.only else sorted(set(options.only), key=list(WAYS).index)
+        chosen = [way for way in WAYS if way in (options.only or set(WAYS) - set(MORE))]
         found["photos"] = photos(options, chosen)
         print("\n".join(found["photos"]), flush=True)
     if options.write:
         body = (
-            f"## Grids: a label for every cell\n\nMeasured on {machine()}.\n\nMade grids of 6 × 6 to 10 × 10 cells, "
-            f"y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, 200 grids to test on:\n\n"
+            f"## Grids: a label for every cell\n\nMeasured on {machine()}, {torch.get_num_threads()} of them used.\n\n"
+            f"Made grids of 6 × 6 to 10 × 10 cells, y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, 200 grids to test on:\n\n"
             + "\n".join(found["parity"])
             + f"\n\nPhotos of {options.data.name}, cells of 16 px, marked if any of their pixels is; {options.steps:,} "
             "updates each, thresholds and checkpoint chosen on the validation photos, test photos scored once. "
