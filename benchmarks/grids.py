@@ -192,7 +192,8 @@ def main() -> None:
     if options.write:
         body = (
             f"## Grids: a label for every cell\n\nMeasured on {machine()}, {torch.get_num_threads()} of them used.\n\n"
-            f"Made grids of 6 × 6 to 10 × 10 cells, y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, 200 grids to test on:\n\n"
+            f"Made grids of 6 × 6 to 10 × 10 cells, y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, "
+            "200 grids to test on:\n\n"
             + "\n".join(found["parity"])
             + f"\n\nPhotos of {options.data.name}, cells of 16 px, marked if any of their pixels is; {options.steps:,} "
             "updates each, thresholds and checkpoint chosen on the validation photos, test photos scored once. "
