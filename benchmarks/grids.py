@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("parity", "photos"), help="only this; nothing is written")
     parser.add_argument("--data", type=Path, help="the folder of the photos")
     parser.add_argument("--out", type=Path, help="where the runs go")
-    parser.add_argument("--only", nargs="+", choices=list(WAYS), help="some ways; nothing is written")
+    parser.add_argument("--only", nargs="+", choices=list(WAYS), help="these ways")
     parser.add_argument("--steps", type=int, default=1000, help="updates of each way on photos")
     parser.add_argument("--parity-steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -176,8 +176,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.part != "parity" and (options.data is None or options.out is None):
         parser.error("--data and --out say where the photos are and where the runs go")
-    if options.write and (options.part or options.only):
-        parser.error("--write goes with both parts and the usual ways: leave out --part and --only")
+    if options.write and options.part:
+        parser.error("--write goes with both parts: leave out --part")
     keep_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
