@@ -49,7 +49,7 @@ SHOWN = 3  # images in the picture
 class Task(NamedTuple):
     """How many images of which kind, and how long to train. Sides are in pixels: drawn, and as the encoder reads it."""
 
-    images: int = 4000
+    images: int = 8000
     tested: int = 300
     side: int = 64
     read: int = 48
@@ -57,8 +57,8 @@ class Task(NamedTuple):
     shapes: Sequence[str] = SHAPES
     channels: tuple[int, ...] = (16, 32)
     size: int = 128
-    steps: int = 2000  # of soft attention
-    hard_steps: int = 1000  # behind them
+    steps: int = 4000  # of soft attention
+    hard_steps: int = 1500  # behind them
 
 
 QUICK = Task(200, 20, 32, 32, ("red", "green", "blue"), ("square", "cross"), (16, 32), 64, 100, 50)
@@ -196,15 +196,16 @@ def share(looked: Sequence[Looked], words: Sequence[str]) -> float:
     return float(np.mean(inside))
 
 
-def draw(looked: Sequence[Looked], out: Path) -> None:
+def draw(shown: Sequence[tuple[str, Looked]], out: Path) -> None:
     """A row of words for each image: what each looked at, and the box where its shape stands."""
-    longest = max(len(one.words) for one in looked)
-    figure = Figure(figsize=(0.9 * longest, 1.15 * len(looked)), layout="constrained")
-    grid = figure.subplots(len(looked), longest, squeeze=False)
+    longest = max(len(one.words) for _, one in shown)
+    figure = Figure(figsize=(0.9 * longest, 1.15 * len(shown)), layout="constrained")
+    grid = figure.subplots(len(shown), longest, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for row, one in zip(grid, looked, strict=True):
+    for row, (name, one) in zip(grid, shown, strict=True):
         side = len(one.made.pixels)
+        row[0].text(-0.1, 0.5, name, fontsize=8, rotation=90, ha="right", va="center", transform=row[0].transAxes)
         for number, (axes, word) in enumerate(zip(row, one.words, strict=False)):
             axes.imshow(one.made.pixels, extent=(0, side, side, 0))
             shade = one.maps[number] / one.maps[number].max()
@@ -236,7 +237,7 @@ def main(
     task = QUICK if quick else Task()
     tested = shapes_in_order(task, task.tested, seed + 10_000)
     measured = Measured({}, {}, {}, {})
-    shown: list[Looked] = []
+    shown: list[tuple[str, Looked]] = []
     with tempfile.TemporaryDirectory(prefix="sightline-shapes-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         files = write_images(task, folder, seed)
@@ -254,7 +255,7 @@ def main(
             measured.exact[name] = float(np.mean(right))
             measured.shape_words[name] = share(looked, task.shapes)
             measured.colour_words[name] = share(looked, task.colours)
-            shown += list(_with_two(looked))[:SHOWN]
+            shown += [(name, one) for one in list(_with_two(looked))[:SHOWN]]
     draw(shown, out)
     print(f"\n{'':>6}{'exact':>10}{'shapes':>10}{'colours':>10}{'minutes':>10}")
     for name in measured.exact:
