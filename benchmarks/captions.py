@@ -94,10 +94,10 @@ def features_speed(run: Path, data: Path, threads: int) -> float:
     torch.set_num_threads(threads)
     captioner = load(run)
     images = [data / name for name in test_images(data)]
-    captioner.read(images[:50])
+    captioner.read(images[:50], workers=threads)
     began = time.perf_counter()
     for start in range(0, len(images), 50):
-        captioner.read(images[start : start + 50])
+        captioner.read(images[start : start + 50], workers=threads)
     return len(images) / (time.perf_counter() - began)
 
 
@@ -160,8 +160,7 @@ def table(rows: list[str], signatures: dict[str, str], speed: float, chosen: arg
         [
             "## Captions",
             "",
-            f"Measured on {machine()}, {chosen.threads} of them used. Features: {speed:,.0f} images a second, with "
-            "their decoding.",
+            f"Measured on {machine()}. Features: {speed:,.0f} images a second, with their decoding.",
             "",
             f"{head}| length penalty | minutes |",
             "|---|--:|--:|--:|--:|--:|--:|--:|",

@@ -141,6 +141,7 @@ def photos(options: argparse.Namespace, chosen: list[str]) -> list[str]:
     for name in chosen:
         evaluations[name], seconds[name] = measured(options.out / name, raws)
         say(f"{name}: {json.dumps({key: round(value, 2) for key, value in evaluations[name].values.items()})}")
+    # Against the floor, where it is among them.
     compared = compare(evaluations, ("f1",), options.samples, 0).found["f1"] if chosen[0] == FLOOR else {}
     lines = [
         "| | F1 | to the floor (95 %) | AP | precision | recall | pixel F1, 0 px | 2 px | 5 px | ms a photo | min |",
@@ -160,12 +161,20 @@ def photos(options: argparse.Namespace, chosen: list[str]) -> list[str]:
     return lines
 
 
+def _given(options: argparse.Namespace) -> list[str]:
+    """What decides the figures, as it is given."""
+    given = [f"--steps {options.steps} --seed {options.seed} --threads {torch.get_num_threads()}"]
+    for name in ("only", "set"):
+        given += [f"--{name} {' '.join(getattr(options, name))}"] if getattr(options, name) else []
+    return given
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("parity", "photos"), help="only this; nothing is written")
     parser.add_argument("--data", type=Path, help="the folder of the photos")
     parser.add_argument("--out", type=Path, help="where the runs go")
-    parser.add_argument("--only", nargs="+", choices=list(WAYS), help="these ways")
+    parser.add_argument("--only", nargs="+", choices=list(WAYS), help=f"these ways; else all but {', '.join(MORE)}")
     parser.add_argument("--steps", type=int, default=1000, help="updates of each way on photos")
     parser.add_argument("--parity-steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -191,7 +200,7 @@ def main() -> None:
         print("\n".join(found["photos"]), flush=True)
     if options.write:
         body = (
-            f"## Grids: a label for every cell\n\nMeasured on {machine()}, {torch.get_num_threads()} of them used.\n\n"
+            f"## Grids: a label for every cell\n\nMeasured on {machine()}.\n\n"
             f"Made grids of 6 × 6 to 10 × 10 cells, y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, "
             "200 grids to test on:\n\n"
             + "\n".join(found["parity"])
@@ -201,7 +210,7 @@ def main() -> None:
             "the pixel output marks inside the cells that are marked; right if a right one is no further away. Time: "
             "one photo after the other.\n\n"
             + "\n".join(found["photos"])
-            + "\n\nAgain: `python benchmarks/grids.py --data DIR --out DIR --write`."
+            + f"\n\nAgain: `python benchmarks/grids.py --data DIR --out DIR {' '.join(_given(options))} --write`."
         )
         write_section("grids", body)
 

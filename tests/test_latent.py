@@ -1,6 +1,8 @@
 """Word vectors from counts: exact, near for words of the same texts, and where an encoder begins."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ from torch import nn
 from sightline.data.ngrams import Rows
 from sightline.data.plain import PlainFile
 from sightline.data.store import Corpus, write_corpus
-from sightline.tasks.latent import LONGEST, begin_with, text_rows, word_vectors
+from sightline.tasks.latent import LONGEST, OWN, _one_way_round, begin_with, text_rows, word_vectors
 from sightline.tasks.linear import rarities
-from sightline.tasks.pretrain import PretrainConfig, PretrainCourse
+from sightline.tasks.pretrain import PreparedPlain, PretrainConfig, PretrainCourse, train_pretrain
 from sightline.tasks.reading_presets import pretrain_preset
+from sightline.training.folder import load_tensors
 
 SEA, TOWN = range(10, 40), range(40, 70)  # words of two kinds of texts
 WORDS = 80
@@ -21,7 +24,7 @@ WORDS = 80
 
 def texts(count: int, seed: int = 0) -> list[list[int]]:
     draw = np.random.default_rng(seed)
-    return [draw.choice(SEA if number % 2 else TOWN, 12).tolist() + [5, 6] for number in range(count)]
+    return [[*draw.choice(SEA if number % 2 else TOWN, 12).tolist(), 5, 6] for number in range(count)]
 
 
 def stored(folder: Path, rows: list[list[int]]) -> Corpus:
@@ -29,14 +32,15 @@ def stored(folder: Path, rows: list[list[int]]) -> Corpus:
 
 
 def rows_of(folder: Path, count: int = 300) -> Rows:
-    return text_rows(stored(folder, texts(count)))
+    return text_rows(stored(folder, texts(count)), 0)
 
 
 def test_words_of_the_same_texts_are_near_each_other(tmp_path: Path) -> None:
     vectors = word_vectors(rows_of(tmp_path), WORDS, 8, 0)
     assert vectors is not None
     sea, town = vectors[SEA.start : SEA.stop], vectors[TOWN.start : TOWN.stop]
-    assert (sea @ sea.T).mean() > 0.5 and (town @ town.T).mean() > 0.5
+    assert (sea @ sea.T).mean() > 0.5
+    assert (town @ town.T).mean() > 0.5
     assert (sea @ town.T).mean() < -0.5
     there = np.zeros(WORDS, dtype=bool)
     there[[5, 6, *SEA, *TOWN]] = True
@@ -68,23 +72,46 @@ def test_the_seed_decides(tmp_path: Path) -> None:
     assert not np.array_equal(one, other)  # type: ignore[arg-type]
 
 
-def test_too_few_texts_give_none(tmp_path: Path) -> None:
+def test_too_few_texts_or_words_give_none(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, 20)
     assert word_vectors(rows, WORDS, 8, 0) is None
     assert word_vectors(rows, WORDS, 4, 0) is not None
+    assert word_vectors(rows_of(tmp_path / "more"), WORDS, WORDS - 8, 0) is None
 
 
-def test_long_texts_are_several_and_a_large_corpus_is_counted_in_part(tmp_path: Path) -> None:
+def test_directions_point_one_way() -> None:
+    """As they come, it depends on the number of threads."""
+    found = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
+    other = found * torch.tensor([1.0, -1.0, -1.0, 1.0])
+    torch.testing.assert_close(_one_way_round(found), _one_way_round(other), rtol=0, atol=0)
+    torch.testing.assert_close(_one_way_round(found).abs(), found.abs(), rtol=0, atol=0)
+
+
+def test_words_that_no_text_tells_apart_have_no_vector(tmp_path: Path) -> None:
+    rows = text_rows(stored(tmp_path, [list(range(10, 60))] * 50), 0)
+    vectors = word_vectors(rows, WORDS, 4, 0)
+    assert vectors is not None
+    assert not vectors.any()
+
+
+def counted(rows: Rows) -> list[tuple[int, ...]]:
+    return sorted(tuple(rows.columns[a:b].tolist()) for a, b in zip(rows.starts, rows.starts[1:], strict=False))
+
+
+def test_long_texts_are_several_texts(tmp_path: Path) -> None:
     corpus = stored(tmp_path, [[7] * LONGEST + [8], [9], [], [10, 10, 11]])
-    rows = text_rows(corpus)
-    assert [rows.columns[a:b].tolist() for a, b in zip(rows.starts, rows.starts[1:], strict=False)] == [
-        [7],
-        [8],
-        [9],
-        [10, 11],
-    ]
-    some = text_rows(corpus, longest=2, most=(LONGEST + 5) // 2 + 1)
-    assert set(some.columns.tolist()) == {7}  # every second text: of the first what may be counted, and an empty one
+    assert counted(text_rows(corpus, 0)) == [(7,), (8,), (9,), (10, 11)]
+
+
+def test_a_large_corpus_is_counted_in_part_whatever_its_order(tmp_path: Path) -> None:
+    corpus = stored(tmp_path, [[10, 11] if number % 2 else [20, 21] for number in range(400)])
+    some = text_rows(corpus, 0, most=200)
+    assert len(some) == 100
+    assert set(counted(some)) == {(10, 11), (20, 21)}
+    few = text_rows(corpus, 0, texts=30)
+    assert len(few) == 30
+    assert len(few.columns) == 60
+    assert counted(text_rows(stored(tmp_path / "long", [[7] * 1000]), 0, longest=10, most=95)) == [(7,)] * 10
 
 
 def test_a_table_keeps_its_padding_and_its_scale() -> None:
@@ -99,25 +126,51 @@ def test_a_table_keeps_its_padding_and_its_scale() -> None:
     assert not table.weight[0].any()
     torch.testing.assert_close(table.weight[3:], before[3:])
     usual = float(before.norm(dim=1).median())
-    torch.testing.assert_close(table.weight[1:3].detach(), torch.tensor([[usual, 0, 0, 0]] * 2))
+    torch.testing.assert_close(table.weight[1:3].detach(), torch.tensor([[usual, 0, 0, 0]] * 2) + OWN * before[1:3])
+
+
+def prepared_from(folder: Path, **fields: Any) -> tuple[PretrainCourse, PreparedPlain]:
+    """A course on lines of two kinds, and what it has prepared."""
+    folder.mkdir(exist_ok=True)
+    draw = np.random.default_rng(0)
+    kinds = ["sail wave harbour gull tide", "street tram house window lamp"]
+    lines = [" ".join(draw.choice(kinds[number % 2].split(), 8)) for number in range(400)]
+    (folder / "texts.txt").write_text("\n".join(f"{line} {number}" for number, line in enumerate(lines)) + "\n")
+    config = pretrain_preset()
+    course = PretrainCourse(
+        config.from_json(config.to_json() | {"model": config.model.to_json() | {"size": 8, "heads": 2}} | fields)
+    )
+    return course, course.prepare(PlainFile(str(folder / "texts.txt")), None, folder)
 
 
 @pytest.mark.parametrize("latent", [True, False])
 def test_an_encoder_begins_with_them(tmp_path: Path, latent: bool) -> None:
-    draw = np.random.default_rng(0)
-    kinds = ["sail wave harbour gull tide", "street tram house window lamp"]
-    lines = [" ".join(draw.choice(kinds[number % 2].split(), 8)) for number in range(400)]
-    (tmp_path / "texts.txt").write_text("\n".join(f"{line} {number}" for number, line in enumerate(lines)) + "\n")
-    config = pretrain_preset()
     assert PretrainConfig().latent
-    small = config.from_json(
-        config.to_json() | {"latent": latent, "model": config.model.to_json() | {"size": 8, "heads": 2}}
-    )
-    course = PretrainCourse(small)
-    prepared = course.prepare(PlainFile(str(tmp_path / "texts.txt")), None, tmp_path)
+    course, prepared = prepared_from(tmp_path, latent=latent)
     model = course.build(prepared)
     table = model.encoder.embedding.weight.detach()  # type: ignore[union-attr]
     (sail,), (wave,), (tram,) = prepared.reader.tokeniser.encode(["sail", "wave", "tram"])
     near, far = (torch.cosine_similarity(table[sail], table[other], dim=0) for other in (wave, tram))
     assert (prepared.vectors is not None) == latent
     assert bool(near > 0.8 and far < 0) == latent
+    assert ("latent" in " ".join(prepared.lines())) == latent
+
+
+def test_the_seed_of_the_run_is_theirs(tmp_path: Path) -> None:
+    one, other = (prepared_from(tmp_path / str(seed), seed=seed)[1].vectors for seed in (0, 1))
+    assert one is not None
+    assert other is not None
+    assert not np.array_equal(one, other)
+
+
+def test_what_goes_on_keeps_its_own(tmp_path: Path) -> None:
+    files, out = PlainFile(str(tmp_path / "texts.txt")), tmp_path / "run"
+    course, _ = prepared_from(tmp_path)
+    short = replace(course.config.training, steps=2, validate_every=2)
+    train_pretrain(files, out, replace(course.config, training=short))
+    again = PretrainCourse(course.config, start=out)
+    model = again.build(again.prepare(files, None, tmp_path / "other"))
+    table = model.state_dict()["encoder.embedding.weight"]
+    torch.testing.assert_close(
+        table, load_tensors(out / "model.safetensors")["encoder.embedding.weight"], rtol=0, atol=0
+    )

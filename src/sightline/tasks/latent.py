@@ -2,15 +2,12 @@
 
 Latent semantic analysis (Deerwester et al. 1990): texts times words, each word weighed by its rarity and each text a
 vector of length 1; the words' side of the largest singular values, times these. The decomposition is found through
-random directions (Halko et al. 2011), some products with a sparse matrix: for 25,000 reviews it takes seconds, where a
-masked model needs hours before its table of words knows as much of what texts are about.
+random directions (Halko et al. 2011), some products with a sparse matrix: for 25,000 reviews it takes seconds.
 """
-
-import math
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
 from sightline.data.ngrams import Rows
@@ -18,24 +15,32 @@ from sightline.data.store import Corpus
 from sightline.tasks.linear import Matrix, rarities
 
 LONGEST = 512  # tokens; what is longer is taken for several texts
-MOST = 2**24  # tokens that are counted; of a larger corpus, every so-manieth text
+MOST, MOST_TEXTS = 2**24, 2**17  # tokens and texts that are counted; of a larger corpus, as many, drawn by the seed
 MORE, ROUNDS = 16, 3  # directions beyond those asked for, and how often they are turned towards the largest
+NOISE = 1e-3  # shorter than this share of the longest vector, a direction is rounding
+OWN = 0.1  # the share of random vectors that stays, so that words of the same texts can part
 
 
-def text_rows(corpus: Corpus, longest: int = LONGEST, most: int = MOST) -> Rows:
+def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOST, texts: int = MOST_TEXTS) -> Rows:
     """Which tokens stand in each text."""
-    every = math.ceil(int(corpus.lengths()[0].sum()) / most)
-    starts, columns = [0], []
-    for text in range(0, len(corpus), max(1, every)):
-        tokens = corpus[text][0][:most]
+    starts, columns, counted = [0], list[np.ndarray](), 0
+    for text in np.random.default_rng(seed).permutation(len(corpus)):
+        tokens = corpus[int(text)][0][: most - counted]
+        counted += len(tokens)
         for start in range(0, len(tokens), longest):
             columns.append(np.unique(tokens[start : start + longest]).astype(np.int32))
             starts.append(starts[-1] + len(columns[-1]))
-    return Rows(np.array(starts, dtype=np.int64), np.concatenate(columns) if columns else np.zeros(0, dtype=np.int32))
+        if counted >= most or len(columns) >= texts:
+            break
+    found = np.concatenate(columns[:texts]) if columns else np.zeros(0, dtype=np.int32)
+    return Rows(np.array(starts[: texts + 1], dtype=np.int64), found)
 
 
 def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.ndarray, "words size"] | None:
-    """A vector of length 1 for each word that stands in a text, and zeros for the others; None for too few texts."""
+    """A vector of length 1 for each word that stands in some texts and not in others, and zeros for the rest.
+
+    None where there are too few texts or words to have so many directions.
+    """
     if min(len(rows), words) < size + MORE:
         return None
     rarity = rarities(rows, words)
@@ -46,12 +51,20 @@ def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.nda
     projected = matrix.times(weights * basis)
     # The eigenvalues of this small matrix are the squares of the singular values; the largest stand last.
     values, turns = torch.linalg.eigh(projected.T @ projected)
-    found = (basis @ turns * values.clamp_min(0).sqrt())[:, -size:].flip(1)
+    found = _one_way_round((basis @ turns * values.clamp_min(0).sqrt())[:, -size:].flip(1))
     there = torch.zeros(words, 1)
     there[torch.from_numpy(rows.columns).long()] = 1
     # Without what all words have in common, which would only say that they are words.
     centred = (found - (found * there).sum(dim=0) / there.sum()) * there
-    return (centred / centred.norm(dim=1, keepdim=True).clamp_min(1e-12)).numpy()
+    lengths = centred.norm(dim=1, keepdim=True)
+    told = lengths > NOISE * found.norm(dim=1).max()
+    return torch.where(told, centred / lengths.clamp_min(1e-12), 0.0).numpy()
+
+
+def _one_way_round(found: Float[Tensor, "words size"]) -> Float[Tensor, "words size"]:
+    """Each direction may point either way; as it comes depends on the number of threads."""
+    largest = found.gather(0, found.abs().argmax(dim=0, keepdim=True))
+    return torch.where(largest < 0, -found, found)
 
 
 @torch.no_grad()
@@ -61,8 +74,5 @@ def begin_with(table: nn.Embedding, vectors: Float32[np.ndarray, "words size"]) 
     there = given.norm(dim=1) > 0
     if table.padding_idx is not None:
         there[table.padding_idx] = False
-    table.weight[there] = given[there] * _usual_length(table.weight)
-
-
-def _usual_length(weight: Tensor) -> Tensor:
-    return weight.norm(dim=1).median()
+    length = table.weight.norm(dim=1).median()
+    table.weight[there] = given[there] * length + table.weight[there] * OWN

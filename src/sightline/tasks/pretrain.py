@@ -48,7 +48,7 @@ class PretrainConfig(ReadingConfig):
 
     ``paragraphs``: lines of a .txt file belong together up to an empty one. ``validated`` counts blocks of text.
     ``latent``: words begin with vectors that tell in which texts they stand (`sightline.tasks.latent`), where there are
-    enough texts; not with random ones.
+    enough texts and words; not with random ones.
     """
 
     training: TrainingConfig = field(default_factory=_training)
@@ -98,6 +98,8 @@ class PreparedPlain:
         found = [] if self.report is None else self.report.lines()
         if self.valid_report is not None and self.valid_report.bad:
             found += ["of the validation data:", *self.valid_report.left_out_lines()]
+        if self.vectors is not None:
+            found.append("words begin with vectors that tell in which texts they stand (latent)")
         return found
 
     def summary(self) -> str:
@@ -204,7 +206,7 @@ class PretrainCourse(Course[PretrainConfig, PreparedPlain, Reader]):
 
     def _vectors(self, corpus: Corpus, words: int) -> Float32[np.ndarray, "words size"] | None:
         assert isinstance(self.config.model, EncoderConfig)
-        return word_vectors(text_rows(corpus), words, self.config.model.size, self.config.seed)
+        return word_vectors(text_rows(corpus, self.config.seed), words, self.config.model.size, self.config.seed)
 
     def _split(self, texts: Callable[[], Iterator[str]], reports: list[PlainReport]) -> StratifiedSplit:
         try:
