@@ -49,16 +49,16 @@ SHOWN = 3  # images in the picture
 class Task(NamedTuple):
     """How many images of which kind, and how long to train. Sides are in pixels: drawn, and as the encoder reads it."""
 
-    images: int = 8000
+    images: int = 6000
     tested: int = 300
     side: int = 64
-    read: int = 48
+    read: int = 64
     colours: Sequence[str] = tuple(COLOURS)
     shapes: Sequence[str] = SHAPES
     channels: tuple[int, ...] = (16, 32)
     size: int = 128
-    steps: int = 4000  # of soft attention
-    hard_steps: int = 1500  # behind them
+    steps: int = 2600  # of soft attention
+    hard_steps: int = 1000  # behind them
 
 
 QUICK = Task(200, 20, 32, 32, ("red", "green", "blue"), ("square", "cross"), (16, 32), 64, 100, 50)
@@ -143,8 +143,9 @@ def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
     training = TrainingConfig(learning_rate=rate, warmup=warmup, steps=steps, averaged=3, patience=100)
     return CaptionConfig(
         _model(ATTENTIONS[name], task),
-        # 12 × 12 places, each of which sees the whole of the largest shape. Places as large as half a shape, or ones
-        # that see less, make a captioner look at the edges of a shape, and the middle of such a place lies outside.
+        # 16 × 16 places, each of which sees the whole of the largest shape and little more. Places as large as half a
+        # shape, or ones that see less, make a captioner look at the edges of a shape, and the middle of such a place
+        # lies outside; ones that see much more (images read at 48 pixels) let it look beside a shape as well as at it.
         CNNConfig(size=task.read, channels=task.channels),
         TokeniserConfig(method="words", words=100, lower=True, minimum=1),
         replace(training, validate_every=max(100, steps // 10)),

@@ -165,3 +165,26 @@ def test_a_file_that_breaks_off_leaves_no_output(command, tmp_path):
     assert "in.txt, line 2: byte 0 is 0xff" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
     assert "there is no file nothing.txt" in command("--input", "nothing.txt").err
+
+
+def test_a_folder_that_is_no_run_is_said_before_an_image_is_refused(command, tmp_path):
+    done = command("--image", "a.png", folder=tmp_path / "nowhere")
+    assert done.code == 2
+    assert "there is no run folder" in done.err
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{", encoding="utf-8")
+    done = command("--image", "a.png", folder=tmp_path / "broken")
+    assert done.code == 2
+    assert "is damaged" in done.err
+    assert "reads texts" in command("--image", "a.png").err
+
+
+def test_weights_before_the_first_validation_are_called_what_they_are(tmp_path, capsys):
+    from sightline.commands.common import say_unfinished
+
+    (tmp_path / "checkpoints" / "step-3").mkdir(parents=True)
+    say_unfinished(tmp_path, {"weights": "untrained"})
+    assert "still those it began with" in capsys.readouterr().err
+    (tmp_path / "metrics.jsonl").write_text("{}\n", encoding="utf-8")
+    say_unfinished(tmp_path, {"weights": "untrained"})
+    assert "its best weights so far" in capsys.readouterr().err

@@ -244,6 +244,19 @@ def test_maps_are_scored_by_where_people_looked(look_at, tmp_path):
     assert scores["mean"]["shuffled AUC"] == 1
     assert [row["image"] for row in scores["each"]] == ["a.png", "b/a.png"]
     assert all(name in done.stdout for name in METRICS)
+    before = scores["mean"]["similarity"]
+    rows = [*rows, ("a.png", 900, 2), ("far.png", 900, 900)]
+    Image.open(tmp_path / "a.png").save(tmp_path / "far.png")
+    (tmp_path / "looked.tsv").write_text("image\tx\ty\n" + "".join("\t".join(map(str, row)) + "\n" for row in rows))
+    done = look_at("a.png", "b/a.png", "far.png", "--out", "out", "--quick", "--truth", "looked.tsv")
+    assert "a.png: 1 of 3 fixations lie outside the image" in done.stderr
+    assert "far.png: 1 of 1 fixations lie outside the image" in done.stderr
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text())
+    assert scores["images"] == 2
+    assert scores["mean"]["similarity"] == pytest.approx(before, abs=1e-6)
+    done = look_at("far.png", "--out", "out", "--quick", "--truth", "looked.tsv")
+    assert done.returncode == 2
+    assert "none of the fixations of --truth lies inside its image" in done.stderr
     (tmp_path / "other.tsv").write_text("image\tx\ty\nelse.png\t1\t2\n")
     done = look_at("a.png", "--out", "out", "--quick", "--truth", "other.tsv")
     assert done.returncode == 2

@@ -93,6 +93,9 @@ def predict(
         _predict_images(run, task, image, input, out, format == "jsonl", threshold, threads, search, prefix)
         return
     if image:
+        from sightline.training.folder import RunFolder
+
+        RunFolder.open(run).read_config()  # says what is wrong with a folder that is no run
         raise UserError(f"{run} reads texts, and --image is for runs that read images; leave it out")
     if task == "classify":
         from sightline.commands.classifying import predict_command as classify_command

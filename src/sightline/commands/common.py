@@ -12,7 +12,7 @@ from sightline.files import whole_file
 from sightline.machine import set_threads
 from sightline.tasks.translator import Translator, load_translator
 from sightline.training.allocator import keep_memory
-from sightline.training.folder import CHECKSUMS
+from sightline.training.folder import CHECKSUMS, METRICS
 
 
 def pair_files(data: str | None, source: str | None, target: str | None, columns: tuple[str, ...] | None) -> PairFiles:
@@ -47,7 +47,7 @@ def load_run(run: Path) -> Translator:
 def say_unfinished(run: Path, about: dict[str, Any]) -> None:
     """A word on standard error when the training of a run has not ended."""
     if not (run / CHECKSUMS).exists() and run.parent.name != "checkpoints":
-        trained = any((run / "checkpoints").glob("step-*")) or about.get("weights") != "untrained"
+        trained = (run / METRICS).exists() or about.get("weights") != "untrained"  # written with the best weights
         weights = "these are its best weights so far" if trained else "its weights are still those it began with"
         print(f"sightline: the training of {run} has not ended; {weights}", file=sys.stderr)
 

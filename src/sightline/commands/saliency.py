@@ -156,12 +156,21 @@ def _score(
     out: Path, files: Sequence[Path], names: Sequence[str], sizes: dict[int, tuple[int, int]], truth: dict[Path, Places]
 ) -> None:
     """The scores of the maps just written, by the fixations of the images that have some."""
-    scored = [number for number in sorted(sizes) if files[number].resolve() in truth]
-    if not scored:
+    known = [number for number in sorted(sizes) if files[number].resolve() in truth]
+    if not known:
         raise UserError("none of the images stands in the table of --truth; its paths are relative to its folder")
+    given = [Looked(truth[files[number].resolve()], *sizes[number]) for number in known]
+    inside = [one.inside() for one in given]
+    for number, before, after in zip(known, given, inside, strict=True):
+        if outside := len(before.fixations) - len(after.fixations):
+            count = f"{outside:,} of {len(before.fixations):,} fixations lie"
+            print(f"sightline: {files[number]}: {count} outside the image (left out)", file=sys.stderr)
+    scored = [number for number, one in zip(known, inside, strict=True) if len(one.fixations)]
+    looked = [one for one in inside if len(one.fixations)]
+    if not scored:
+        raise UserError("none of the fixations of --truth lies inside its image; expected pixels of the image, from 0")
     if len(scored) < 2:
         print("sightline: the shuffled AUC needs fixations in two images or more", file=sys.stderr)
-    looked = [Looked(truth[files[number].resolve()], *sizes[number]) for number in scored]
     each = score_each(lambda place: np.load(out / f"{names[scored[place]]}.npy", allow_pickle=False), looked)
     means = {name: _mean(values) for name, values in each.items()}
     rows = [

@@ -30,6 +30,11 @@ class Looked(NamedTuple):
         """The same places in an image of another size."""
         return self.fixations * np.array([width / self.width, height / self.height])
 
+    def inside(self) -> "Looked":
+        """Without fixations that lie outside the image."""
+        fits = (self.fixations >= 0) & (self.fixations < np.array([self.width, self.height]))
+        return self._replace(fixations=self.fixations[fits.all(axis=1)])
+
 
 def read_fixations(data: str | Path) -> dict[Path, Places]:
     """The fixations of each image, from a table with the columns image, x and y.
