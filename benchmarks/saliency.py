@@ -29,7 +29,7 @@ from sightline.saliency.picture import draw
 from sightline.saliency.pyramids import blur, resize
 from sightline.saliency.truth import METRICS, SPREAD, Looked, score_one
 
-HERE = Path(__file__).parent
+EXAMPLES = Path("runs/saliency.png")  # other people's photos: not among the results
 SIDES = (640, 960, 1280)
 BLURS = (0.0, 0.02, 0.03, 0.04)
 ARRAYS = 200
@@ -206,6 +206,7 @@ def speed(photos: Photos, config: SaliencyConfig) -> tuple[float, float]:
 
 def draw_examples(photos: Photos, config: SaliencyConfig, path: Path) -> None:
     """Six photos of the reported part, spread over it, two in a row."""
+    path.parent.mkdir(exist_ok=True)
     names = photos.names[:: len(photos.names) // 6][:6]
     ready = {name: make_ready(photos.pixels[name], config) for name in names}
     found = {name: one for name, _, one in look(ready.items(), config)}
@@ -246,7 +247,7 @@ def measure(choosing: Photos, reported: Photos, halves: dict[str, tuple[Looked, 
         if name.startswith("spectral")
     ]
     ours_speed, theirs_speed = speed(Photos(choosing.names[:40], choosing.pixels, choosing.looked), config)
-    draw_examples(reported, config, HERE / "saliency.png")
+    draw_examples(reported, config, EXAMPLES)
     rows = "\n".join(
         f"| {name} | {' | '.join(f'{values.mean():.3f}' for values in some.values())} |"
         for name, some in scores.items()
@@ -275,8 +276,6 @@ Tried on the {len(choosing.names)} photos, AUC-Judd / shuffled AUC:
 {chr(10).join(tried)}
 
 Decoded photos a second: {ours_speed:.1f} with scan paths of 8 places; OpenCV {theirs_speed:.0f}, on maps of 64 × 64.
-
-![Scan paths and maps of six photos](saliency.png)
 
 Again: `python benchmarks/saliency.py DATA --write`"""
 
