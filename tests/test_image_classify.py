@@ -324,7 +324,8 @@ def test_predictions_keep_their_lines(trained, tmp_path, capsys):
     assert row["label"] == "blue"
     assert sum(row["probabilities"].values()) == pytest.approx(1)
     with pytest.raises(UserError, match="none of the images could be read"):
-        image_classifying.predict_command(root / "run", [folder / "broken.jpg"], None, None, False, None, None)
+        image_classifying.predict_command(root / "run", [folder / "broken.jpg"], None, tmp_path / "o", True, None, None)
+    assert json.loads((tmp_path / "o").read_text())["label"] == "blue"  # as it was
 
 
 def test_evaluating_and_comparing(trained, tmp_path, capsys):

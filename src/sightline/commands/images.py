@@ -85,14 +85,15 @@ def write_lines(
     ``say`` gets a block, its number, and what it notes the images in that cannot be read, with the reason.
     """
     bad: dict[str, str] = {}
-    with writing(out) as stream, predicting(len(paths)) as advance:
-        for number, start in enumerate(range(0, len(paths), AT_ONCE)):
-            part = paths[start : start + AT_ONCE]
-            for line in say(part, number, bad):
-                print(line, file=stream)
-            stream.flush()
-            advance(len(part))
-    say_unread(bad, len(paths))
+    with writing(out) as stream:
+        with predicting(len(paths)) as advance:
+            for number, start in enumerate(range(0, len(paths), AT_ONCE)):
+                part = paths[start : start + AT_ONCE]
+                for line in say(part, number, bad):
+                    print(line, file=stream)
+                stream.flush()
+                advance(len(part))
+        say_unread(bad, len(paths))  # here: where nothing was read, a file that is there stays as it is
 
 
 def bad_line(path: Path, reason: str, as_json: bool) -> str:

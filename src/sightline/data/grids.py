@@ -93,7 +93,7 @@ def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
         turned = image.transpose(UPRIGHT[turn]) if turn in UPRIGHT else image
         if turned.mode in ("F", "CMYK", "YCbCr", "LAB", "HSV"):
             raise BadImage(f"its colours are of the kind {turned.mode}; expected grey, a palette or RGB")
-        values = np.asarray(turned)
+        values = np.asarray(turned.convert("L") if turned.mode == "1" else turned)  # white is 255 in every depth
     if values.ndim == 3:
         values = values[:, :, 0] if values.shape[2] == 2 else numbers_of(values[:, :, :3])
     return values.astype(np.int32)
