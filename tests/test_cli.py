@@ -6,12 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from invoke import run
 from sightline import __version__
+from sightline.errors import MachineError, UserError
 from sightline.explanation import Explanation
+from sightline.files import check_writable
+from sightline.training.folder import RunFolder
 from signals import start_interruptible
 
 
@@ -97,8 +101,18 @@ WRONG = {
     "no threads": (["demo", "--threads", "0"], 2, "--threads is 0; it must be at least 1"),
     "too few pairs": (["demo", "--pairs", "5"], 2, "--pairs is 5; it must be at least 1,000"),
     "no minutes": (["demo", "--minutes", "0"], 2, "--minutes is 0; it must be above 0"),
-    "demo into a file": (["demo", "--out", "file"], 3, "cannot make the folder file"),
+    "demo into a file": (["demo", "--out", "file"], 2, "file is a file; name a folder"),
     "demo where no folder can be": (["demo", "--out", "/proc/x"], 3, "cannot make the folder /proc/x"),
+    "train into a file": (
+        ["train", "translate", "--data", "file", "--out", "file"],
+        2,
+        "--out is file, which is a file; name a folder for the run",
+    ),
+    "train below a file": (
+        ["train", "translate", "--data", "file", "--out", "file/run"],
+        2,
+        "cannot make the folder file/run: file is a file",
+    ),
     "too many threads": (["demo", "--threads", "100000000000"], 2, "--threads is 100000000000"),
     "a seed too large": (["demo", "--seed", "99999999999999999999999"], 2, "--seed is 99999999999999999999999"),
     "a mechanism that cannot be built": (["check", "multi_head", "--heads", "2"], 2, "cannot stand inside multi_head"),
@@ -114,6 +128,21 @@ def test_wrong_use_is_a_sentence_and_an_exit_code(case, tmp_path):
     assert message in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing half-written"
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_and_trying_leaves_nothing(tmp_path):
+    check_writable(tmp_path / "new" / "below")
+    assert not list(tmp_path.iterdir())
+    check_writable(tmp_path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(MachineError, match=r"^cannot write to the folder /proc: "):
+        check_writable(Path("/proc"))
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"file is a file; name a folder$"):
+        check_writable(tmp_path / "file")
+    # The files that a run is locked with are ours: nobody has heard of them.
+    with pytest.raises(MachineError, match=r"^cannot write to the folder /proc: "), RunFolder.creating(Path("/proc")):
+        pass
 
 
 def test_a_file_that_is_not_text(tmp_path):

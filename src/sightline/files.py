@@ -1,11 +1,12 @@
 """Writing files so that nothing is ever half-written: to a temporary name beside the file, then renamed."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sightline.errors import MachineError
+from sightline.errors import MachineError, UserError
 
 try:
     import fcntl
@@ -39,6 +40,11 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        if path.is_file():
+            raise UserError(f"{path} is a file; name a folder") from None
+        for above in path.parents:
+            if above.is_file():
+                raise UserError(f"cannot make the folder {path}: {above} is a file") from None
         raise MachineError(f"cannot make the folder {path}: {error.strerror or error}") from error
 
 
@@ -53,7 +59,7 @@ def alone_in(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
     try:
         file = (folder / LOCK).open("a")
     except OSError as error:
-        raise MachineError(f"cannot write {folder / LOCK}: {error.strerror or error}") from error
+        raise MachineError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
     with file:
         if fcntl is not None:
             try:
@@ -67,10 +73,21 @@ def alone_in(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
 
 
 def check_writable(folder: Path) -> None:
-    """Make a folder and try to write to it: better before long work than after it."""
-    with whole_file(folder / ".try") as part:
-        part.write_bytes(b"")
-    (folder / ".try").unlink()
+    """Try to make a folder and to write to it: better before long work than after it.
+
+    What was not there is gone afterwards: work that comes to nothing leaves no empty folder.
+    """
+    missing = [one for one in (folder, *folder.parents) if not os.path.exists(one)]
+    make_folder(folder)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise MachineError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
+    finally:
+        for made in missing:
+            with suppress(OSError):  # somebody else may have begun to use it
+                made.rmdir()
 
 
 def write_text(path: Path, text: str) -> Path:

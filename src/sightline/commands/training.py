@@ -106,6 +106,8 @@ def train_command(
     longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
     share = BAD_SHARE.get(wanted.task, Limits().max_bad_share) if max_bad_share is None else max_bad_share
     limits = Limits(longest, share)
+    if out.is_file():
+        raise UserError(f"--out is {out}, which is a file; name a folder for the run")
     if (out / CONFIG).exists() and not Ranks.is_launched():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if dry_run:

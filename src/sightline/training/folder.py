@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sightline.errors import MachineError, UserError
-from sightline.files import whole_file, write_text
+from sightline.files import make_folder, whole_file, write_text
 
 try:
     import fcntl
@@ -53,7 +53,7 @@ class RunFolder:
             )
         if (path / DATA).exists() and not (path / PREPARING).exists():  # it may hold what the run is to learn from
             raise UserError(f"{path} has a folder 'data' already, where a run keeps its own; choose another folder")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         return cls(path)
 
     @classmethod
@@ -64,7 +64,7 @@ class RunFolder:
         was_there = path.exists()
         folder = cls.create(path)
         marker = path / PREPARING
-        with marker.open("a") as file:
+        with _opened(marker) as file:
             _lock(file, f"another process is preparing {path}; wait for it, or choose another folder")
             shutil.rmtree(path / DATA, ignore_errors=True)  # a process was killed while it prepared the data
             try:
@@ -140,7 +140,7 @@ class RunFolder:
 
         What killed processes left half-written goes now: nobody else writes here.
         """
-        with (self.path / LOCK).open("a") as file:
+        with _opened(self.path / LOCK) as file:
             _lock(file, f"another process is training {self.path}; wait for it, or stop it")
             self._sweep()
             yield
@@ -169,6 +169,14 @@ class RunFolder:
         """What is left where the weights are lost."""
         last = max((self.path / "checkpoints").glob("step-*"), key=lambda path: path.stat().st_mtime, default=None)
         return f"; the weights of its last checkpoint are in {last}" if name == MODEL and last is not None else ""
+
+
+def _opened(path: Path) -> TextIO:
+    """A file of ours to lock; nobody knows its name, so errors name the folder."""
+    try:
+        return path.open("a")
+    except OSError as error:
+        raise MachineError(f"cannot write to the folder {path.parent}: {error.strerror or error}") from error
 
 
 def _lock(file: TextIO, held: str) -> None:
