@@ -26,7 +26,10 @@ from sightline.attention import (
 )
 from sightline.attention.position import Alibi
 from sightline.config import ConfigError, override
+from sightline.layers.efficientnet import EfficientNetLite0Config
+from sightline.layers.image import CNNConfig
 from sightline.records import TopK
+from sightline.tasks.caption import CaptionConfig
 
 
 def test_reinforce_credits_each_row_for_all_of_its_heads():
@@ -121,9 +124,20 @@ def test_fields_can_be_set_by_path():
         "haeds=3": "did you mean 'heads'",
         "iner.score=dot": "did you mean 'inner'",
         "heads=many": "expected int, found 'many'",
+        "heads.size=3": "there is no 'heads' with fields$",
+        "score=dot": "did you mean 'inner.score'",
     }.items():
         with pytest.raises(ConfigError, match=message):
             override(config, [wrong])
+
+
+def test_fields_of_a_kind_are_set_behind_its_name():
+    config = CaptionConfig(encoder=EfficientNetLite0Config())
+    assert override(config, ["encoder=cnn", "encoder.size=24", "encoder.blocks=0"]).encoder == CNNConfig(24, blocks=0)
+    with pytest.raises(ConfigError, match="encoder: size is 7; it must be at least 8 and at most 16384"):
+        override(config, ["encoder=cnn", "encoder.size=7"])
+    with pytest.raises(ConfigError, match="there is no 'metric' with fields$"):
+        override(config, ["metric=bleu1", "metric.size=7"])
 
 
 def test_a_mechanism_that_weighs_its_own_way_is_asked():

@@ -149,6 +149,7 @@ def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
     """The configuration with some fields changed: ``("model.size=256", "model.attention=additive")``.
 
     A value is read as JSON where it is JSON and as text where it is not; what the field takes is checked as in a file.
+    The fields of a kind can be set behind its name: ``("encoder=cnn", "encoder.size=32")``.
     """
     data = config.to_json()
     for assignment in assignments:
@@ -160,18 +161,33 @@ def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
         except json.JSONDecodeError:
             value = text
         *parents, last = path.strip().split(".")
+        if _is_name(data, parents):
+            data = type(config).from_json(data).to_json()  # the kind that was named has fields from here on
         node, whole = data, True
         for name in parents:
             if name in node and node[name] is None:
                 node[name] = {}  # what was left out begins with its defaults
             if not isinstance(node.get(name), dict):
-                raise ConfigError(f"{path.strip()}: there is no {name!r} with fields{_nearest(name, list(node))}")
+                advice = "" if name in node else _nearest(name, list(node))
+                raise ConfigError(f"{path.strip()}: there is no {name!r} with fields{advice}")
             node, whole = node[name], bool(node[name])
         if whole and last not in node:
-            raise ConfigError(f"{path.strip()}: there is no field {last!r}{_nearest(last, list(node))}")
+            below = [f"{name}.{last}" for name, inner in node.items() if isinstance(inner, dict) and last in inner]
+            advice = f"; did you mean {below[0]!r}?" if below else _nearest(last, list(node))
+            raise ConfigError(f"{path.strip()}: there is no field {last!r}{advice}")
         node[last] = value
         data = data if whole else type(config).from_json(data).to_json()
     return type(config).from_json(data)
+
+
+def _is_name(data: dict[str, Any], path: Sequence[str]) -> bool:
+    """Whether a text stands somewhere on this path: the name of a kind, or what has no fields."""
+    node: Any = data
+    for name in path:
+        node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, str):
+            return True
+    return False
 
 
 def _entry_points(family: str) -> dict[str, importlib.metadata.EntryPoint]:
