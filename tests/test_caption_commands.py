@@ -5,6 +5,7 @@ import json
 import pytest
 from PIL import Image
 
+import invoke
 from captioning import FLOOR, tiny, written
 from sightline.commands.captioning import (
     captioning_eye,
@@ -153,6 +154,38 @@ def test_the_eye_of_view_explains_an_image(trained):
     assert look(trained / "images" / "0-0.png").output == "a red star"
     with pytest.raises(UserError, match="reads images"):
         look(("one", "two"))
+
+
+def test_view_asks_for_an_image_and_names_what_it_got(trained, tmp_path):
+    def refused(*arguments):
+        done = invoke.run("view", trained / "soft", *arguments, "--out", tmp_path / "map.png", cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+
+    for arguments in ((), ("--text", "a dog")):
+        assert f"{trained / 'soft'} reads images; name one with --image" in refused(*arguments)
+    images = trained / "images"
+    assert f"--image is {images}, which is a folder; name one image" in refused("--image", images)
+    table = trained / "captions-0.tsv"
+    assert f"sightline: {table} cannot be used: it is no image" in refused("--image", table)
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_for_texts_are_refused_for_what_they_are(trained, tmp_path):
+    run_folder = trained / "soft"
+    for command, arguments, said in (
+        ("predict", ("--text", "a dog"), "reads images, and --text is for runs that read texts; name images with"),
+        ("predict", ("--split",), "reads images, and --split is for runs that read texts; leave it out"),
+        ("predict", ("--engine", "onnx"), "reads images, and --engine is for runs that read texts; leave it out"),
+        ("predict", ("--threshold", "0.5"), "has no threshold, and --threshold is for runs of classify and grid"),
+        ("evaluate", ("--by-length",), "reads images, and --by-length is about the length of source texts"),
+        ("evaluate", ("--source", "a.txt"), "and --source is for runs that read texts; give the images with --data"),
+        ("compare", ("--source", "a.txt"), "and --source is for runs that read texts; give the images with --data"),
+    ):
+        done = invoke.run(command, run_folder, *arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert f"sightline: {run_folder} " in done.stderr
+        assert said in done.stderr
 
 
 def test_options_of_other_tasks_are_refused():

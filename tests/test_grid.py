@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+import invoke
 import sightline.commands.gridding as gridding
 import sightline.tasks.grid as grid
 from grids import cracked, write_parity, write_photos
@@ -300,6 +301,23 @@ def test_commands(trained, photos, parity, tmp_path, capsys, monkeypatch):
         gridding.check_train_options({}, None, "luong")
     with pytest.raises(UserError, match="--source is not an option"):
         gridding.check_train_options({"--source": "a"}, None, None)
+
+
+def test_view_asks_for_an_image_and_shows_runs_side_by_side(trained, photos, tmp_path):
+    def view(*arguments, out="map.png"):
+        return invoke.run("view", trained.run, *arguments, "--out", tmp_path / out, cwd=tmp_path)
+
+    images = photos.parent / "images"
+    for out in ("map.png", "map.html"):
+        asked = view(out=out)
+        assert asked.returncode == 2
+        assert f"{trained.run} reads images; name one with --image" in asked.stderr
+    assert "reads images, and --text is for runs that read texts" in view("--text", "a").stderr
+    assert f"--image is {images}, which is a folder; name one image" in view("--image", images).stderr
+    assert not list(tmp_path.iterdir())
+    both = view(trained.run, "--image", images / "0.png", out="map.html")
+    assert both.returncode == 0, both.stderr
+    assert both.stdout.count("0.png  →  cells: ") == 2
 
 
 def test_masks_with_other_values_are_said(trained, photos, tmp_path, capsys):

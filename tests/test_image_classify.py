@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+import invoke
 from sightline.commands import image_classifying
 from sightline.data.checking import Limits
 from sightline.data.shapes import made_shapes
@@ -285,6 +286,9 @@ def test_an_explanation_shows_where_it_looked(trained, tmp_path):
         classifier.explain(image, "green")
     with pytest.raises(UserError, match="cannot be used: there is no such file"):
         classifier.explain(tmp_path / "none.png")
+    asked = invoke.run("view", root / "run", "--out", tmp_path / "none.png", cwd=tmp_path)
+    assert asked.returncode == 2
+    assert f"{root / 'run'} reads images; name one with --image" in asked.stderr
 
 
 @pytest.mark.parametrize(("labels", "layers", "pooled"), [("several", 1, True), ("number", 0, True), ("one", 0, False)])

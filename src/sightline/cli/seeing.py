@@ -61,7 +61,10 @@ def view(
 
     if len(runs) == 1 and not str(runs[0]).startswith("hf:") and task_of(runs[0]) == "grid":
         from sightline.commands.gridding import view_command as view_grid
+        from sightline.errors import UserError
 
+        if text or text2:
+            raise UserError(f"{runs[0]} reads images, and --text is for runs that read texts; name one with --image")
         view_grid(runs[0], image, input, out, threads)
         return
     wanted = Wanted(output, beam, top=top, shift=shift, measure=not quick)

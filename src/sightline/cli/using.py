@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from sightline.cli.choices import BleuTokeniser, ImageMetric, LabelMetric, Metric, WordMetric
+from sightline.tasks.table import IMAGES, task_of
 
 if TYPE_CHECKING:
     from sightline.tasks.searching import SearchConfig
 
+# Why an option means nothing for a run.
+WRITERS = "does not write texts, and {} is for runs that do"
+OF_TEXTS = "reads images, and {} is for runs that read texts"
+LENGTHS = "reads images, and {} is about the length of source texts"
+THRESHOLD = "has no threshold, and {} is for runs of classify and grid"
 READING = ("pretrain", "tag", "span")  # tasks that `sightline.commands.reading` is for
-IMAGES = ("caption", "grid", "classify_images")  # tasks that read images
 
 
 def predict(
@@ -80,18 +85,18 @@ def predict(
     from sightline.commands.prediction import Lines, Wanted, predict_command
     from sightline.errors import UserError
     from sightline.tasks.searching import SearchConfig
-    from sightline.tasks.table import task_of
 
     search = SearchConfig(
         beam, length_penalty, best, min_length, max_length, no_repeat, sample, temperature, top, mass, seed
     )
     task = task_of(run)
-    if task != "translate":
-        _refuse(run, {"--engine": engine != "sightline"})
     if task in IMAGES:
-        _refuse(run, {"--text": text, "--ensemble": ensemble, "--split": split})
+        _refuse(run, {"--text": text}, OF_TEXTS, "name images with --image")
+        _refuse(run, {"--engine": engine != "sightline", "--ensemble": ensemble, "--split": split}, OF_TEXTS)
         _predict_images(run, task, image, input, out, format == "jsonl", threshold, threads, search, prefix)
         return
+    if task != "translate":
+        _refuse(run, {"--engine": engine != "sightline"})
     if image:
         from sightline.training.folder import RunFolder
 
@@ -108,7 +113,7 @@ def predict(
         from sightline.commands.reading import predict_command as reading_command
 
         _refuse(run, {"--ensemble": ensemble, "--split": split, "--prefix": prefix, "--sample": sample})
-        _refuse(run, {"--threshold": threshold is not None})
+        _refuse(run, {"--threshold": threshold is not None}, THRESHOLD)
         reading_command(run, input, text, out, format == "jsonl", batch_tokens, best, threads)
         return
     wanted = Wanted(search, prefix, split, keep_unknown, batch_tokens, as_json=format == "jsonl")
@@ -130,7 +135,7 @@ def _predict_images(
     if task == "caption":
         from sightline.commands.captioning import predict_command as caption_command
 
-        _refuse(run, {"--threshold": threshold is not None})
+        _refuse(run, {"--threshold": threshold is not None}, THRESHOLD)
         caption_command(run, images, path, out, as_json, search, threads, prefix=prefix)
         return
     _refuse(run, {"--prefix": prefix, "--sample": search.sample, "--best": search.best > 1})
@@ -185,11 +190,11 @@ def evaluate(
     """
     from sightline.commands.common import pair_files
     from sightline.commands.evaluation import evaluate_command
-    from sightline.tasks.table import task_of
 
     task = task_of(run)
     if task in IMAGES:
-        _refuse(run, {"--source": source, "--target": target, "--by-length": by_length})
+        _refuse(run, {"--source": source, "--target": target}, OF_TEXTS, "give the images with --data")
+        _refuse(run, {"--by-length": by_length}, LENGTHS)
         _evaluate_images(run, task, data, columns, beam, length_penalty, json, threads, errors, out)
         return
     if task == "classify":
@@ -282,11 +287,10 @@ def compare(
     """
     from sightline.commands.common import pair_files
     from sightline.commands.comparing import check_metrics, compare_command
-    from sightline.tasks.table import task_of
 
     task = task_of(runs[0]) if runs else ""
     if task in IMAGES:
-        _refuse(runs[0], {"--source": source, "--target": target})
+        _refuse(runs[0], {"--source": source, "--target": target}, OF_TEXTS, "give the images with --data")
         if task == "caption":
             from sightline.commands.captioning import compare_command as caption_command
 
@@ -324,13 +328,13 @@ def compare(
     )
 
 
-def _refuse(run: Path, options: dict[str, object]) -> None:
-    """Options that mean nothing for a run are refused, not passed over."""
+def _refuse(run: Path, options: dict[str, object], why: str = WRITERS, advice: str = "leave it out") -> None:
+    """Options that mean nothing for a run are refused, not passed over; ``why`` says what the run is, and they are."""
     from sightline.errors import UserError
 
     for name, value in options.items():
         if value:
-            raise UserError(f"{run} does not write texts, and {name} is for runs that do; leave it out")
+            raise UserError(f"{run} {why.format(name)}; {advice}")
 
 
 def bench(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ from sightline.commands.evaluation import console, plain_table, predicting
 from sightline.commands.images import (
     check_image_options,
     check_images,
+    image_eye,
     image_paths,
     in_folder,
     listed,
@@ -34,8 +35,10 @@ from sightline.commands.scoring import (
 from sightline.data.checking import Limits
 from sightline.data.grids import ARRAY, GRID_ENDINGS, BadImage, GridFile, Raw, read_grids, read_raw
 from sightline.errors import UserError
+from sightline.explanation import Explanation
 from sightline.files import check_writable
 from sightline.machine import check_seed
+from sightline.tasks.explaining import Wanted
 from sightline.tasks.grid import GridMetric
 from sightline.tasks.grid_data import raw_rows
 from sightline.tasks.grid_presets import GRID_MODELS
@@ -270,10 +273,21 @@ def _shown(name: str) -> str:
     return spaced(name)
 
 
+def gridding_eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
+    """What explains an image beside other runs, for `sightline view`."""
+    gridder = load_run(run)
+    return image_eye(run, lambda image: gridder.explain(image, top=wanted.top))
+
+
 def view_command(run: Path, images: Sequence[str | Path], path: str | None, out: Path, threads: int | None) -> None:
     """The labels over an image as a picture; as a page (.html) or data (.json), also where each cell looked."""
     if out.suffix.lower() not in VIEWED:
         raise UserError(f"--out is {out}; it must end in one of {', '.join(VIEWED)}")
+    if not images and path is None:
+        raise UserError(f"{run} reads images; name one with --image")
+    folder = next((one for one in images if Path(one).is_dir()), None)
+    if folder is not None and out.suffix != ".html":
+        raise UserError(f"--image is {folder}, which is a folder; name one image, or write a page (--out NAME.html)")
     paths = _paths(images, path)
     if len(paths) != 1 and out.suffix != ".html":
         raise UserError(f"found {len(paths)} images; one goes into a picture: name it with --image")

@@ -22,7 +22,7 @@ from sightline.tasks.card import CARD
 from sightline.tasks.estimate import Estimate, estimate
 from sightline.tasks.launching import train_together
 from sightline.tasks.presets import read_config
-from sightline.tasks.table import Task, task_named, task_of
+from sightline.tasks.table import IMAGES, Task, task_named, task_of
 from sightline.training.checkpoint import Progress as TrainingProgress
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.ranks import Ranks
@@ -35,7 +35,7 @@ LONGEST = {"summarise": 10_000} | dict.fromkeys(("classify", "tag", "span", "pre
 SECONDS_SILENT = 5.0
 SIZES_OF_BATCHES = ("batch", "batch_rows", "batch_tokens")
 # Images are few, and each is a file of its own: one bad one in twenty may be passed over, by name.
-BAD_SHARE = dict.fromkeys(("caption", "grid", "classify_images"), 0.05)
+BAD_SHARE = dict.fromkeys(IMAGES, 0.05)
 
 
 @dataclass(frozen=True)

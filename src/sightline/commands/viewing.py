@@ -18,7 +18,7 @@ from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.files import check_writable, write_text
 from sightline.tasks.explaining import Wanted, explain
-from sightline.tasks.table import task_of
+from sightline.tasks.table import IMAGES, task_of
 
 Seen = Text | Path  # what is looked at
 PICTURES = (".png", ".svg", ".pdf", ".gif")
@@ -72,6 +72,9 @@ def view_command(
         raise UserError(f"--out is {out}, which is a folder; name a file")
     if not runs:
         raise UserError("name the run folder to view")
+    seeing = next((run for run in runs if task_of(run) in IMAGES), None)
+    if seeing is not None and not images:
+        raise UserError(f"{seeing} reads images; name one with --image")
     texts = _images(lines, images) if images else _texts(lines, seconds)
     count = len(texts) * len(runs)
     if out.suffix in PICTURES and count > 1:
@@ -98,6 +101,8 @@ def _images(lines: Lines, images: Sequence[Path]) -> list[Seen]:
     if lines.path is not None or lines.texts:
         raise UserError("give --image, or --text or --input, not both")
     for path in images:
+        if path.is_dir():
+            raise UserError(f"--image is {path}, which is a folder; name one image, or several for a page")
         if not path.is_file():
             raise UserError(f"there is no image {path}")
     return list(images)
@@ -135,7 +140,7 @@ def _eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
     """What explains a text: a run of ours, or with hf: before it, the folder of a Hugging Face model."""
     if not str(run).startswith(FOREIGN):
         task = task_of(run)
-        if task in ("caption", "classify_images"):
+        if task in IMAGES:
             return _image_eye(run, task, wanted)
         if task == "classify":
             return _classifying_eye(run, wanted)
@@ -153,16 +158,11 @@ def _eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
 
 def _image_eye(run: Path, task: str, wanted: Wanted) -> Callable[[Any], Explanation]:
     from sightline.commands.captioning import captioning_eye
+    from sightline.commands.gridding import gridding_eye
     from sightline.commands.image_classifying import image_classifying_eye
 
-    eye = (captioning_eye if task == "caption" else image_classifying_eye)(run, wanted)
-
-    def look(image: Any) -> Explanation:
-        if not isinstance(image, Path):
-            raise UserError(f"{run} reads images; name one with --image")
-        return eye(image)
-
-    return look
+    eyes = {"caption": captioning_eye, "grid": gridding_eye, "classify_images": image_classifying_eye}
+    return eyes[task](run, wanted)
 
 
 def _one_text(look: Callable[[str], Explanation], name: str, text: Any) -> Explanation:

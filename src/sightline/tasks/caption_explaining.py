@@ -41,7 +41,7 @@ def explain(captioner: Captioner, image: Source, wanted: Wanted | None = None) -
         for reason in sources.bad.values():
             raise BadImage(reason)
     except BadImage as error:
-        raise UserError(f"{name or 'the image'} cannot be used: {error}") from None
+        raise UserError(f"{image if name else 'the image'} cannot be used: {error}") from None
     source = sources.read.clone()  # a tensor that gradients may go through
     outputs, tokens = _outputs(captioner, source, wanted)
     found = _looks(captioner, source, outputs, tokens, wanted)

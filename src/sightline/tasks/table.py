@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 DEFAULT = "translate"
+IMAGES = ("caption", "grid", "classify_images")  # tasks whose runs read images
 
 
 class Trial(NamedTuple):
