@@ -217,9 +217,10 @@ def test_bad_images_are_named_and_do_not_stop_the_others(look_at, tmp_path):
     assert "1 image → out" in done.stdout
     assert "3 of 4 could not be read" in done.stdout
     assert sorted(one.name for one in (tmp_path / "out").iterdir()) == ["a.saliency.json", "a.saliency.npy"]
-    none = look_at("text.jpg", "empty.png", "--out", "out")
+    none = look_at("text.jpg", "empty.png", "--out", "new/folder")
     assert none.returncode == 2
     assert "none of the 2 images could be read" in none.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_no_image_is_written_over(look_at, tmp_path):
@@ -258,9 +259,14 @@ def test_maps_are_scored_by_where_people_looked(look_at, tmp_path):
     assert done.returncode == 2
     assert "none of the fixations of --truth lies inside its image" in done.stderr
     (tmp_path / "other.tsv").write_text("image\tx\ty\nelse.png\t1\t2\n")
-    done = look_at("a.png", "--out", "out", "--quick", "--truth", "other.tsv")
+    done = look_at("a.png", "--out", "early", "--quick", "--truth", "other.tsv")
     assert done.returncode == 2
-    assert "none of the images stands in the table" in done.stderr
+    assert "none of the images stands in the table of --truth, whose first is " in done.stderr
+    assert not (tmp_path / "early").exists()  # said before any map is made
+    (tmp_path / "other.tsv").write_text("photo\tx\ty\na.png\t1\t2\n")
+    done = look_at("a.png", "--out", "early", "--quick", "--truth", "other.tsv")
+    assert done.returncode == 2
+    assert "none of them is called 'image'; expected 'image', 'x', 'y' in its first line" in done.stderr
 
 
 @pytest.mark.parametrize(

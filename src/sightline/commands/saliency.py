@@ -54,9 +54,9 @@ def saliency_command(images: Sequence[Path], out: Path, wanted: Wanted, device: 
     config, path = wanted.config(), PathConfig(wanted.fixations)
     choose_device(device)
     files = _files(images)
-    truth = None if wanted.truth is None else read_fixations(wanted.truth)
-    if out.exists() and not out.is_dir():
+    if out.is_file():
         raise UserError(f"--out is {out}, which is a file; name a folder")
+    truth = None if wanted.truth is None else _truth(wanted.truth, files)
     check_writable(out)
     set_up(threads)
     names = _names(files, out)
@@ -93,6 +93,18 @@ def _files(images: Sequence[Path]) -> list[Path]:
             raise UserError(f"{image} holds no image; expected files that end in {', '.join(ENDINGS)}")
         files += inside
     return files
+
+
+def _truth(table: Path, files: Sequence[Path]) -> dict[Path, Places]:
+    """Where people looked, of some of these images at least: better said before all the maps than after them."""
+    truth = read_fixations(table)
+    if not any(file.resolve() in truth for file in files):
+        first = next(iter(truth))
+        raise UserError(
+            f"none of the images stands in the table of --truth, whose first is {first}; its paths are relative to its "
+            "folder"
+        )
+    return truth
 
 
 def _names(files: Sequence[Path], out: Path) -> list[str]:
@@ -158,7 +170,7 @@ def _score(
     """The scores of the maps just written, by the fixations of the images that have some."""
     known = [number for number in sorted(sizes) if files[number].resolve() in truth]
     if not known:
-        raise UserError("none of the images stands in the table of --truth; its paths are relative to its folder")
+        raise UserError("none of the images that could be read stands in the table of --truth")
     given = [Looked(truth[files[number].resolve()], *sizes[number]) for number in known]
     inside = [one.inside() for one in given]
     for number, before, after in zip(known, given, inside, strict=True):

@@ -66,10 +66,13 @@ def choose_columns(
     known: Sequence[Sequence[str]],
     wanted: Sequence[str] | None,
     optional: Sequence[Sequence[str]] = (),
+    *,
+    option: bool = True,
 ) -> Columns:
     """The columns to read: those asked for, or one by each list of names, as the file writes it.
 
-    Of the ``optional`` ones, those that are there come behind.
+    Of the ``optional`` ones, those that are there come behind. Without ``option`` there is no --columns to name them
+    with: they must be called as expected.
     """
     if wanted is not None:
         return asked_columns(name, found, wanted)
@@ -77,9 +80,11 @@ def choose_columns(
     chosen = []
     for names in known:
         if (column := next((there[one] for one in names if one in there), None)) is None:
+            advice = f"name the columns to use: --columns {' '.join(one[0].upper() for one in known)}"
+            if not option:
+                advice = f"expected {listed([one[0] for one in known])} in its first line"
             raise UserError(
-                f"{name}: found the columns {listed(found)}; none of them is called {names[0]!r}; name the "
-                f"columns to use: --columns {' '.join(one[0].upper() for one in known)}"
+                f"{name}: found the columns {listed(found)}; none of them is called {names[0]!r}; {advice}"
             )
         chosen.append(column)
     behind = (next((there[one] for one in names if one in there), None) for names in optional)

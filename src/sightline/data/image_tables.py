@@ -123,7 +123,7 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) 
     names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
 
     def find(name: str, found: Sequence[str]) -> Columns:
-        return choose_columns(name, found, names, columns)
+        return choose_columns(name, found, names, columns, option=bool(known))  # images alone are those to predict
 
     for values, file, line, problem in read_columns(data, find):
         problem = problem or text_problem(values[0], "the image") or _path_problem(values[0])

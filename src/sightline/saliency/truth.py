@@ -58,7 +58,7 @@ def read_fixations(data: str | Path) -> dict[Path, Places]:
 
 
 def _columns(name: str, found: Sequence[str]) -> Columns:
-    return choose_columns(name, found, [("image",), ("x",), ("y",)], None)
+    return choose_columns(name, found, [("image",), ("x",), ("y",)], None, option=False)
 
 
 def _number_problem(values: Sequence[Any]) -> str | None:
