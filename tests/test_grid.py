@@ -303,6 +303,31 @@ def test_commands(trained, photos, parity, tmp_path, capsys, monkeypatch):
         gridding.check_train_options({"--source": "a"}, None, None)
 
 
+def test_predictions_keep_their_lines(trained, photos, parity, tmp_path, capsys):
+    images = photos.parent / "images"
+    (tmp_path / "text.png").write_text("no image")
+    given = [tmp_path / "no.png", images / "0.png", tmp_path / "text.png", images / "0.png", images / "1.png"]
+    given.append(tmp_path / "last.png")
+    gridding.predict_command(trained.run, given, None, tmp_path / "out", False, None, 1)
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert [line.partition("\t")[0] for line in lines] == list(map(str, given))
+    assert [line.partition("\t")[2] == "" for line in lines] == [True, False, True, False, False, True]
+    assert f"{tmp_path / 'text.png'}: it is no image" in said.err
+    assert (tmp_path / "out" / "0-2.mask.png").exists()  # named twice, and both were answered
+    gridding.predict_command(trained.run, given, None, None, True, None, 1)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["image"] for row in rows] == list(map(str, given))
+    assert rows[0]["problem"] == "there is no such file"
+    with pytest.raises(UserError, match="none of the images"):
+        gridding.predict_command(trained.run, given[:1] * 2, None, tmp_path / "new" / "out", False, None, 1)
+    assert not (tmp_path / "new").exists()
+    capsys.readouterr()
+    with pytest.raises(UserError, match="none of the images"):
+        gridding.predict_command(parity[2].run, [images / "0.png"], None, None, False, None, 1)
+    assert f"sightline: {images / '0.png'}: it has 3 pixels at each place; " in capsys.readouterr().err
+
+
 def test_view_asks_for_an_image_and_shows_runs_side_by_side(trained, photos, tmp_path):
     def view(*arguments, out="map.png"):
         return invoke.run("view", trained.run, *arguments, "--out", tmp_path / out, cwd=tmp_path)

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +14,7 @@ from sightline.commands.common import say_unfinished, set_up, writing
 from sightline.commands.comparing import check_runs
 from sightline.commands.evaluation import console, plain_table, predicting
 from sightline.commands.images import (
+    bad_line,
     check_image_options,
     check_images,
     image_eye,
@@ -88,9 +91,14 @@ def _readable(gridder: Gridder, paths: Sequence[Path], bad: dict[str, str]) -> I
             found = read_raw(path, None, str(path))
             gridder.check(found)
         except (BadImage, UserError) as error:
-            bad[str(path)] = str(error).removeprefix(f"{path}: ")
+            bad[str(path)] = _reason(error, path)
         else:
             yield found
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """What is wrong, without the name: that stands before it wherever it is said."""
+    return str(error).removeprefix(f"{path}: ").replace(f"{path} has", "it has", 1)
 
 
 def predict_command(
@@ -104,7 +112,7 @@ def predict_command(
 ) -> None:
     """A line for each image: its path and how many cells of each class; with ``out``, a folder, three files for each.
 
-    NAME.mask.png has the values that the masks of the training data had, NAME.overlay.png shows image and labels, and
+    An image that cannot be read keeps its line, without cells, and is named on standard error. NAME.mask.png has the values that the masks of the training data had, NAME.overlay.png shows image and labels, and
     NAME.json has the label and the probabilities of every cell.
     """
     set_up(threads)
@@ -118,21 +126,31 @@ def predict_command(
     if out is not None:
         check_writable(out)
     bad: dict[str, str] = {}
-    values: dict[str, Any] = {}
+    read: deque[Raw] = deque()  # images on their way to their predictions
     names: set[str] = set()
+    coming = iter(paths)
 
     def remembered() -> Iterator[Raw]:
         for raw in _readable(gridder, paths, bad):
-            values[raw.name] = raw.values
+            read.append(raw)
             yield raw
 
     with predicting(len(paths)) as advance, writing(None) as stream:
         for found in gridder.stream(remembered(), threshold, on_predicted=advance):
-            image = values.pop(found.name)
+            for path in _before(found.name, coming):
+                print(bad_line(path, bad[str(path)], as_json), file=stream)
             if out is not None:
-                _write_all(gridder, found, image, out, _free(Path(found.name).stem, names))
+                _write_all(gridder, found, read[0].values, out, _free(Path(found.name).stem, names))
+            read.popleft()
             print(_line(gridder, found, as_json), file=stream, flush=True)
-    say_unread(bad, len(paths))
+        for path in coming:
+            print(bad_line(path, bad[str(path)], as_json), file=stream)
+    say_unread(bad, paths)
+
+
+def _before(name: str, paths: Iterator[Path]) -> Iterator[Path]:
+    """The paths in front of this one, which is taken too: those that could not be read."""
+    return takewhile(lambda path: str(path) != name, paths)
 
 
 def _free(stem: str, names: set[str]) -> str:

@@ -93,7 +93,7 @@ def write_lines(
                     print(line, file=stream)
                 stream.flush()
                 advance(len(part))
-        say_unread(bad, len(paths))  # here: where nothing was read, a file that is there stays as it is
+        say_unread(bad, paths)  # here: where nothing was read, a file that is there stays as it is
 
 
 def bad_line(path: Path, reason: str, as_json: bool) -> str:
@@ -114,10 +114,10 @@ def say_bad(bad: Mapping[str, str]) -> None:
         print(f"sightline: and {len(bad) - MOST_NAMED:,} more images that could not be read", file=sys.stderr)
 
 
-def say_unread(bad: Mapping[str, str], images: int) -> None:
+def say_unread(bad: Mapping[str, str], paths: Sequence[Path]) -> None:
     """The same; that none of the images could be read is an error."""
     say_bad(bad)
-    if len(bad) == images:
+    if all(str(path) in bad for path in paths):
         raise UserError("none of the images could be read")
 
 
