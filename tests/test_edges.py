@@ -136,7 +136,7 @@ def test_fields_of_a_kind_are_set_behind_its_name():
     assert override(config, ["encoder=cnn", "encoder.size=24", "encoder.blocks=0"]).encoder == CNNConfig(24, blocks=0)
     with pytest.raises(ConfigError, match="encoder: size is 7; it must be at least 8 and at most 16384"):
         override(config, ["encoder=cnn", "encoder.size=7"])
-    with pytest.raises(ConfigError, match="there is no 'metric' with fields$"):
+    with pytest.raises(ConfigError, match=r"there is no 'metric' with fields$"):
         override(config, ["metric=bleu1", "metric.size=7"])
 
 

@@ -171,6 +171,31 @@ def test_going_on_and_beginning_with_an_earlier_run(photos, tmp_path):
         resume_command(out, 1, ["steps=5"], "cpu", False)
 
 
+def test_an_interrupt_before_the_first_step_says_what_is_kept(photos, tmp_path, monkeypatch):
+    small = ("model.width=8", "model.cell_size=16", "model.rnn_size=4", "model.pixel_width=8")
+
+    def interrupted(place):
+        def stop(*_, **__):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(grid, place, stop)
+            done = invoke.run(
+                "train", "grid", "--data", photos, "--out", "run", "--steps", "1", "--set", *small, cwd=tmp_path
+            )
+        assert done.returncode == 130
+        return done.stderr
+
+    said = "sightline: stopped before training began; there is nothing to go on with yet: give the same command again\n"
+    assert interrupted("prepare_grids") == said
+    assert not (tmp_path / "run").exists()
+    said = "sightline: stopped before the first step; what was prepared is kept; begin with: sightline resume run\n"
+    assert interrupted("train_by_seed") == said
+    done = invoke.run("resume", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ended after 1 steps" in done.stdout
+
+
 def test_a_dry_run_keeps_nothing(photos, tmp_path):
     found = estimate(GridFile(str(photos)), None, config(10), None, task="grid")
     assert found.parameters > 1000

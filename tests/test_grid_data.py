@@ -1,5 +1,7 @@
 """Masks, cells and pixels: what is read, which label a cell gets, how it is scored, how it is shown."""
 
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -7,10 +9,13 @@ from PIL import Image
 from sightline.data.grid_store import GridStore, write_store
 from sightline.data.grids import (
     BadImage,
+    CheckedGrids,
     Classes,
+    GridFile,
     Raw,
     cell_labels,
     classes_of,
+    read_grids,
     read_mask,
     read_values,
     whole_map,
@@ -83,15 +88,19 @@ def test_arrays_that_are_not_safe_or_no_grids(tmp_path):
     np.save(tmp_path / "infinite.npy", np.full((2, 2, 1), np.inf))
     np.save(tmp_path / "half.npy", np.zeros((2, 2)))
     (tmp_path / "text.npy").write_text("hello")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "half.npy").read_bytes()[:40])
     whole = np.lib.format.open_memmap(tmp_path / "large.npy", mode="w+", dtype=np.uint8, shape=(1, 200, 600_000))
     del whole
     wrong = {
         "objects": "safely", "several": "several arrays", "flat": "height × width", "infinite": "not finite",
-        "text": "safely", "large": "too large", "missing": "no such file",
+        "text": "^it is not a NumPy array file: expected", "large": "too large", "missing": "no such file",
+        "empty": "not a NumPy array file", "cut": "safely",
     }  # fmt: skip
     for name, reason in wrong.items():
-        with pytest.raises(BadImage, match=reason):
+        with pytest.raises(BadImage, match=reason) as caught:
             read_values(tmp_path / f"{name}.npy")
+        assert "allow_pickle" not in str(caught.value)
     with pytest.raises(BadImage, match="whole numbers"):
         read_mask(tmp_path / "half.npy")
     assert read_values(tmp_path / "half.npy").shape == (2, 2, 1)
@@ -117,6 +126,30 @@ def test_what_values_of_masks_mean():
     ):
         with pytest.raises(UserError, match=reason):
             classes_of(found, kind, names)
+
+
+def test_a_mask_with_too_many_values_is_named(tmp_path):
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "images").mkdir()
+    for number, values in enumerate((2, 100, 30)):
+        Image.new("RGB", (10, 10)).save(tmp_path / "images" / f"{number}.png")
+        mask = np.arange(100, dtype=np.uint8).reshape(10, 10) % values
+        Image.fromarray(mask).save(tmp_path / "masks" / f"{number}.png")
+    fullest = re.escape(str(tmp_path / "masks" / "1.png"))
+
+    def write(kind=None):
+        rows = CheckedGrids(read_grids(GridFile(str(tmp_path))), most_cells=500, cell=8)
+        return write_store(tmp_path / "store", rows, kind)
+
+    for kind in (None, "several"):
+        with pytest.raises(UserError, match=rf"100 different values in the masks, 100 of them in {fullest}; expected"):
+            write(kind)
+    assert write("binary").classes.values == (0, 99)
+    colours = np.random.default_rng(0).integers(256, size=(10, 10, 3), dtype=np.uint8)
+    for number in range(3):
+        Image.fromarray(colours + np.uint8(number)).save(tmp_path / "masks" / f"{number}.png")
+    with pytest.raises(UserError, match=r"masks/2\.png: it has 100 different values, and with it .* more than 256"):
+        write("binary")
 
 
 def test_masks_whose_values_mean_something_else_are_said(tmp_path):

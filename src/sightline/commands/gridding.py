@@ -112,8 +112,9 @@ def predict_command(
 ) -> None:
     """A line for each image: its path and how many cells of each class; with ``out``, a folder, three files for each.
 
-    An image that cannot be read keeps its line, without cells, and is named on standard error. NAME.mask.png has the values that the masks of the training data had, NAME.overlay.png shows image and labels, and
-    NAME.json has the label and the probabilities of every cell.
+    NAME.mask.png has the values that the masks of the training data had, NAME.overlay.png shows image and labels, and
+    NAME.json has the label and the probabilities of every cell. An image that cannot be read keeps its line, without
+    cells, and is named on standard error.
     """
     set_up(threads)
     if out is not None and out.is_file():

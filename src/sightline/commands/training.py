@@ -198,16 +198,23 @@ def _train(task: Task, files: Any, out: Path, config: Any, device: str, board: "
                 **options,
             )
     except KeyboardInterrupt as stopped:
-        if (out / "checkpoints").exists():
-            code = 143 if isinstance(stopped, Terminated) else 130
-            raise UserError(f"stopped, and saved; go on with: sightline resume {out}", exit_code=code) from None
-        raise
+        code = 143 if isinstance(stopped, Terminated) else 130
+        raise UserError(_kept(out), exit_code=code) from None
     if found is None:
         return  # the first process tells
     _, outcome = found
     reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
     lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
+def _kept(out: Path) -> str:
+    """What an interrupted training leaves, and how to go on."""
+    if (out / "checkpoints").exists():
+        return f"stopped, and saved; go on with: sightline resume {out}"
+    if (out / CONFIG).exists():  # the data is prepared, and the model is the one that training begins with
+        return f"stopped before the first step; what was prepared is kept; begin with: sightline resume {out}"
+    return "stopped before training began; there is nothing to go on with yet: give the same command again"
 
 
 class Board:

@@ -83,9 +83,7 @@ def choose_columns(
             advice = f"name the columns to use: --columns {' '.join(one[0].upper() for one in known)}"
             if not option:
                 advice = f"expected {listed([one[0] for one in known])} in its first line"
-            raise UserError(
-                f"{name}: found the columns {listed(found)}; none of them is called {names[0]!r}; {advice}"
-            )
+            raise UserError(f"{name}: found the columns {listed(found)}; none of them is called {names[0]!r}; {advice}")
         chosen.append(column)
     behind = (next((there[one] for one in names if one in there), None) for names in optional)
     return Columns(tuple(chosen), tuple(column for column in behind if column is not None))

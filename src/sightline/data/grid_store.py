@@ -83,6 +83,7 @@ def write_store(
     make_folder(folder)
     rows: list[list[Any]] = []
     ids: dict[int, int] = {}
+    fullest = 0, ""  # how many values a mask has at most, and which one
     pixels, channels = True, 3
     try:
         with (folder / VALUES).open("wb") as values, (folder / MASKS).open("wb") as masks:
@@ -90,11 +91,13 @@ def write_store(
                 assert raw.mask is not None
                 pixels, channels = raw.is_pixels, raw.values.shape[2]
                 values.write(np.ascontiguousarray(raw.values).tobytes())
-                masks.write(_ids(raw, ids).tobytes())
+                different = np.unique(raw.mask)
+                fullest = max(fullest, (len(different), raw.mask_name), key=lambda one: one[0])
+                masks.write(_ids(raw, different, ids).tobytes())
                 rows.append([raw.name, *raw.values.shape[:2], raw.digest()])
     except OSError as error:
         raise MachineError(f"cannot write {folder}: {error.strerror or error}") from error
-    found = classes or classes_of(ids, kind, names)
+    found = classes or classes_of(ids, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
     doubt = found.doubt(min(ids), max(ids)) if ids else None
     if doubt is not None:  # every score on them would be of nothing
         raise UserError(f"{doubt}; give masks with the same values")
@@ -103,16 +106,18 @@ def write_store(
     return GridStore(folder, about, found, _lookup(list(ids), found))
 
 
-def _ids(raw: Raw, ids: dict[int, int]) -> np.ndarray:
-    """A mask with a small number for each value, the same for all masks."""
+def _ids(raw: Raw, different: np.ndarray, ids: dict[int, int]) -> np.ndarray:
+    """A mask with a small number for each of its ``different`` values, the same for all masks."""
     assert raw.mask is not None
-    values, places = np.unique(raw.mask, return_inverse=True)
-    for value in values.tolist():
+    for value in different.tolist():
         ids.setdefault(value, len(ids))
     if len(ids) > MOST_VALUES:
-        raise UserError(f"{raw.name}: with its mask there are more than {MOST_VALUES} different values in the masks")
-    small = np.array([ids[value] for value in values.tolist()], dtype=np.uint8)
-    return small[places.reshape(raw.mask.shape)]
+        raise UserError(
+            f"{raw.mask_name}: it has {len(different):,} different values, and with it there are more than "
+            f"{MOST_VALUES} in the masks; expected a value for each class, or grey values with soft edges"
+        )
+    small = np.array([ids[value] for value in different.tolist()], dtype=np.uint8)
+    return small[np.searchsorted(different, raw.mask)]
 
 
 def _lookup(values: list[int], classes: Classes) -> np.ndarray:

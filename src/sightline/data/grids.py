@@ -23,6 +23,7 @@ from sightline.picture import numbers_of
 ARRAY = ".npy"
 GRID_ENDINGS = (*ENDINGS, ARRAY)
 GOLD_NAMES = (*MASK_NAMES, "labels", "label", "gold", "cells")
+PACKED = b"PK"  # what a file of several arrays (.npz) begins with
 NO_PIXEL = 255  # of a map of classes: behind the edge of the image
 MOST_CLASSES = 64
 MOST_VALUES = 256  # different ones in masks while they are read
@@ -46,6 +47,7 @@ class Raw(NamedTuple):
     name: str
     values: np.ndarray
     mask: np.ndarray | None
+    mask_name: str = "a mask"
 
     @property
     def is_pixels(self) -> bool:
@@ -104,7 +106,13 @@ def _array(path: Path) -> np.ndarray:
     try:
         if not path.is_file():
             raise BadImage("there is no such file")
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        with path.open("rb") as file:
+            begins = file.read(len(np.lib.format.MAGIC_PREFIX))
+        if begins.startswith(PACKED):
+            raise BadImage("it holds several arrays; expected one (.npy)")
+        if begins != np.lib.format.MAGIC_PREFIX:  # NumPy takes it for a pickle, and advises to allow those
+            raise BadImage("it is not a NumPy array file: expected what numpy.save writes")
+        found = np.lib.format.open_memmap(path, mode="r")
     except BadImage:
         raise
     except OSError as error:
@@ -112,8 +120,6 @@ def _array(path: Path) -> np.ndarray:
     except Exception as error:  # a header of a stranger's file breaks in many ways
         reason = str(error).partition("\n")[0][:200]
         raise BadImage(f"it is no array that can be read safely ({reason})") from None
-    if not isinstance(found, np.ndarray):
-        raise BadImage("it holds several arrays; expected one (.npy)")
     if found.size > MOST_NUMBERS:
         raise BadImage(f"it is too large: found {found.size:,} numbers, expected at most {MOST_NUMBERS:,}")
     return found
@@ -134,7 +140,7 @@ def read_raw(values: Path, gold: Path | None, name: str = "") -> Raw:
     if mask.shape != found.shape[:2]:
         (h, w), (height, width) = mask.shape, found.shape[:2]
         raise BadImage(f"{gold}: the mask is {w} × {h}, and {values.name} is {width} × {height}; expected one size")
-    return Raw(name or values.name, found, mask)
+    return Raw(name or values.name, found, mask, str(gold))
 
 
 @dataclass
@@ -278,16 +284,20 @@ class Classes:
         return np.where(np.array(self.values)[places] == mask, places, len(self.values)).astype(np.uint8)
 
 
-def classes_of(found: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None) -> Classes:
-    """What the values found in masks mean; ``kind`` left out: binary if there are two, else several."""
+def classes_of(found: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None, fullest: str = "") -> Classes:
+    """What the values found in masks mean; ``kind`` left out: binary if there are two, else several.
+
+    ``fullest`` says which mask has most of them, for errors.
+    """
     values = sorted(found)
+    many = f"{len(values):,} different values in the masks{fullest}"
     if len(values) < 2 or (kind == "several" and len(values) > MOST_CLASSES):
-        what = f"only the value {values[0]}" if len(values) == 1 else f"{len(values):,} different values"
-        raise UserError(f"found {what} in the masks; expected at least 2 and at most {MOST_CLASSES} classes")
+        what = f"only the value {values[0]} in the masks" if len(values) == 1 else many
+        raise UserError(f"found {what}; expected at least 2 and at most {MOST_CLASSES} classes")
     if kind is None and len(values) > MOST_CLASSES:
         raise UserError(
-            f"found {len(values):,} different values in the masks; expected at most {MOST_CLASSES} classes. Masks with "
-            "soft edges, or kept as JPEG, have two classes all the same: say --set classes=binary"
+            f"found {many}; expected at most {MOST_CLASSES} classes. Masks with soft edges, or kept as JPEG, have two "
+            "classes all the same: say --set classes=binary"
         )
     if kind == "binary" or (kind is None and len(values) == 2):
         chosen, default = (values[0], values[-1]), ("background", "marked")
