@@ -9,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-import invoke
 import sightline.commands.gridding as gridding
 import sightline.tasks.grid as grid
 from grids import cracked, write_parity, write_photos
@@ -171,31 +170,6 @@ def test_going_on_and_beginning_with_an_earlier_run(photos, tmp_path):
         resume_command(out, 1, ["steps=5"], "cpu", False)
 
 
-def test_an_interrupt_before_the_first_step_says_what_is_kept(photos, tmp_path, monkeypatch):
-    small = ("model.width=8", "model.cell_size=16", "model.rnn_size=4", "model.pixel_width=8")
-
-    def interrupted(place):
-        def stop(*_, **__):
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(grid, place, stop)
-            done = invoke.run(
-                "train", "grid", "--data", photos, "--out", "run", "--steps", "1", "--set", *small, cwd=tmp_path
-            )
-        assert done.returncode == 130
-        return done.stderr
-
-    said = "sightline: stopped before training began; there is nothing to go on with yet: give the same command again\n"
-    assert interrupted("prepare_grids") == said
-    assert not (tmp_path / "run").exists()
-    said = "sightline: stopped before the first step; what was prepared is kept; begin with: sightline resume run\n"
-    assert interrupted("train_by_seed") == said
-    done = invoke.run("resume", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "ended after 1 steps" in done.stdout
-
-
 def test_a_dry_run_keeps_nothing(photos, tmp_path):
     found = estimate(GridFile(str(photos)), None, config(10), None, task="grid")
     assert found.parameters > 1000
@@ -326,48 +300,6 @@ def test_commands(trained, photos, parity, tmp_path, capsys, monkeypatch):
         gridding.check_train_options({}, None, "luong")
     with pytest.raises(UserError, match="--source is not an option"):
         gridding.check_train_options({"--source": "a"}, None, None)
-
-
-def test_predictions_keep_their_lines(trained, photos, parity, tmp_path, capsys):
-    images = photos.parent / "images"
-    (tmp_path / "text.png").write_text("no image")
-    given = [tmp_path / "no.png", images / "0.png", tmp_path / "text.png", images / "0.png", images / "1.png"]
-    given.append(tmp_path / "last.png")
-    gridding.predict_command(trained.run, given, None, tmp_path / "out", False, None, 1)
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
-    assert [line.partition("\t")[0] for line in lines] == list(map(str, given))
-    assert [line.partition("\t")[2] == "" for line in lines] == [True, False, True, False, False, True]
-    assert f"{tmp_path / 'text.png'}: it is no image" in said.err
-    assert (tmp_path / "out" / "0-2.mask.png").exists()  # named twice, and both were answered
-    gridding.predict_command(trained.run, given, None, None, True, None, 1)
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["image"] for row in rows] == list(map(str, given))
-    assert rows[0]["problem"] == "there is no such file"
-    with pytest.raises(UserError, match="none of the images"):
-        gridding.predict_command(trained.run, given[:1] * 2, None, tmp_path / "new" / "out", False, None, 1)
-    assert not (tmp_path / "new").exists()
-    capsys.readouterr()
-    with pytest.raises(UserError, match="none of the images"):
-        gridding.predict_command(parity[2].run, [images / "0.png"], None, None, False, None, 1)
-    assert f"sightline: {images / '0.png'}: it has 3 pixels at each place; " in capsys.readouterr().err
-
-
-def test_view_asks_for_an_image_and_shows_runs_side_by_side(trained, photos, tmp_path):
-    def view(*arguments, out="map.png"):
-        return invoke.run("view", trained.run, *arguments, "--out", tmp_path / out, cwd=tmp_path)
-
-    images = photos.parent / "images"
-    for out in ("map.png", "map.html"):
-        asked = view(out=out)
-        assert asked.returncode == 2
-        assert f"{trained.run} reads images; name one with --image" in asked.stderr
-    assert "reads images, and --text is for runs that read texts" in view("--text", "a").stderr
-    assert f"--image is {images}, which is a folder; name one image" in view("--image", images).stderr
-    assert not list(tmp_path.iterdir())
-    both = view(trained.run, "--image", images / "0.png", out="map.html")
-    assert both.returncode == 0, both.stderr
-    assert both.stdout.count("0.png  →  cells: ") == 2
 
 
 def test_masks_with_other_values_are_said(trained, photos, tmp_path, capsys):
