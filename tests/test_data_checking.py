@@ -86,6 +86,23 @@ def test_the_number_of_bad_rows_stops_at_once():
     assert len(list(rows)) == 1000, "it read on"
 
 
+def test_limits_are_spelled_as_they_were_given():
+    limits = Limits(max_characters=8, options=True)
+    with pytest.raises(
+        UserError, match=r"more than --max-bad-share = 0.01; .*raise --max-bad-share, or raise --max-ch"
+    ):
+        list(CheckedPairs(rows_of(*GOOD), limits))
+    with pytest.raises(UserError, match=r"^--max-bad-share: found 2.0; expected a share"):
+        Limits(max_bad_share=2.0, options=True)
+
+
+def test_a_file_without_lines_is_named_once():
+    rows = [Row("", "", "a.jpg", 0, "bad image: a.jpg: it is empty"), Row("", "", "b.jpg", 0, "missing mask: none")]
+    checked = CheckedPairs([*rows, *rows_of(*GOOD)])
+    assert len(list(checked)) == 1000
+    assert checked.report.places == ["a.jpg: bad image: it is empty", "b.jpg: missing mask: none"]
+
+
 def test_no_bad_row_is_one_too_many():
     with pytest.raises(UserError, match="1 of the first 1"):
         list(CheckedPairs(rows_of(bad=1), Limits(max_bad_rows=0)))

@@ -12,7 +12,7 @@ from torch import nn
 from sightline.attention import ComposedConfig, DotConfig
 from sightline.attention.tap import active_taps
 from sightline.errors import UserError
-from sightline.evidence import agreement, believe, choose_shift, kendall, leave_one_out, moved, removal
+from sightline.evidence import agreement, believe, choose_shift, kendall, leave_one_out, moved, removal, sentences
 from sightline.evidence.panel import spread
 from sightline.evidence.removal import chosen_rows, default_k
 from sightline.explanation import Explanation, Stack
@@ -83,6 +83,14 @@ def test_entropy_and_shares_by_hand():
     assert (
         spread(Additive(np.zeros((1, 1))), np.ones((1, 1)), ())[0].value is None
     )  # one column: nothing to spread over
+
+
+def test_nothing_is_not_said_to_be_less_than_nothing():
+    looks = np.array([[0.0, 1.0, 0.0, 0.0]])  # all of it on one: minus the sum of 1 · log 1 is a negative zero
+    found = spread(Additive(np.zeros((1, 4))), looks, ())[0]
+    assert math.copysign(1, found.value) == 1
+    assert "is 0% of the largest" in found.sentence
+    assert "(0.00 nats)" in sentences.made_uniform(Additive(np.zeros((1, 4))), -1e-9).sentence
 
 
 def test_leave_one_out_is_exact(truth):

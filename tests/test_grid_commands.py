@@ -1,6 +1,7 @@
 """The commands of runs that label cells: what they print, ask for and leave on the disk."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +55,8 @@ def test_an_interrupt_before_the_first_step_says_what_is_kept(made, tmp_path, mo
     done = invoke.run("resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ended after 1 steps" in done.stdout
+    assert "best –" not in done.stdout  # there is one, from the validation behind the last step
+    assert re.search(r"cells/s best \d", done.stdout)
 
 
 def test_predictions_keep_their_lines(made, tmp_path, capsys):

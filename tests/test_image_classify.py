@@ -27,7 +27,7 @@ from sightline.tasks.image_classify import (
     new_encoder,
     train_image_classify,
 )
-from sightline.tasks.image_data import ImageLabelFile, images_before, prepare_images
+from sightline.tasks.image_data import ImageLabelFile, ImageLabelReport, images_before, prepare_images
 from sightline.tasks.image_explaining import HIDING, LOOKED
 from sightline.tasks.image_floors import floor_scores
 from sightline.tasks.labels import Labels
@@ -95,7 +95,7 @@ def test_images_of_one_content_stay_together_and_bad_ones_are_named(tmp_path):
     assert found.report.duplicates == 16
     assert found.report.contradicting == 1
     assert found.report.left_out == {"bad image": 1}
-    assert f"{data / 'red' / 'bad.png'}: it is empty" in found.report.places[0]
+    assert f"{data / 'red' / 'bad.png'}: bad image: it is empty" in found.report.places[0]
     assert "33 images of 34 rows" in found.lines()
     before = images_before(tmp_path, found.labels, found.encoder)
     assert [one[1:] for one in before.train] == [one[1:] for one in found.train]
@@ -107,6 +107,20 @@ def test_too_many_bad_images_are_refused(tmp_path):
     (data / "red" / "bad.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"1 of 5 images are bad .*bad.png: it is empty"):
         prepared(tmp_path, ImageLabelFile(str(data)), limits=Limits())
+    with pytest.raises(UserError, match=r"more than --max-bad-share = 0.05; mend them, or raise --max-bad-share"):
+        prepared(tmp_path, ImageLabelFile(str(data)), limits=Limits(max_bad_share=0.05, options=True))
+
+
+def test_what_is_said_of_images_is_not_said_of_texts(tmp_path):
+    few = [(pixels + np.uint8(number), label) for number, (pixels, label) in enumerate(pictures(1) * 4)]
+    data = write(tmp_path / "few", [(pixels, "ab"[number % 2]) for number, (pixels, _) in enumerate(few)])
+    with pytest.raises(UserError, match="validation: 4 different images cannot be split"):
+        prepared(tmp_path, ImageLabelFile(str(data)))
+    assert "2 images have none of the labels" in ImageLabelReport(kind="several", pairs=3, without=2).lines()
+    rows = [f"few/{'ab'[number % 2]}/{number:03}.png\tname {number}" for number in range(4)]
+    (tmp_path / "names.tsv").write_text("\n".join(["image\tlabel", *rows]) + "\n")
+    with pytest.raises(UserError, match=r"Name the columns with --columns IMAGE LABEL"):
+        prepared(tmp_path, ImageLabelFile(str(tmp_path / "names.tsv")))
 
 
 @pytest.mark.parametrize(
@@ -338,7 +352,7 @@ def test_evaluating_and_comparing(trained, tmp_path, capsys):
     image_classifying.evaluate_command(run, data, None, False, None, errors=1, out=tmp_path / "o.jsonl")
     printed = capsys.readouterr()
     assert "29 of 29 images stand in the run's own data" in printed.out
-    assert "broken.jpg: it is no image" in printed.err
+    assert "broken.jpg: bad image: it is no image" in printed.err
     assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 29
     image_classifying.evaluate_command(run, data, None, True, None)
     assert json.loads(capsys.readouterr().out)["accuracy"] > 90

@@ -177,6 +177,8 @@ def test_a_label_stands_over_its_evidence(figures, tmp_path):
     draw(classified(), tmp_path / "a.png")
     assert [axes.get_title() for axes in figures[0].axes] == ["image", "circle"]
     assert "circle 83.0%" in figures[0].texts[-1].get_text()
+    said = [text.get_text() for text in figures[0].texts]
+    assert any(one.endswith("framed: at least half of the largest weight") for one in said)  # a label is no word
     with pytest.raises(UserError, match="a label is one step"):
         draw(classified(), tmp_path / "a.gif")
 

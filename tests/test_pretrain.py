@@ -201,6 +201,13 @@ def test_every_form_of_text_is_read(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_too_few_texts_name_the_lines_that_cannot_be_read(tmp_path):
+    (tmp_path / "few.txt").write_bytes(b"one text\n\xff\xfe\nanother text\n")
+    with pytest.raises(UserError, match=r"found 2 texts besides .*few.txt:2: bad UTF-8: found byte 0xff.*at least 3"):
+        train_pretrain(PlainFile(str(tmp_path / "few.txt")), tmp_path / "run", config())
+    assert not (tmp_path / "run").exists()
+
+
 def test_by_command_down_to_lora(trained, tmp_path):
     folder, _ = trained
 

@@ -105,7 +105,7 @@ def train_command(
     task = task_named(wanted.task)
     longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
     share = BAD_SHARE.get(wanted.task, Limits().max_bad_share) if max_bad_share is None else max_bad_share
-    limits = Limits(longest, share)
+    limits = Limits(longest, share, options=True)
     if out.is_file():
         raise UserError(f"--out is {out}, which is a file; name a folder for the run")
     if (out / CONFIG).exists() and not Ranks.is_launched():
@@ -252,7 +252,7 @@ class Display:
     def __init__(self, console: Console, counted: str = "tokens") -> None:
         self.console, self.last_said = console, time.monotonic()
         texts = ("{task.description}", "loss {task.fields[loss]:.3f}", f"{{task.fields[speed]:,.0f}} {counted}/s")
-        columns = [TextColumn(text) for text in (*texts, "best {task.fields[best]}", "{task.fields[left]}")]
+        columns = [TextColumn(text) for text in (*texts, "{task.fields[best]}", "{task.fields[left]}")]
         self.progress = Progress(columns[0], BarColumn(bar_width=20), *columns[1:], console=console)
         self.task: Any = None
 
@@ -281,7 +281,7 @@ class Display:
     def step(self, event: Event) -> None:
         progress = event.progress
         if self.task is None:
-            self.task = self.progress.add_task("", total=1.0, loss=0.0, speed=0.0, best="–", left="")
+            self.task = self.progress.add_task("", total=1.0, loss=0.0, speed=0.0, best="", left="")
         share = event.share
         left = progress.seconds * (1 - share) / share if share else 0
         self.progress.update(
@@ -290,7 +290,7 @@ class Display:
             description=f"epoch {progress.epoch + 1} step {progress.step:,}",
             loss=event.loss,
             speed=event.tokens_per_second,
-            best="–" if progress.best is None else f"{progress.best:.2f}",
+            best=_best(progress),
             left=f"{left / 60:.0f} min left" if share else "",
         )
 
@@ -300,3 +300,10 @@ class Display:
         place = f"epoch {progress.epoch + bool(progress.batch):>3}  step {progress.step:>6,}"
         line = f"{place}  {progress.seconds / 60:5.1f} min  {values}{best}"
         self.console.print(line, highlight=False, soft_wrap=True)
+        if self.task is not None:
+            self.progress.update(self.task, best=_best(progress))
+
+
+def _best(progress: TrainingProgress) -> str:
+    """The best score so far; nothing before the first validation."""
+    return "" if progress.best is None else f"best {progress.best:.2f}"

@@ -76,14 +76,21 @@ class Limits:
     max_characters: int = 1000  # of either side
     max_bad_share: float = 0.01  # of all rows
     max_bad_rows: int | None = None
+    options: bool = False  # they were options of a command, and errors spell them so
 
     def __post_init__(self) -> None:
         if self.max_characters < 1:
-            raise UserError(f"max_characters: found {self.max_characters}; expected at least 1")
+            raise UserError(f"{self.spelled('max_characters')}: found {self.max_characters}; expected at least 1")
         if not 0 <= self.max_bad_share <= 1:
-            raise UserError(f"max_bad_share: found {self.max_bad_share}; expected a share from 0 to 1")
+            raise UserError(
+                f"{self.spelled('max_bad_share')}: found {self.max_bad_share}; expected a share from 0 to 1"
+            )
         if self.max_bad_rows is not None and self.max_bad_rows < 0:
             raise UserError(f"max_bad_rows: found {self.max_bad_rows}; expected 0 or more")
+
+    def spelled(self, name: str) -> str:
+        """What whoever set this limit calls it."""
+        return f"--{name.replace('_', '-')}" if self.options else name
 
 
 @dataclass
@@ -164,7 +171,8 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
 
     def _leave_out(self, file: str, line: int, problem: str) -> None:
         self.report.left_out[problem.partition(":")[0]] += 1
-        place = f"{file}:{line}: {problem}"
+        # Where a folder says it there is no line, and the file may be what the problem is about: named once.
+        place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
         # All that a damaged shard lost has one place.
         if len(self.report.places) < self._places and (not self.report.places or self.report.places[-1] != place):
             self.report.places.append(place)
@@ -183,12 +191,11 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
         elif not report.pairs:
             advice = "so that none is left; mend them"
         else:
-            share = report.bad / report.rows
-            advice = (
-                f"{share:.2%}, more than max_bad_share = {limits.max_bad_share:g}; mend them, or raise max_bad_share"
-            )
+            share, name = report.bad / report.rows, limits.spelled("max_bad_share")
+            advice = f"{share:.2%}, more than {name} = {limits.max_bad_share:g}; mend them, or raise {name}"
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
-            advice += f", or raise max_characters (now {limits.max_characters:,}), because most are too long"
+            name = limits.spelled("max_characters")
+            advice += f", or raise {name} (now {limits.max_characters:,}), because most are too long"
         return UserError(f"{bad}, {advice}")
 
 

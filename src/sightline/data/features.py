@@ -175,7 +175,8 @@ def check_bad(images: Sequence[Path], bad: Mapping[int, str], limits: Limits) ->
     elif len(bad) == len(images):
         advice = "so that none is left; mend them"
     else:
-        advice = f"more than max_bad_share = {limits.max_bad_share:g}; mend them, or raise max_bad_share"
+        name = limits.spelled("max_bad_share")
+        advice = f"more than {name} = {limits.max_bad_share:g}; mend them, or raise {name}"
     raise UserError(f"{len(bad):,} of {len(images):,} images are bad ({first}), {advice}")
 
 

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
 from sightline.data.labelled import Example, Label, LabelKind, LabelledRow
@@ -21,6 +21,7 @@ TEXT_LIMITS = Limits(max_characters=LINE_LIMIT)  # texts of any length are read;
 class LabelReport(Report):
     """What was found: as of pairs (``pairs`` are the rows kept), and of the labels."""
 
+    what: ClassVar[str] = "texts"  # that have the labels
     kind: LabelKind = "one"
     labels: Counter[str] = field(default_factory=Counter)
     empty: int = 0
@@ -86,7 +87,7 @@ class LabelReport(Report):
         more = f" and {len(ranked) - NAMED:,} more, down to {ranked[-1][1]:,}" if len(ranked) > NAMED else ""
         lines = [f"{len(ranked):,} labels: " + ", ".join(shares) + more]
         if self.without:
-            lines.append(f"{self.without:,} texts have none of the labels")
+            lines.append(f"{self.without:,} {self.what} have none of the labels")
         single = [name for name, count in ranked if count == 1]
         if single:
             named = ", ".join(map(repr, single[:NAMED])) + (" ..." if len(single) > NAMED else "")
@@ -120,7 +121,8 @@ class LabelReport(Report):
         found = f"{column} has {len(self.labels):,} different labels in {self.pairs:,} rows ({examples})"
         if all(map(_is_number, list(self.labels)[:1000])):
             return f"{found}, as numbers have: learn them with --labels number, or name the columns with --columns"
-        return f"{found}, as texts have: is it the wrong column? Name the columns with --columns TEXT LABEL"
+        first = self.what.removesuffix("s").upper()
+        return f"{found}, as texts have: is it the wrong column? Name the columns with --columns {first} LABEL"
 
 
 def _is_number(text: str) -> bool:

@@ -45,8 +45,13 @@ class StratifiedSplit:
         return (example for example in self._begin() if self.is_valid(example))
 
 
-def split_examples(begin: Callable[[], Iterator[Example]], share: float, seed: int) -> StratifiedSplit:
-    """Set apart this share of each label's texts. ``begin`` begins the examples anew; it is called once here."""
+def split_examples(
+    begin: Callable[[], Iterator[Example]], share: float, seed: int, what: str = "texts"
+) -> StratifiedSplit:
+    """Set apart this share of each label's texts. ``begin`` begins the examples anew; it is called once here.
+
+    ``what`` is what errors call the texts, which may be the names of something else.
+    """
     if not 0 < share < 1:
         raise UserError(f"validation: found the share {share!r}; expected one between 0 and 1")
     key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
@@ -71,7 +76,7 @@ def split_examples(begin: Callable[[], Iterator[Example]], share: float, seed: i
             chosen[places[: min(max(1, round(share * len(places))), len(places) - 1)]] = True
     if not chosen.any() or chosen.all():
         raise UserError(
-            f"validation: {len(texts):,} different texts cannot be split so that every label has some to train on and "
+            f"validation: {len(texts):,} different {what} cannot be split so that every label has some to train on and "
             "some to validate on; give more rows, or validation data of your own"
         )
     return StratifiedSplit(begin, key, texts[chosen])

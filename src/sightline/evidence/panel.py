@@ -75,7 +75,7 @@ def spread(subject: Subject, looks: Weights, special: Sequence[int]) -> list[Fin
     entropy = None
     if columns > 1:
         logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-        entropy = float(-(shares * logs).sum(axis=1).mean() / np.log(columns))
+        entropy = max(0.0, float(-(shares * logs).sum(axis=1).mean() / np.log(columns)))  # rounding goes below
     places = sorted(set(special))
     resting = float(shares[:, places].sum(axis=1).mean())
     return [

@@ -20,9 +20,9 @@ def entropy(subject: Subject, share: float | None) -> Finding:
     else:
         who = "The model" if isinstance(subject, LabelSubject) else f"Each {subject.row_name}"
         text = (
-            f"{who} looked at {_few(share)} {subject.column_name}s: the spread of the weights is "
-            f"{share:.0%} of the largest there can be, where 100% is the same weight on everything and 0% all of it on "
-            f"one {subject.column_name}."
+            f"{who} looked at {_few(share)} {subject.column_name}s: the spread of the weights is {share:z.0%} of the "
+            "largest there can be, where 100% is the same weight on everything and 0% all of it on one "
+            f"{subject.column_name}."
         )
     return Finding("entropy", "Spread of the weights", share, 1.0, text)
 
@@ -30,7 +30,7 @@ def entropy(subject: Subject, share: float | None) -> Finding:
 def special(share: float, count: int, columns: int) -> Finding:
     if count:
         text = (
-            f"{share:.0%} of the weight is on special tokens such as the end, where an even spread would put "
+            f"{share:z.0%} of the weight is on special tokens such as the end, where an even spread would put "
             f"{count / columns:.0%}; weight there is often parked rather than used to look at something."
         )
     else:
@@ -40,7 +40,7 @@ def special(share: float, count: int, columns: int) -> Finding:
 
 def first(subject: Subject, share: float, columns: int) -> Finding:
     text = (
-        f"{share:.0%} of the weight is on the first {subject.column_name}, where an even spread would put "
+        f"{share:z.0%} of the weight is on the first {subject.column_name}, where an even spread would put "
         f"{1 / columns:.0%}; a first place that every row looks at is often a place to park weight."
     )
     return Finding("first", "Weight on the first place", share, 1 / columns, text)
@@ -71,8 +71,8 @@ def removed(subject: Subject, found: Removal | None) -> Finding:
         )
         return Finding("removal", title, found.looked_at, found.others, text)
     text = (
-        f"With {most} hidden, a {subject.row_name} becomes {_likelier(found.looked_at)} ({found.looked_at:.2f} nats); "
-        f"with {others} hidden, {_likelier(found.others)} ({found.others:.2f} nats)."
+        f"With {most} hidden, a {subject.row_name} becomes {_likelier(found.looked_at)} ({found.looked_at:z.2f} nats); "
+        f"with {others} hidden, {_likelier(found.others)} ({found.others:z.2f} nats)."
     )
     return Finding("removal", title, found.looked_at, found.others, text)
 
@@ -87,7 +87,7 @@ def made_uniform(subject: Subject, cost: float) -> Finding:
         return Finding("uniform", title, cost, 0.0, text)
     text = (
         f"Made to look at every {subject.column_name} alike, the model finds a {subject.row_name} {_likelier(cost)} "
-        f"({cost:.2f} nats); a cost near 0 says that it writes the same wherever it looks."
+        f"({cost:z.2f} nats); a cost near 0 says that it writes the same wherever it looks."
     )
     return Finding("uniform", title, cost, 0.0, text)
 
@@ -97,7 +97,7 @@ def _becomes(subject: LabelSubject, cost: float) -> str:
     if isinstance(subject, NumberSubject):
         return f"the number {subject.before:.4g} changes by {cost:.3g}"
     after = min(subject.before * math.exp(min(-cost, AT_MOST)), 1.0)
-    return f"the label's probability goes from {_percent(subject.before)} to {_percent(after)} ({cost:.2f} nats)"
+    return f"the label's probability goes from {_percent(subject.before)} to {_percent(after)} ({cost:z.2f} nats)"
 
 
 def _percent(share: float) -> str:
@@ -118,7 +118,7 @@ def _order(subject: Subject, tau: float | None, what: str) -> str:
         kind = "much the same order" if tau >= 0.6 else "a similar order"
     else:
         kind = "opposite orders" if tau <= -0.2 else "orders that have little to do with each other"
-    return f"Ordering {both} gives {kind}: {tau:.2f}, where 1 is the same order, 0 chance and -1 the opposite."
+    return f"Ordering {both} gives {kind}: {tau:z.2f}, where 1 is the same order, 0 chance and -1 the opposite."
 
 
 def _likelier(cost: float) -> str:

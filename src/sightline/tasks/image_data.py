@@ -70,6 +70,8 @@ class LabelledImage(NamedTuple):
 class ImageLabelReport(LabelReport):
     """As of texts; what is counted are images, by their content."""
 
+    what = "images"
+
     def to_json(self) -> dict[str, Any]:
         found = super().to_json()
         for name in ("characters", "empty"):
@@ -227,7 +229,7 @@ def split_images(
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """Training and validation, labels in like shares, an image on one side only, by seed and content."""
     named = [Example(f"{one.key:016x}", None, one.label) for one in images]
-    split = split_examples(lambda: iter(named), share, seed)
+    split = split_examples(lambda: iter(named), share, seed, "images")
     chosen = [split.is_valid(example) for example in named]
     return (
         [one for one, apart in zip(images, chosen, strict=True) if not apart],

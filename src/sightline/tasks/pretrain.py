@@ -215,8 +215,10 @@ class PretrainCourse(Course[PretrainConfig, PreparedPlain, Reader]):
             )
         except UserError:
             if reports and 0 < reports[-1].pairs < LEAST_TEXTS:
+                report = reports[-1]
+                bad = f" besides those that cannot be used ({'; '.join(report.places[:3])})" if report.bad else ""
                 raise UserError(
-                    f"found {reports[-1].pairs} texts; expected at least {LEAST_TEXTS}, to keep some apart: "
+                    f"found {report.pairs} texts{bad}; expected at least {LEAST_TEXTS}, to keep some apart: "
                     "write a text a line, or give text to validate on (--valid)"
                 ) from None
             raise

@@ -119,5 +119,6 @@ def _set(
     page = sheet(figure, MARGIN, below, room, height_of(placed) + 0.02)
     written = [write(page, one, size) for one in placed]
     caption = figure.text(MARGIN / width, 1.9 * line / height, "", fontsize=size - 1, va="center", parse_math=False)
-    figure.text(MARGIN / width, 0.8 * line / height, scale_of(most), fontsize=size - 2, va="center", color="#555555")
+    scale = scale_of(most, len(record.rows))
+    figure.text(MARGIN / width, 0.8 * line / height, scale, fontsize=size - 2, va="center", color="#555555")
     return _Scene(figure, dark, written, caption, record.matrix(), grid, pixels.shape[:2], most, box)

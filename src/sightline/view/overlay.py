@@ -93,16 +93,17 @@ def overlay(
         name = "image" if number == 0 else words[number - 1]
         axes.set_title(shown(name, fits(name, size, wide)), fontsize=size, pad=2, parse_math=False)
         axes.title.set_fontstyle("italic" if number == 0 else "normal")
-    figure.text(0.0, 0.3 * line / high, scale_of(top), fontsize=SMALLEST)
+    figure.text(0.0, 0.3 * line / high, scale_of(top, len(words)), fontsize=SMALLEST)
     if title:
         text = shown(title, fits(title, size + 1, width))
         figure.text(0.5, 1.0, text, fontsize=size + 1, ha="center", va="top", parse_math=False)
     return save(figure, path)
 
 
-def scale_of(most: float) -> str:
-    """What light and lines mean, in words."""
-    return f"dark: weight 0, full light: {most:g} or more; framed: at least half of the word's largest weight"
+def scale_of(most: float, rows: int) -> str:
+    """What light and lines mean, in words: over several rows, each has its own frame; one may be a label."""
+    whose = "the word's" if rows > 1 else "the"
+    return f"dark: weight 0, full light: {most:g} or more; framed: at least half of {whose} largest weight"
 
 
 def over_spectrogram(

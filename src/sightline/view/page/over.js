@@ -215,7 +215,7 @@ export function overPictures(shown, app, row) {
       pen.text(x + panel.width / 2, y + 13, word, { size: 13, anchor: "middle", italic: shown.rows.special.has(rows[i]) });
       pen.group(x, y + 18, () => panel.draw(pen));
     });
-    const framed = "framed: at least half of the word's largest weight";
+    const framed = `framed: at least half of ${rows.length > 1 ? "the word's" : "the"} largest weight`;
     const scale = `dark: weight 0, full light: ${decimals(app.top, app.digits)}; ${framed}`;
     pen.text(0, Math.ceil(rows.length / across) * high + 8, scale, { size: 11, fill: theme().soft });
   };

@@ -49,7 +49,8 @@ export function decimals(value, digits) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const text = value.toFixed(digits);
-  return text.startsWith("-") ? `−${text.slice(1)}` : text;
+  if (!text.startsWith("-")) return text;
+  return Number(text) === 0 ? text.slice(1) : `−${text.slice(1)}`; // nothing is less than 0 by nothing
 }
 
 /** A number of unknown size with about three significant digits. */
