@@ -24,8 +24,9 @@ def saliency(
 
     This is the model of Itti, Koch and Niebur (1998): contrasts of brightness, colour and orientation at several
     scales, and neurons that compete. Nothing is trained, and nothing is known of what the images show. For photo.jpg
-    the folder gets photo.saliency.png (the places, numbered, and the maps), photo.saliency.npy (the map as an array)
-    and photo.saliency.json (the places in pixels, with simulated milliseconds).
+    the folder gets photo.saliency.png (the places, numbered, and the maps), photo.saliency.npy (the map as an array: as
+    large as the image, but at most 640 pixels along its longer side) and photo.saliency.json (the places in pixels of
+    the image, with simulated milliseconds).
 
     Args:
         images: Images (JPEG, PNG, WebP, BMP, GIF, TIFF), or folders of them.

@@ -36,7 +36,8 @@ def view(
     Args:
         runs: A run folder, or a checkpoint of one (RUN/checkpoints/step-N), or hf:DIR, the folder of a Hugging Face
             model (config.json, model.safetensors, tokenizer.json); more than one to compare them in a page.
-        out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data).
+        out: What to write: .png, .svg, .pdf, .gif (the decoding as a film), .html (the page), .json (plain data). Of a
+            run of grid: .png, .jpg, .webp, .html or .json.
         text: A text; several for a page.
         text2: To classify pairs: the second text of each pair.
         image: An image, for a run that reads images; several for a page.

@@ -110,7 +110,8 @@ def train(
         device: auto takes a graphics card where there is one.
         threads: Processor threads; left out, PyTorch decides.
         max_characters: A side longer than this makes a row unusable; 1,000 unless given, and 10,000 for summaries.
-        max_bad_share: The share of rows that may be unusable before training refuses to start.
+        max_bad_share: The share of rows that may be unusable before training refuses to start; 0.01 unless given, and
+            0.05 for images.
         tensorboard: Write RUN/tensorboard too.
         config: A file of the configuration's fields, such as the config.json of another run.
         set: Any field of the configuration: --set model.size=256 training.learning_rate=0.001 tokeniser.words=4000
