@@ -138,14 +138,14 @@ def predict_command(
 
     with predicting(len(paths)) as advance, writing(None) as stream:
         for found in gridder.stream(remembered(), threshold, on_predicted=advance):
-            for path in _before(found.name, coming):
-                print(bad_line(path, bad[str(path)], as_json), file=stream)
+            for unread in _before(found.name, coming):
+                print(bad_line(unread, bad[str(unread)], as_json), file=stream)
             if out is not None:
                 _write_all(gridder, found, read[0].values, out, _free(Path(found.name).stem, names))
             read.popleft()
             print(_line(gridder, found, as_json), file=stream, flush=True)
-        for path in coming:
-            print(bad_line(path, bad[str(path)], as_json), file=stream)
+        for unread in coming:
+            print(bad_line(unread, bad[str(unread)], as_json), file=stream)
     say_unread(bad, paths)
 
 

@@ -20,7 +20,7 @@ from sightline.picture import Picture
 from sightline.records import Grid, Record
 from sightline.tasks.captioner import CAPTION, Captioner
 from sightline.tasks.explaining import KEPT, LIKELIEST, Wanted, axis_of
-from sightline.tasks.image_sources import Source, pixels_of
+from sightline.tasks.image_sources import Source, named, pixels_of
 from sightline.tasks.image_subject import ImageSubject, of_images
 from sightline.tasks.predictor import Prediction
 from sightline.tasks.searching import SearchConfig, pad
@@ -41,7 +41,7 @@ def explain(captioner: Captioner, image: Source, wanted: Wanted | None = None) -
         for reason in sources.bad.values():
             raise BadImage(reason)
     except BadImage as error:
-        raise UserError(f"{image if name else 'the image'} cannot be used: {error}") from None
+        raise UserError(f"{named(image, 0)} cannot be used: {error}") from None
     source = sources.read.clone()  # a tensor that gradients may go through
     outputs, tokens = _outputs(captioner, source, wanted)
     found = _looks(captioner, source, outputs, tokens, wanted)
