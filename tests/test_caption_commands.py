@@ -98,6 +98,12 @@ def test_lists_tables_and_folders_name_images(trained, tmp_path, monkeypatch):
         image_paths((), str(listed))
 
 
+def test_a_table_to_predict_says_what_its_column_must_be_called(tmp_path):
+    (tmp_path / "list.tsv").write_text("photo\tyear\na.png\t1999\n")
+    with pytest.raises(UserError, match=r"none of them is called 'image'; expected 'image' in its first line$"):
+        image_paths([], str(tmp_path / "list.tsv"))  # predict has no --columns
+
+
 def evaluate(folder, data="captions-0.tsv", **options):
     evaluate_command(folder / "soft", str(folder / data), None, 2, 1.0, options.pop("as_json", False), None, **options)
 
