@@ -129,6 +129,8 @@ def predict_command(
             if out is not None:
                 _write_all(gridder, found, image, out, _free(Path(found.name).stem, names))
             print(_line(gridder, found, as_json), file=stream, flush=True)
+            if found.parts > 1:
+                print(f"sightline: {found.name} was labelled in {found.parts:,} parts that overlap", file=sys.stderr)
     say_unread(bad, len(paths))
 
 
