@@ -85,7 +85,11 @@ def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
     said = []
     config = tiny()
     found, _ = train_caption(
-        CaptionFile(str(table)), tmp_path / "run", config, limits=LENIENT, on_report=lambda p, m: said.extend(p.lines())
+        CaptionFile(str(table)),
+        tmp_path / "run",
+        config,
+        limits=LENIENT,
+        on_report=lambda prepared, model: said.extend([*prepared.lines(), prepared.summary()]),
     )
     text = "\n".join(said)
     for name in ("corrupt.png", "empty.jpg", "text.jpg", "missing.png"):
@@ -99,7 +103,8 @@ def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
     assert "more" not in text.split("rows left out")[1]
     about = json.loads((tmp_path / "run" / "about.json").read_text(encoding="utf-8"))
     assert about["report"]["bad_images"] == 4
-    assert about["images"] == 17  # rows of the file of pixels; those of bad images hold nothing
+    assert about["images"] == 13
+    assert f"captions of {13 - about['valid_images']} images to train on" in text
     assert found.caption([pixels()])
 
 

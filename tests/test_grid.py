@@ -234,7 +234,7 @@ def test_bad_images_are_named_and_nothing_else_is_lost(photos, tmp_path):
         train_grid(GridFile(str(table)), tmp_path / "run", config())
     assert not (tmp_path / "run").exists()
     few = CheckedGrids(read_grids(GridFile(str(photos))), Limits(max_bad_share=0.5), most_cells=4, cell=8)
-    with pytest.raises(UserError, match="more than most_cells = 4"):
+    with pytest.raises(UserError, match=r"one to learn from has at most 4 \(most_cells\); cut it"):
         list(few)
 
 

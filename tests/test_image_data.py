@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -281,6 +282,7 @@ def test_too_many_bad_images_stop_it_and_are_named(tmp_path):
     with pytest.raises(UserError) as error:
         write_features(tmp_path / "f", paths, Fitted(8, 8), lambda x: calls.append(len(x)) or means(x), batch=4)
     assert "004.png: it is no image" in str(error.value)
+    assert re.match(r"4 of the first 1[12] \(of 300\) images are bad", str(error.value))
     assert "more than max_bad_share = 0.01; mend them" in str(error.value)
     assert sum(calls) <= 12  # it stops as soon as it is clear
     with pytest.raises(UserError, match=r"3 of 3 images are bad .*, so that none is left"):

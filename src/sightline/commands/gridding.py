@@ -144,6 +144,8 @@ def predict_command(
                 _write_all(gridder, found, read[0].values, out, _free(Path(found.name).stem, names))
             read.popleft()
             print(_line(gridder, found, as_json), file=stream, flush=True)
+            if found.parts > 1:
+                print(f"sightline: {found.name} was labelled in {found.parts:,} parts that overlap", file=sys.stderr)
         for unread in coming:
             print(bad_line(unread, bad[str(unread)], as_json), file=stream)
     say_unread(bad, paths)

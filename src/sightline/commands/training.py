@@ -273,7 +273,7 @@ class Display:
         now = time.monotonic()
         if done == total or now - self.last_said > SECONDS_SILENT:
             self.last_said = now
-            self.remark(f"{done:,} of {total:,} images read, {per_second:.0f} a second")
+            self.remark(f"{done:,} of {total:,} images gone through, {per_second:.0f} a second")
 
     def remark(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)

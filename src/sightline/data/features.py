@@ -162,8 +162,8 @@ def bad_lines(images: Sequence[Path], bad: Mapping[int, str]) -> list[str]:
     return lines + ([f"  and {len(bad) - _SHOWN:,} more"] if len(bad) > _SHOWN else [])
 
 
-def check_bad(images: Sequence[Path], bad: Mapping[int, str], limits: Limits) -> None:
-    """Raise where more images are bad than may be."""
+def check_bad(images: Sequence[Path], bad: Mapping[int, str], limits: Limits, done: int) -> None:
+    """Raise where more images are bad than may be; the first ``done`` have been looked at."""
     most = limits.max_bad_share * len(images)
     rows = limits.max_bad_rows
     if len(bad) <= most and len(bad) < len(images) and (rows is None or len(bad) <= rows):
@@ -177,7 +177,8 @@ def check_bad(images: Sequence[Path], bad: Mapping[int, str], limits: Limits) ->
     else:
         name = limits.spelled("max_bad_share")
         advice = f"more than {name} = {limits.max_bad_share:g}; mend them, or raise {name}"
-    raise UserError(f"{len(bad):,} of {len(images):,} images are bad ({first}), {advice}")
+    looked_at = f"{len(images):,}" if done == len(images) else f"the first {done:,} (of {len(images):,})"
+    raise UserError(f"{len(bad):,} of {looked_at} images are bad ({first}), {advice}")
 
 
 def _batches(
@@ -221,7 +222,7 @@ class _Work:
             self._array, self.bad = None, {}
 
     def check(self) -> None:
-        check_bad(self.images, self.bad, self.limits)
+        check_bad(self.images, self.bad, self.limits, max([self.done, *(number + 1 for number in self.bad)]))
 
     def write(self, numbers: Sequence[int], rows: np.ndarray | None) -> None:
         """Rows of good images; none where all of some images were bad."""

@@ -174,7 +174,13 @@ class CheckedGrids(Checked[Raw, GridReport]):
     expected = "images with masks"
 
     def __init__(
-        self, rows: Iterable[ImageRow], limits: Limits | None = None, *, most_cells: int, cell: int, places: int = 20
+        self,
+        rows: Iterable[ImageRow],
+        limits: Limits | None = None,
+        *,
+        most_cells: int | None,
+        cell: int,
+        places: int = 20,
     ) -> None:
         super().__init__(GridReport(), limits or GRID_LIMITS, places)
         self._most, self._cell = most_cells, cell
@@ -210,10 +216,10 @@ class CheckedGrids(Checked[Raw, GridReport]):
     def _check_size(self, found: Raw) -> None:
         cell = self._cell if found.is_pixels else 1
         rows, columns = grid_size(found.values, cell)
-        if rows * columns > self._most:
+        if self._most is not None and rows * columns > self._most:
             raise BadImage(
-                f"{found.name}: it has {rows * columns:,} cells, more than most_cells = {self._most:,}; make the "
-                "image smaller, or the cells larger"
+                f"{found.name}: it has {rows * columns:,} cells, and one to learn from has at most {self._most:,} "
+                "(most_cells); cut it into several with their masks, or make the cells larger (--set cell=32)"
             )
 
 

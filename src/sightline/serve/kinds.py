@@ -80,7 +80,9 @@ def see(run: Served, content: bytes, limits: ImageLimits, *, shown: bool) -> See
     """A stranger's image, in no more memory than the run needs; a `BadImage` says what is wrong with it."""
     if isinstance(run, Gridder):
         whole = read_image(content, limits)
-        run.check(Raw("the image", whole, None))
+        raw = Raw("the image", whole, None)
+        run.check(raw)
+        run.check_whole(raw)  # a photo in many parts takes minutes, which nobody should wait for here
         return Seen(whole)
     assert isinstance(run, Captioner | ImageClassifier)
     side, fit = run.how.size, run.how.fit

@@ -226,7 +226,7 @@ def _about(
     prepared: PreparedCaptions, files: CaptionFile, valid: CaptionFile | None, start: Path | None, command: str
 ) -> dict[str, Any]:
     found = describe(prepared, files, valid, start, command)
-    images = {"images": len(prepared.inputs), "valid_images": len(prepared.valid)}
+    images = {"images": len(prepared.inputs) - len(prepared.inputs.bad), "valid_images": len(prepared.valid)}
     speed = {"images_per_second": prepared.images_per_second}
     return found | {"valid_pairs": sum(len(photo.captions) for photo in prepared.valid)} | images | speed
 

@@ -187,6 +187,7 @@ class PreparedCaptions:
     too_long: int = 0
     longest: int = 0
     images_per_second: float | None = None
+    training_images: int = 0
 
     def lines(self) -> list[str]:
         """What there is to say of the data, before training."""
@@ -207,7 +208,7 @@ class PreparedCaptions:
 
     def summary(self) -> str:
         """One line of what is trained on."""
-        images = "" if self.report is None else f"of {len(self.inputs) - len(self.valid):,} images "
+        images = "" if self.report is None else f"of {self.training_images:,} images "
         return (
             f"{len(self.corpus):,} captions {images}to train on, {len(self.valid):,} images to validate; "
             f"{self.tokeniser.words:,} tokens"
@@ -288,6 +289,7 @@ def prepare_captions(
         writing.too_long,
         how.longest,
         speed,
+        len(training),
     )
 
 

@@ -229,8 +229,8 @@ def cut_and_turn(example: Example, side: int, turn: bool, draw: np.random.Genera
 
 
 def raw_rows(files: GridFile, config: Any, masks: bool, limits: Limits | None = None) -> CheckedGrids:
-    """The images of a table, a folder or a file, to predict or to score."""
-    return CheckedGrids(read_grids(files, masks), limits, most_cells=config.most_cells, cell=config.cell)
+    """The images of a table, a folder or a file, to predict or to score: of any size, since these can go in parts."""
+    return CheckedGrids(read_grids(files, masks), limits, most_cells=None, cell=config.cell)
 
 
 def classes_in(raw: Raw, classes: Classes) -> np.ndarray:

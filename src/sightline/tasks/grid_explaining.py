@@ -28,6 +28,7 @@ NOTHING_SEEN = "This model has no attention: a cell is labelled from its pixels,
 @torch.no_grad()
 def explain_grid(gridder: Gridder, raw: Raw, *, top: int | None = None, threshold: float | None = None) -> Explanation:
     """Labels with their probabilities over the image; the maps have a row and a column for each cell."""
+    gridder.check_whole(raw)
     (found,) = gridder.stream([raw._replace(mask=None)], threshold)
     rows, columns = found.labels.shape
     axis = Grid(rows, columns)

@@ -13,6 +13,7 @@ from sightline.data.grids import BadImage, Classes, GridFile, Raw, grid_size, re
 from sightline.errors import UserError
 from sightline.models.grid import GridModel, Grids
 from sightline.tasks.grid_data import collate, raw_rows
+from sightline.tasks.grid_parts import Answered, in_parts, parts_of
 from sightline.tasks.loading import Saved
 from sightline.training.folder import MODEL, RunFolder, save_tensors
 
@@ -75,6 +76,7 @@ class GridPrediction(NamedTuple):
     chances: np.ndarray
     pixels: np.ndarray | None
     pixel_chances: np.ndarray | None = None  # of being marked; of two classes, from a model that refines
+    parts: int = 1  # in how many the image was labelled; of several, no cell knows of what lies beyond its own
 
     def to_json(self, facts: GridFacts) -> dict[str, Any]:
         """Plain data: names of classes, a list for each row of cells."""
@@ -128,9 +130,15 @@ class Gridder:
             raise UserError(
                 f"{raw.name} has {raw.values.shape[2]} {found} at each place; {self.name} was trained on {wanted}"
             )
+
+    def check_whole(self, raw: Raw) -> None:
+        """That it need not go in parts: where its cells looked can be shown then, and labelling it costs little."""
         rows, columns = grid_size(raw.values, self.facts.cell or 1)
         if rows * columns > self.config.most_cells:
-            raise UserError(f"{raw.name} has {rows * columns:,} cells; most_cells is {self.config.most_cells:,}")
+            raise UserError(
+                f"{raw.name} has {rows * columns:,} cells; at most {self.config.most_cells:,} (most_cells) are looked "
+                "at together. Cut out a part of it, or label it with `sightline predict`, which goes in parts"
+            )
 
     def stream(
         self,
@@ -139,8 +147,8 @@ class Gridder:
         batch_cells: int = BATCH_CELLS,
         on_predicted: Callable[[int], None] = lambda count: None,
     ) -> Iterator[GridPrediction]:
-        """Predictions in the order of the images, some images at a time. Masks, where there are any, are not looked
-        at."""
+        """Predictions in the order of the images, some images at a time; one with more than ``most_cells`` in parts.
+        Masks, where there are any, are not looked at."""
         if batch_cells < 1:
             raise UserError(f"batch_cells is {batch_cells}; it must be at least 1")
         if threshold is not None and not 0 <= threshold <= 1:
@@ -148,10 +156,13 @@ class Gridder:
         before = self.model.training
         self.model.eval()
         try:
-            for some in _batches(raws, self.facts.cell or 1, batch_cells):
-                chances, refined = self._answer(some)
-                for row, raw in enumerate(some):
-                    yield self._read(raw, chances[row], None if refined is None else refined[row], threshold)
+            for some in _batches(raws, self.facts.cell or 1, min(batch_cells, self.config.most_cells)):
+                if len(some) == 1:
+                    yield self._read_in_parts(some[0], threshold)
+                else:
+                    chances, refined = self._answer(some)
+                    for row, raw in enumerate(some):
+                        yield self._read(raw, chances[row], None if refined is None else refined[row], threshold)
                 on_predicted(len(some))
         finally:
             self.model.train(before)
@@ -162,6 +173,15 @@ class Gridder:
         grids = collate([raw.values for raw in raws], self.facts.cell)
         cells, pixels = self.model.answer(Grids(*(one.to(self.device) for one in grids)))
         return cells.double().exp().cpu().numpy(), None if pixels is None else pixels.exp().cpu().numpy()
+
+    def _read_in_parts(self, raw: Raw, threshold: float | None) -> GridPrediction:
+        def answer(one: Raw) -> Answered:
+            chances, refined = self._answer([one])
+            return chances[0], None if refined is None else refined[0]
+
+        parts = parts_of(raw, self.facts.cell or 1, self.config.most_cells)
+        chances, refined = in_parts(raw, self.facts.cell or 1, parts, answer)
+        return self._read(raw, chances, refined, threshold)._replace(parts=len(parts))
 
     def _read(
         self, raw: Raw, chances: np.ndarray, refined: np.ndarray | None, threshold: float | None
