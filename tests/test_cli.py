@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from invoke import run
 from sightline import __version__
 from sightline.errors import MachineError, UserError
 from sightline.explanation import Explanation
-from sightline.files import check_writable
+from sightline.files import check_writable, write_text
 from sightline.training.folder import RunFolder
 from signals import start_interruptible
 
@@ -140,9 +141,41 @@ def test_a_folder_that_cannot_be_written_to_is_named_and_trying_leaves_nothing(t
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"file is a file; name a folder$"):
         check_writable(tmp_path / "file")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    for name in (Path("/dev/null"), tmp_path / "nowhere"):
+        with pytest.raises(UserError, match=rf"{name} is a file; name a folder$"):
+            check_writable(name)
+        with pytest.raises(UserError, match=rf"cannot make the folder {name / 'below'}: {name} is a file$"):
+            check_writable(name / "below")
+    with pytest.raises(MachineError, match=r"File name too long"):
+        check_writable(tmp_path / "above" / ("x" * 300))
+    assert not (tmp_path / "above").exists()
     # The files that a run is locked with are ours: nobody has heard of them.
     with pytest.raises(MachineError, match=r"^cannot write to the folder /proc: "), RunFolder.creating(Path("/proc")):
         pass
+
+
+def test_folders_that_several_processes_try_at_once(tmp_path, monkeypatch):
+    """Each takes away what it has made, and the others may be about to use it."""
+    real, gone = tempfile.TemporaryFile, [True] * 3
+
+    def taken_away(dir):  # noqa: A002
+        if gone and gone.pop():
+            dir.rmdir()
+        return real(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", taken_away)
+    check_writable(tmp_path / "new")
+    assert not gone
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"pipe is a device or a pipe, which would be replaced by a file; name a file$"):
+        write_text(tmp_path / "pipe", "text")
+    assert (tmp_path / "pipe").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_file_that_is_not_text(tmp_path):

@@ -136,6 +136,16 @@ def test_fields_of_a_kind_are_set_behind_its_name():
     assert override(config, ["encoder=cnn", "encoder.size=24", "encoder.blocks=0"]).encoder == CNNConfig(24, blocks=0)
     with pytest.raises(ConfigError, match="encoder: size is 7; it must be at least 8 and at most 16384"):
         override(config, ["encoder=cnn", "encoder.size=7"])
+    for given in (
+        ["encoder.size=24", "encoder=cnn"],
+        ['encoder={"kind": "cnn"}', "encoder.size=24"],
+        ["encoder.kind=cnn", "encoder.size=24"],
+    ):
+        assert override(config, given).encoder == CNNConfig(24), given
+    hard = override(config, ["model.attention.normaliser.soft_share=0.25", "model.attention.normaliser=hard"])
+    assert hard.model.attention.normaliser.soft_share == 0.25
+    with pytest.raises(ConfigError, match=r"tokeniser is no choice between kinds; set one .*: tokeniser\.method=…"):
+        override(config, ["tokeniser=words", "tokeniser.words=400"])
     with pytest.raises(ConfigError, match=r"there is no 'metric' with fields$"):
         override(config, ["metric=bleu1", "metric.size=7"])
 

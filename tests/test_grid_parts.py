@@ -1,5 +1,7 @@
 """Photos too large to be labelled whole go in parts that overlap."""
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -93,3 +95,46 @@ def test_predicting_says_so(tmp_path, monkeypatch, capsys):
     assert "large.png was labelled in 9 parts that overlap" in said.err
     assert "small.png" not in said.err
     assert {path.name for path in (tmp_path / "out").glob("*.mask.png")} == {"large.mask.png", "small.mask.png"}
+
+
+def test_several_classes_in_parts_need_little_memory():
+    """Of each pixel its class is kept, not the probabilities of all classes."""
+    facts = GridFacts(("none", *"abcdefg"), tuple(range(8)), (5,) * 8, 8, 3, 0.0)
+    config = GridConfig(model=SingleConfig(width=8, cell_size=8, pixel_width=4), cell=8, most_cells=60)
+    torch.manual_seed(0)
+    parts = Gridder(config.build(8, 3, facts.counts, pretrained=False), facts, config)
+    whole = Gridder(parts.model, facts, replace(config, most_cells=20_000))
+    pixels = photo(131, 245)
+    (expected,), (found,) = whole.predict([pixels]), parts.predict([pixels])
+    np.testing.assert_array_equal(found.pixels, expected.pixels)
+    assert len(np.unique(found.pixels)) > 2
+    _, refined = parts._answer([Raw("a", pixels, None)])
+    assert refined.dtype == np.uint8
+    assert refined.shape[1:] == (136, 248)
+
+
+def test_images_that_are_read_are_never_written_over(tmp_path, monkeypatch, capsys):
+    """A mask beside its photo, both read, and results that would be called as the mask is."""
+    monkeypatch.setattr(gridding, "load_run", lambda run: gridder(SingleConfig(width=8, cell_size=8), 60))
+    Image.fromarray(photo(24, 24)).save(tmp_path / "x.png")
+    Image.fromarray(photo(80, 16, 1)).save(tmp_path / "x.mask.png")
+    before = (tmp_path / "x.mask.png").read_bytes()
+    gridding.predict_command(tmp_path, [tmp_path / "x.png", tmp_path / "x.mask.png"], None, tmp_path, True, None, None)
+    assert (tmp_path / "x.mask.png").read_bytes() == before
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(one["labels"]) for one in found] == [3, 10]
+    assert {path.name for path in tmp_path.glob("*.json")} == {"x-2.json", "x.mask.json"}
+
+
+def test_a_viewed_photo_may_end_in_capitals_and_go_in_parts(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gridding, "load_run", lambda run: gridder(SingleConfig(width=8, cell_size=8), 60))
+    Image.fromarray(photo(24, 24)).save(tmp_path / "small.png")
+    Image.fromarray(photo(120, 120)).save(tmp_path / "large.png")
+    for name in ("a.JSON", "b.HTML", "c.PNG"):
+        gridding.view_command(tmp_path, [tmp_path / "small.png"], None, tmp_path / name, None)
+        assert (tmp_path / name).stat().st_size > 100
+    gridding.view_command(tmp_path, [tmp_path / "large.png"], None, tmp_path / "d.png", None)
+    assert "large.png was labelled in 9 parts" in capsys.readouterr().err
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(UserError, match="which is a folder; name a file"):
+        gridding.view_command(tmp_path, [tmp_path / "small.png"], None, tmp_path / "folder.png", None)

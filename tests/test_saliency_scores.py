@@ -246,6 +246,10 @@ def test_maps_are_scored_by_where_people_looked(look_at, tmp_path):
     assert [row["image"] for row in scores["each"]] == ["a.png", "b/a.png"]
     assert all(name in done.stdout for name in METRICS)
     before = scores["mean"]["similarity"]
+    done = look_at("a.png", "b/a.png", "a.png", "--out", "twice", "--quick", "--truth", "looked.tsv")
+    twice = json.loads((tmp_path / "twice" / "scores.json").read_text())
+    assert [row["image"] for row in twice["each"]] == ["a.png", "b/a.png"]
+    assert twice["mean"] == pytest.approx(scores["mean"], abs=1e-4)
     rows = [*rows, ("a.png", 900, 2), ("far.png", 900, 900)]
     Image.open(tmp_path / "a.png").save(tmp_path / "far.png")
     (tmp_path / "looked.tsv").write_text("image\tx\ty\n" + "".join("\t".join(map(str, row)) + "\n" for row in rows))

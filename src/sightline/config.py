@@ -149,45 +149,52 @@ def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
     """The configuration with some fields changed: ``("model.size=256", "model.attention=additive")``.
 
     A value is read as JSON where it is JSON and as text where it is not; what the field takes is checked as in a file.
-    The fields of a kind can be set behind its name: ``("encoder=cnn", "encoder.size=32")``.
+    The fields of a kind can be set with its name, in any order: ``("encoder=cnn", "encoder.size=32")``.
     """
     data = config.to_json()
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
-        if not equals:
-            raise ConfigError(f"{assignment!r} sets nothing; expected a field and a value, such as model.size=256")
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
-            value = text
-        *parents, last = path.strip().split(".")
-        if _is_name(data, parents):
-            data = type(config).from_json(data).to_json()  # the kind that was named has fields from here on
+    whole_ones: list[list[str]] = []  # what was given whole, by its name or as JSON
+    for path, value in sorted(map(_assignment, assignments), key=lambda one: one[0].count(".")):
+        *parents, last = path.split(".")
+        if any(parents[: len(one)] == one for one in whole_ones):
+            data = type(config).from_json(data).to_json()  # what was given has all of its fields from here on
+            whole_ones.clear()
         node, whole = data, True
         for name in parents:
             if name in node and node[name] is None:
                 node[name] = {}  # what was left out begins with its defaults
             if not isinstance(node.get(name), dict):
                 advice = "" if name in node else _nearest(name, list(node))
-                raise ConfigError(f"{path.strip()}: there is no {name!r} with fields{advice}")
+                raise ConfigError(f"{path}: there is no {name!r} with fields{advice}")
             node, whole = node[name], bool(node[name])
         if whole and last not in node:
             below = [f"{name}.{last}" for name, inner in node.items() if isinstance(inner, dict) and last in inner]
             advice = f"; did you mean {below[0]!r}?" if below else _nearest(last, list(node))
-            raise ConfigError(f"{path.strip()}: there is no field {last!r}{advice}")
+            raise ConfigError(f"{path}: there is no field {last!r}{advice}")
+        if isinstance(value, str) and isinstance(node.get(last), dict) and "kind" not in node[last]:
+            raise ConfigError(
+                f"{path} is no choice between kinds; set one of its fields: {_some_fields(path, node[last])}"
+            )
         node[last] = value
+        whole_ones += [[*parents, last]] if isinstance(value, str | dict) else []
         data = data if whole else type(config).from_json(data).to_json()
     return type(config).from_json(data)
 
 
-def _is_name(data: dict[str, Any], path: Sequence[str]) -> bool:
-    """Whether a text stands somewhere on this path: the name of a kind, or what has no fields."""
-    node: Any = data
-    for name in path:
-        node = node.get(name) if isinstance(node, dict) else None
-        if isinstance(node, str):
-            return True
-    return False
+def _assignment(text: str) -> tuple[str, Any]:
+    """A field and what it becomes. ``encoder.kind=cnn`` is ``encoder=cnn``."""
+    path, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"{text!r} sets nothing; expected a field and a value, such as model.size=256")
+    try:
+        found = json.loads(value)
+    except json.JSONDecodeError:
+        found = value
+    path = path.strip()
+    return (path.removesuffix(".kind") if isinstance(found, str) else path), found
+
+
+def _some_fields(path: str, fields: dict[str, Any]) -> str:
+    return ", ".join(f"{path}.{name}=…" for name in list(fields)[:3])
 
 
 def _entry_points(family: str) -> dict[str, importlib.metadata.EntryPoint]:

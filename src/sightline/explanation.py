@@ -191,11 +191,11 @@ class Explanation:
         """Write it as what the ending says: .png, .svg, .pdf or .gif (options as `sightline.view.drawing.draw` takes
         them), .html for the page, .json for the plain data."""
         path = Path(path)
-        if path.suffix == ".html":
+        if path.suffix.lower() == ".html":
             from sightline.view.page import write_page
 
             return write_page([self], path)
-        if path.suffix == ".json":
+        if path.suffix.lower() == ".json":
             return write_text(path, json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False))
         from sightline.view.drawing import draw
 

@@ -14,6 +14,7 @@ except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+TRIED = 20  # how often a folder is made anew that others take away
 
 
 @contextmanager
@@ -23,6 +24,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     It keeps the file's ending, because some writers choose their format by it.
     """
     make_folder(path.parent)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is a device or a pipe, which would be replaced by a file; name a file")
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield part
@@ -35,15 +38,20 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+def is_no_folder(path: Path) -> bool:
+    """Whether something else has this name: a file, a device, a link to nowhere."""
+    return os.path.lexists(path) and not os.path.isdir(path)
+
+
 def make_folder(path: Path) -> None:
     """A folder, with those above it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if path.is_file():
+        if is_no_folder(path):
             raise UserError(f"{path} is a file; name a folder") from None
         for above in path.parents:
-            if above.is_file():
+            if is_no_folder(above):
                 raise UserError(f"cannot make the folder {path}: {above} is a file") from None
         raise MachineError(f"cannot make the folder {path}: {error.strerror or error}") from error
 
@@ -78,12 +86,17 @@ def check_writable(folder: Path) -> None:
     What was not there is gone afterwards: work that comes to nothing leaves no empty folder.
     """
     missing = [one for one in (folder, *folder.parents) if not os.path.exists(one)]
-    make_folder(folder)
     try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise MachineError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
+        for again in range(TRIED):
+            make_folder(folder)
+            try:
+                with tempfile.TemporaryFile(dir=folder):
+                    return
+            except FileNotFoundError as error:  # another process that tried has taken it away again
+                if again == TRIED - 1:
+                    raise MachineError(f"cannot write to the folder {folder}: {error.strerror}") from error
+            except OSError as error:
+                raise MachineError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
     finally:
         for made in missing:
             with suppress(OSError):  # somebody else may have begun to use it

@@ -4,7 +4,6 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +16,7 @@ from sightline.commands.images import (
     bad_line,
     check_image_options,
     check_images,
+    free_names,
     image_eye,
     image_paths,
     in_folder,
@@ -39,7 +39,7 @@ from sightline.data.checking import Limits
 from sightline.data.grids import ARRAY, GRID_ENDINGS, BadImage, GridFile, Raw, read_grids, read_raw
 from sightline.errors import UserError
 from sightline.explanation import Explanation
-from sightline.files import check_writable
+from sightline.files import check_writable, is_no_folder
 from sightline.machine import check_seed
 from sightline.tasks.explaining import Wanted
 from sightline.tasks.grid import GridMetric
@@ -51,6 +51,7 @@ from sightline.view.cells import picture, save_json, save_mask, save_picture
 
 DATA = "--data: a table with the columns image and mask, or a folder with images and masks in it"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+WRITTEN = (".mask.png", ".overlay.png", ".json")  # behind the name of each image that is predicted
 VIEWED = (*PICTURES, ".html", ".json")
 
 
@@ -117,7 +118,7 @@ def predict_command(
     cells, and is named on standard error.
     """
     set_up(threads)
-    if out is not None and out.is_file():
+    if out is not None and is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder for masks and pictures")
     paths = _paths(images, path)
     check_images(paths, "label")
@@ -128,8 +129,8 @@ def predict_command(
         check_writable(out)
     bad: dict[str, str] = {}
     read: deque[Raw] = deque()  # images on their way to their predictions
-    names: set[str] = set()
-    coming = iter(paths)
+    called = [""] * len(paths) if out is None else free_names(paths, out, WRITTEN)
+    coming = zip(paths, called, strict=True)
 
     def remembered() -> Iterator[Raw]:
         for raw in _readable(gridder, paths, bad):
@@ -138,41 +139,32 @@ def predict_command(
 
     with predicting(len(paths)) as advance, writing(None) as stream:
         for found in gridder.stream(remembered(), threshold, on_predicted=advance):
-            for unread in _before(found.name, coming):
-                print(bad_line(unread, bad[str(unread)], as_json), file=stream)
+            while str((turn := next(coming))[0]) != found.name:
+                print(bad_line(turn[0], bad[str(turn[0])], as_json), file=stream)
+            image = read.popleft().values
             if out is not None:
-                _write_all(gridder, found, read[0].values, out, _free(Path(found.name).stem, names))
-            read.popleft()
+                _write_all(gridder, found, image, out, turn[1])
             print(_line(gridder, found, as_json), file=stream, flush=True)
-            if found.parts > 1:
-                print(f"sightline: {found.name} was labelled in {found.parts:,} parts that overlap", file=sys.stderr)
-        for unread in coming:
+            _say_parts(found)
+        for unread, _ in coming:
             print(bad_line(unread, bad[str(unread)], as_json), file=stream)
     say_unread(bad, paths)
 
 
-def _before(name: str, paths: Iterator[Path]) -> Iterator[Path]:
-    """The paths in front of this one, which is taken too: those that could not be read."""
-    return takewhile(lambda path: str(path) != name, paths)
-
-
-def _free(stem: str, names: set[str]) -> str:
-    """A name that no image before has had: images of several folders may be called alike."""
-    name, number = stem, 1
-    while name in names:
-        number += 1
-        name = f"{stem}-{number}"
-    names.add(name)
-    return name
+def _say_parts(found: GridPrediction) -> None:
+    """Of several parts, no cell knows of what lies beyond its own."""
+    if found.parts > 1:
+        print(f"sightline: {found.name} was labelled in {found.parts:,} parts that overlap", file=sys.stderr)
 
 
 def _write_all(gridder: Gridder, found: GridPrediction, image: Any, out: Path, name: str) -> None:
     facts = gridder.facts
     classes = found.labels if found.pixels is None else found.pixels
-    save_mask(classes, facts.values, out / f"{name}.mask.png")
+    mask, overlay, data = (out / f"{name}{ending}" for ending in WRITTEN)
+    save_mask(classes, facts.values, mask)
     refined = found.pixels if gridder.model.pixel_head is not None else None
-    save_picture(picture(image, found.labels, facts.cell, pixels=refined), out / f"{name}.overlay.png")
-    save_json(found.to_json(facts), out / f"{name}.json")
+    save_picture(picture(image, found.labels, facts.cell, pixels=refined), overlay)
+    save_json(found.to_json(facts), data)
 
 
 def _line(gridder: Gridder, found: GridPrediction, as_json: bool) -> str:
@@ -232,7 +224,9 @@ def _print(found: GridEvaluation, gridder: Gridder, errors: int) -> None:
     console().print(table)
     images = len(found.predictions)
     speed = f"{found.seconds / images * 1000:.0f} ms an image"
-    print(f"{images:,} images, {found.cells:,} cells; {speed}")
+    print(f"{images:,} image{'' if images == 1 else 's'}, {found.cells:,} cells; {speed}")
+    if parted := sum(one.parts > 1 for one in found.predictions):
+        print(f"{parted:,} of them too large to be labelled whole: in parts that overlap")
     if found.threshold is not None:
         print(f"a cell is marked from a probability of {found.threshold:.3f} on, which was best on validation data")
     if found.seen:
@@ -302,22 +296,25 @@ def gridding_eye(run: Path, wanted: Wanted) -> Callable[[Any], Explanation]:
 
 def view_command(run: Path, images: Sequence[str | Path], path: str | None, out: Path, threads: int | None) -> None:
     """The labels over an image as a picture; as a page (.html) or data (.json), also where each cell looked."""
-    if out.suffix.lower() not in VIEWED:
+    ending = out.suffix.lower()
+    if ending not in VIEWED:
         raise UserError(f"--out is {out}; it must end in one of {', '.join(VIEWED)}")
+    if out.is_dir():
+        raise UserError(f"--out is {out}, which is a folder; name a file")
     if not images and path is None:
         raise UserError(f"{run} reads images; name one with --image")
     folder = next((one for one in images if Path(one).is_dir()), None)
-    if folder is not None and out.suffix != ".html":
+    if folder is not None and ending != ".html":
         raise UserError(f"--image is {folder}, which is a folder; name one image, or write a page (--out NAME.html)")
     paths = _paths(images, path)
-    if len(paths) != 1 and out.suffix != ".html":
+    if len(paths) != 1 and ending != ".html":
         raise UserError(f"found {len(paths)} images; one goes into a picture: name it with --image")
     if not paths:
         raise UserError("there is no image to view: name one with --image")
     check_writable(out.parent)
     set_up(threads)
     gridder = load_run(run)
-    if out.suffix.lower() in PICTURES:
+    if ending in PICTURES:
         try:
             raw = read_raw(paths[0], None, str(paths[0]))
         except BadImage as error:
@@ -327,9 +324,10 @@ def view_command(run: Path, images: Sequence[str | Path], path: str | None, out:
         refined = found.pixels if gridder.model.pixel_head is not None else None
         save_picture(picture(raw.values, found.labels, gridder.facts.cell, pixels=refined), out)
         print(_line(gridder, found, as_json=False))
+        _say_parts(found)
     else:
         explained = [gridder.explain(one) for one in paths]
-        if out.suffix == ".html":
+        if ending == ".html":
             from sightline.view.page import write_page
 
             write_page(explained, out)

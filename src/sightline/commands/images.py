@@ -71,6 +71,28 @@ def in_folder(folder: Path, endings: Sequence[str] = ENDINGS) -> list[Path]:
     return [row.image for row in read_image_table(str(folder), (), endings=endings)]
 
 
+def free_names(files: Sequence[Path], out: Path, endings: Sequence[str]) -> list[str]:
+    """What the results of each image in the folder ``out`` are called, before these endings: as the image, with a
+    number behind it where a name is taken.
+
+    An image that is to be read is never written over, wherever it lies.
+    """
+
+    def written(name: str) -> set[str]:
+        return {str((out / f"{name}{ending}").resolve()).casefold() for ending in endings}
+
+    taken = {str(file.resolve()).casefold() for file in files}
+    names = []
+    for file in files:
+        number, name = 1, file.stem
+        while written(name) & taken:
+            number += 1
+            name = f"{file.stem}-{number}"
+        taken |= written(name)
+        names.append(name)
+    return names
+
+
 def check_images(paths: Sequence[Path], what: str) -> None:
     """That there are any; ``what`` is done with them."""
     if not paths:

@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from sightline.commands.common import set_up
+from sightline.commands.images import free_names
 from sightline.data.images import ENDINGS, BadImage, read_image
 from sightline.errors import UserError
-from sightline.files import check_writable, whole_file, write_text
+from sightline.files import check_writable, is_no_folder, whole_file, write_text
 from sightline.machine import choose_device
 from sightline.saliency.competition import PathConfig
 from sightline.saliency.looking import Ready, Saliency, look, make_ready
@@ -54,12 +55,12 @@ def saliency_command(images: Sequence[Path], out: Path, wanted: Wanted, device: 
     config, path = wanted.config(), PathConfig(wanted.fixations)
     choose_device(device)
     files = _files(images)
-    if out.is_file():
+    if is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder")
     truth = None if wanted.truth is None else _truth(wanted.truth, files)
     check_writable(out)
     set_up(threads)
-    names = _names(files, out)
+    names = [f"{name}{MARK}" for name in free_names(files, out, (f"{MARK}.png",))]
     started, sizes = time.perf_counter(), {}
     with _progress(len(files)) as bar:
         task = bar.add_task("looking", total=len(files))
@@ -107,23 +108,6 @@ def _truth(table: Path, files: Sequence[Path]) -> dict[Path, Places]:
     return truth
 
 
-def _names(files: Sequence[Path], out: Path) -> list[str]:
-    """What the results of each image are called: as the image, with a number behind it where that is taken.
-
-    An image that is to be read is never written over, wherever it lies.
-    """
-    taken = {str(file.resolve()).casefold() for file in files}
-    names = []
-    for file in files:
-        number, name = 1, f"{file.stem}{MARK}"
-        while str((out / f"{name}.png").resolve()).casefold() in taken:
-            number += 1
-            name = f"{file.stem}-{number}{MARK}"
-        taken.add(str((out / f"{name}.png").resolve()).casefold())
-        names.append(name)
-    return names
-
-
 def _good(files: Sequence[Path], config: SaliencyConfig, bar: Progress) -> Iterator[tuple[int, Ready]]:
     """The images that can be read, made ready ahead in threads; each other one is named at once."""
 
@@ -168,7 +152,8 @@ def _score(
     out: Path, files: Sequence[Path], names: Sequence[str], sizes: dict[int, tuple[int, int]], truth: dict[Path, Places]
 ) -> None:
     """The scores of the maps just written, by the fixations of the images that have some."""
-    known = [number for number in sorted(sizes) if files[number].resolve() in truth]
+    first = {files[number].resolve(): number for number in sorted(sizes, reverse=True)}  # named twice, scored once
+    known = sorted(number for path, number in first.items() if path in truth)
     if not known:
         raise UserError("none of the images that could be read stands in the table of --truth")
     given = [Looked(truth[files[number].resolve()], *sizes[number]) for number in known]

@@ -17,6 +17,7 @@ from sightline.data.checking import Limits
 from sightline.data.progress import watched
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
+from sightline.files import is_no_folder
 from sightline.machine import check_seed, choose_device
 from sightline.tasks.card import CARD
 from sightline.tasks.estimate import Estimate, estimate
@@ -106,7 +107,7 @@ def train_command(
     longest = max_characters or LONGEST.get(wanted.task, Limits().max_characters)
     share = BAD_SHARE.get(wanted.task, Limits().max_bad_share) if max_bad_share is None else max_bad_share
     limits = Limits(longest, share, options=True)
-    if out.is_file():
+    if is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder for the run")
     if (out / CONFIG).exists() and not Ranks.is_launched():
         RunFolder.create(out)  # says that there is a run already, before the data is read

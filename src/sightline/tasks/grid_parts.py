@@ -15,7 +15,7 @@ from sightline.data.grids import Raw, grid_size
 
 SIDE = 96  # cells along a part
 OVERLAP = 16  # cells that two parts share at least
-Answered = tuple[np.ndarray, np.ndarray | None]  # r c k of the cells, k h w of the pixels where they are refined
+Answered = tuple[np.ndarray, np.ndarray | None]  # r c k of the cells, h w of the pixels where they are refined
 
 
 class Stretch(NamedTuple):
@@ -59,13 +59,13 @@ def in_parts(raw: Raw, cell: int, parts: list[tuple[Stretch, Stretch]], answer: 
     for (down, across), (some, refined) in _answers(raw, cell, parts, answer):
         if chances is None:
             chances = np.empty((rows, columns, some.shape[-1]), some.dtype)
-            pixels = None if refined is None else np.empty((len(refined), height, width), refined.dtype)
+            pixels = None if refined is None else np.empty((height, width), refined.dtype)
         taken = some[_inner(down), _inner(across)]
         chances[down.first : down.last, across.first : across.last] = taken
         if refined is not None and pixels is not None:
             top, left = down.first * cell, across.first * cell
-            found = refined[:, _inner(down, cell), _inner(across, cell)][:, : height - top, : width - left]
-            pixels[:, top : top + found.shape[1], left : left + found.shape[2]] = found
+            found = refined[_inner(down, cell), _inner(across, cell)][: height - top, : width - left]
+            pixels[top : top + len(found), left : left + found.shape[1]] = found
     assert chances is not None
     return chances, pixels
 

@@ -217,9 +217,8 @@ def fit_thresholds(
         assert one.pixel_chances is not None
         labels, marked = gridder.decide(one.chances, threshold), right == 1
         around = near(marked, FITTED_WITHIN)
-        refined = np.stack([1 - one.pixel_chances, one.pixel_chances])
         for place, least in enumerate(THRESHOLDS):
-            said = gridder.paint(labels, refined, (right.shape[0], right.shape[1]), float(least))
+            said = gridder.paint(labels, one.pixel_chances, (right.shape[0], right.shape[1]), float(least))
             assert said is not None
             sums[place] += pixel_counts(said > 0, marked, FITTED_WITHIN, around)
     return threshold, float(THRESHOLDS[int(pixel_scores(sums)["f1"].argmax())])

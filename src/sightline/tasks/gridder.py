@@ -87,6 +87,7 @@ class GridPrediction(NamedTuple):
             "classes": list(facts.names),
             "labels": self.labels.tolist(),
             "probabilities": np.round(chances.astype(np.float64), 6).tolist(),
+            **({"parts": self.parts} if self.parts > 1 else {}),
         }
 
 
@@ -169,10 +170,13 @@ class Gridder:
 
     @torch.inference_mode()
     def _answer(self, raws: Sequence[Raw]) -> tuple[np.ndarray, np.ndarray | None]:
-        """Probabilities of the cells, and of the pixels where they are refined."""
+        """Probabilities of the cells; where pixels are refined, of two classes the probability of being marked, of
+        several the likeliest class: all that is ever asked of them, and little enough to keep of a large photo."""
         grids = collate([raw.values for raw in raws], self.facts.cell)
         cells, pixels = self.model.answer(Grids(*(one.to(self.device) for one in grids)))
-        return cells.double().exp().cpu().numpy(), None if pixels is None else pixels.exp().cpu().numpy()
+        if pixels is not None:
+            pixels = pixels[:, 1].exp() if pixels.shape[1] == 2 else pixels.argmax(dim=1).to(torch.uint8)
+        return cells.double().exp().cpu().numpy(), None if pixels is None else pixels.cpu().numpy()
 
     def _read_in_parts(self, raw: Raw, threshold: float | None) -> GridPrediction:
         def answer(one: Raw) -> Answered:
@@ -189,10 +193,8 @@ class Gridder:
         rows, columns = grid_size(raw.values, self.facts.cell or 1)
         chances = chances[:rows, :columns].astype(np.float32)
         height, width = raw.values.shape[:2]
-        marked = None
-        if refined is not None:
-            refined = refined[:, :height, :width]
-            marked = refined[1] if len(self.facts.names) == 2 else None
+        refined = None if refined is None else refined[:height, :width]
+        marked = refined if len(self.facts.names) == 2 else None
         labels = self.decide(chances, threshold)
         pixels = self.paint(labels, refined, (height, width))
         return GridPrediction(raw.name, labels, chances, pixels, marked)
@@ -213,21 +215,19 @@ class Gridder:
         cells = labels.repeat(cell, axis=0).repeat(cell, axis=1)[: size[0], : size[1]]
         if refined is None:
             return cells.astype(np.uint8)
-        if len(refined) == 2:
-            chosen = refined[1] >= (self.facts.pixel_threshold if threshold is None else threshold)
+        if len(self.facts.names) == 2:
+            chosen = refined >= (self.facts.pixel_threshold if threshold is None else threshold)
             return ((cells == 1) & chosen).astype(np.uint8)
-        return np.where(cells > 0, refined.argmax(axis=0), 0).astype(np.uint8)
+        return np.where(cells > 0, refined, 0).astype(np.uint8)
 
     def decided(self, found: GridPrediction) -> GridPrediction:
         """A prediction anew, at the thresholds as they are now."""
         if len(self.facts.names) > 2:
             return found
-        marked = found.pixel_chances
         labels = self.decide(found.chances)
         pixels = found.pixels
         if pixels is not None:
-            refined = None if marked is None else np.stack([1 - marked, marked])
-            pixels = self.paint(labels, refined, (pixels.shape[0], pixels.shape[1]))
+            pixels = self.paint(labels, found.pixel_chances, (pixels.shape[0], pixels.shape[1]))
         return found._replace(labels=labels, pixels=pixels)
 
     def evaluate(self, data: str | Path | Iterable[Raw], **options: Any) -> "GridEvaluation":
