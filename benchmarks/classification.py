@@ -41,7 +41,9 @@ class System:
 SYSTEMS: dict[str, System] = {
     "imdb-attentive": System("classify-imdb", "attentive", minutes=15),
     "imdb-han": System("classify-imdb", "han", minutes=15),
-    "imdb-minilm": System("classify-imdb", "encoder", epochs=1, fine_tuned=True, rows=8000),
+    "imdb-minilm": System(
+        "classify-imdb", "encoder", epochs=1, fine_tuned=True, rows=14_000, settings=("valid_share=0.05",)
+    ),
     "trec": System("classify-trec", "attentive", settings=("model.deviation=1.0",), seeds=3),
     "sst2-minilm": System("classify-sst2", "encoder", epochs=4, seeds=3, fine_tuned=True),
     "hotel-zh": System("classify-hotel-zh", "attentive", seeds=3),
