@@ -185,7 +185,8 @@ def test_the_best_few_are_ranked_and_begin_with_the_best(translator, texts, opti
     for some, first in zip(found, firsts, strict=True):
         assert len(some) == 4
         assert (some[0].text, some[0].tokens) == (first.text, first.tokens)
-        assert some[0][1:3] == pytest.approx(first[1:3])
+        # Sentences leave at other times, and how many are left decides how sums are rounded (float32).
+        assert some[0][1:3] == pytest.approx(first[1:3], abs=1e-6)
         assert [one.score for one in some] == sorted((one.score for one in some), reverse=True)
     kept = translator.predict_best(texts, best=4, keep_unknown=True, **options)
     assert all(len({one.text for one in some}) == 4 for some in kept)

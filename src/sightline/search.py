@@ -5,6 +5,7 @@ state. States are nests of tuples of tensors with the batch axis first, so `sele
 together, and sentences that are finished leave the batch.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,18 +65,21 @@ class Rules:
         written: Int[Tensor, "n t"],
         prefixes: Int[Tensor, "n p"],
         limits: Int[Tensor, " n"],
+        soonest: int = 0,
     ) -> Float[Tensor, "n v"]:
-        """The log-probabilities, with −inf put in for whatever may not be written next."""
+        """The log-probabilities, with −inf put in for whatever may not be written next.
+
+        Whoever knows that no limit is below ``soonest`` spares a look at them.
+        """
         length = written.shape[-1]
         forced = prefixes[:, length] if length < prefixes.shape[-1] else None
         # A prefix is the user's word: no other rule forbids it.
         wish = None if forced is None else log_probs.gather(-1, forced.clamp(min=0).unsqueeze(-1))
         if self.no_repeat and length >= self.no_repeat:
             log_probs.masked_fill_(self._repeats(written, log_probs.shape[-1]), NEVER)
-        for token in {self.start, *self.forbidden, *([self.end] if length < self.min_length else [])}:
-            log_probs.select(-1, token).fill_(NEVER)
-        full = limits <= length
-        if full.any():
+        never = (self.start, *self.forbidden, *((self.end,) if length < self.min_length else ()))
+        log_probs.index_fill_(-1, _places(never, log_probs.device), NEVER)
+        if length >= soonest and (full := limits <= length).any():
             _leave_only(log_probs, full, torch.full_like(limits, self.end), log_probs[:, [self.end]])
         if forced is not None and wish is not None:
             _leave_only(log_probs, forced >= 0, forced, wish)
@@ -91,6 +95,13 @@ class Rules:
         banned[rows[seen], windows[..., -1][seen]] = True
         banned[:, self.end] = False
         return banned
+
+
+@functools.lru_cache(maxsize=64)
+def _places(tokens: tuple[int, ...], device: torch.device) -> Tensor:
+    """Made once, not at every step."""
+    with torch.inference_mode(False):
+        return torch.tensor(tokens, device=device)
 
 
 def _leave_only(log_probs: Tensor, rows: Bool[Tensor, " n"], tokens: Int[Tensor, " n"], values: Tensor) -> None:
@@ -139,15 +150,15 @@ def greedy(
     alive = torch.arange(rows, device=device)
     last = torch.full((rows,), rules.start, dtype=torch.long, device=device)
     done: dict[int, Hypothesis] = {}
-    # Before that many tokens nothing can end, and needs no look.
-    soonest = 0 if forced.shape[-1] else min(rules.min_length, int(limit.min())) if rows else 0
-    while len(alive):
+    # Before that many tokens no limit is reached, and before that many nothing can end: both need no look.
+    least = int(limit.min()) if rows else 0
+    soonest = 0 if forced.shape[-1] else min(rules.min_length, least)
+    while alive.shape[0]:
         log_probs, state = step(last, state)
-        allowed = rules.apply(log_probs, written, forced, limit)
+        allowed = rules.apply(log_probs, written, forced, limit, least)
         last = _largest(allowed) if sampler is None else sampler.draw(allowed)
         total = total + allowed.gather(-1, last.unsqueeze(-1)).squeeze(-1)
-        ended = last == rules.end
-        if written.shape[-1] >= soonest and ended.any():
+        if written.shape[-1] >= soonest and (ended := last == rules.end).any():
             for row, tokens, score in zip(
                 alive[ended].tolist(), written[ended].tolist(), total[ended].tolist(), strict=True
             ):
@@ -243,9 +254,10 @@ def beam_search(
     )
     last = torch.full((rows,), rules.start, dtype=torch.long, device=device)
     results: list[list[Hypothesis]] = [[] for _ in range(rows)]
-    while len(beams.sentences):
+    least = int(beams.limits.min()) if rows else 0
+    while beams.sentences.shape[0]:
         log_probs, state = step(last, state)
-        beams, origins = _advance(beams, log_probs, rules, beam, length_penalty)
+        beams, origins = _advance(beams, log_probs, rules, beam, length_penalty, least)
         leaving = _cannot_improve(beams, beam, length_penalty)
         keep = None
         if leaving.any():
@@ -258,7 +270,7 @@ def beam_search(
 
 
 def _advance(
-    beams: _Beams, log_probs: Float[Tensor, "n v"], rules: Rules, beam: int, penalty: float
+    beams: _Beams, log_probs: Float[Tensor, "n v"], rules: Rules, beam: int, penalty: float, least: int
 ) -> tuple[_Beams, Int[Tensor, "s k"]]:
     """One token more for every living hypothesis; also the row that each new hypothesis came from."""
     sentences, k, length = beams.written.shape
@@ -268,6 +280,7 @@ def _advance(
         beams.written.flatten(0, 1),
         beams.prefixes.repeat_interleave(k, dim=0),
         beams.limits.repeat_interleave(k, dim=0),
+        least,
     )
     # Each hypothesis has one end, so among the 2 · beam best at least `beam` go on.
     likely, parents, tokens = likeliest(allowed.reshape(sentences, k, words), beams.log_prob, 2 * beam)

@@ -77,9 +77,10 @@ class Composed(Attention):
             checks.check_mask(mask, keys)
             mask = _with_batch_axes(mask, keys, len(self.heads))
             # What a missing key holds must change nothing, not even by 0 · NaN: it is emptied here, once.
-            missing = ~mask.unsqueeze(-1)
-            values = values.masked_fill(missing, 0.0)
-            keys = keys.masked_fill(missing, 0.0)
+            if not (self.can_fuse() and _are_numbers(keys) and (values is keys or _are_numbers(values))):
+                missing = ~mask.unsqueeze(-1)
+                values = values.masked_fill(missing, 0.0)
+                keys = keys.masked_fill(missing, 0.0)
         projected = self.score.project_keys(keys, start)
         if memory is not None:
             checks.check_extend(memory.values, values)
@@ -190,6 +191,11 @@ def _join(blocks: Sequence[tuple[Tensor | None, ...]]) -> list[Tensor | None]:
         present = [part for part in parts if part is not None]
         joined.append(torch.cat(present, dim=axis) if present else None)
     return joined
+
+
+def _are_numbers(x: Tensor) -> bool:
+    """Whether nothing is infinite or NaN: zero times it is zero. A graphics card would have to be waited for."""
+    return x.device.type == "cpu" and bool(x.detach().sum().isfinite())
 
 
 def _with_batch_axes(mask: Tensor, keys: Tensor, head_axes: int) -> Tensor:

@@ -15,6 +15,7 @@ from sightline.attention.allow import Allow, Causal, visible_keys
 from sightline.attention.checks import check_allowed
 from sightline.attention.contract import Memory
 from sightline.attention.scores import DotProductScore
+from sightline.attention.softmax import softmax
 
 SHORT = 96  # keys; benchmarks/attention.py --part short compares both paths
 
@@ -62,13 +63,13 @@ def _short_context(
     scores = score(query, memory.keys, position)
     allowed = visible_keys(allow, memory.mask, position, t, s, query.device)
     if allowed is None:
-        return torch.softmax(scores, dim=-1) @ memory.values
+        return softmax(scores) @ memory.values
     check_allowed(allowed, query, s)
     # The mask is smaller than the scores: adding it is faster than filling them. The lowest number instead of minus
     # infinity keeps a row without keys finite; its weights are then taken away.
     lowest = torch.finfo(scores.dtype).min
     hidden = torch.zeros(allowed.shape, dtype=scores.dtype).masked_fill_(~allowed, lowest)
-    weights = torch.softmax(scores + hidden, dim=-1)
+    weights = softmax(scores + hidden)
     if not (seen := allowed.any(dim=-1, keepdim=True)).all():
         weights = weights * seen
     return weights @ memory.values

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sightline.attention.softmax import softmax
 from sightline.config import Config
 
 
@@ -54,7 +55,7 @@ class Softmax(Normaliser):
     """exp(s_i) / Σ exp(s_j)."""
 
     def forward(self, scores: Float[Tensor, "*b t s"], allowed: Bool[Tensor, "..."] | None) -> Weights:
-        return Weights(only(torch.softmax(hide(scores, allowed), dim=-1), allowed))
+        return Weights(only(softmax(hide(scores, allowed)), allowed))
 
 
 @dataclass(frozen=True)

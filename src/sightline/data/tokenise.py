@@ -18,6 +18,7 @@ from sightline.files import write_text
 from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, SPELLINGS, START, UNKNOWN
 
 LONGEST_PIECE = 16  # characters; without a limit, whole sentences that repeat become pieces
+FEW = 128  # texts that the library takes one by one: its threads and those of PyTorch are in each other's way
 SMALLEST = 384  # the specials and the bytes take 260
 _VISIBLE = str.maketrans({" ": "▁", "\t": "⇥", "\n": "↵", "\r": "␍"})
 
@@ -69,6 +70,8 @@ class Tokeniser:
         """``dropout`` leaves out merges at random. The library draws them from a generator that cannot be seeded."""
         library = self._dropping() if dropout and self.dropout else self._library
         try:
+            if len(texts) <= FEW:
+                return [library.encode(text, add_special_tokens=False).ids for text in texts]
             return [encoding.ids for encoding in library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
             raise _not_text(texts) from None
@@ -77,6 +80,8 @@ class Tokeniser:
         """Padding, start and end are left out; an unknown token reads ``<unk>``."""
         silent = {PADDING, START, END}
         spoken = [[token for token in row if token not in silent] for row in tokens]
+        if len(spoken) <= FEW:
+            return [self._library.decode(row, skip_special_tokens=False) for row in spoken]
         return self._library.decode_batch(spoken, skip_special_tokens=False)
 
     def pieces(self, text: str) -> list[tuple[str, tuple[int, int]]]:

@@ -47,3 +47,17 @@ def sinusoids(start: int, count: int, size: int, like: Tensor) -> Float[Tensor, 
     positions = torch.arange(start, start + count, dtype=torch.float64, device=like.device)
     angles = positions.unsqueeze(-1) * 10_000.0**-exponents
     return torch.cat([angles.sin(), angles.cos()], dim=-1).to(like.dtype)
+
+
+class Positions:
+    """Sinusoid positions from the first one on, made once and longer when they are needed; plus an ``offset``."""
+
+    def __init__(self, offset: Float[Tensor, " d"] | None = None) -> None:
+        self.offset, self.table = offset, torch.empty(0, 0)
+
+    def __call__(self, count: int, like: Float[Tensor, "*b d"]) -> Float[Tensor, "n d"]:
+        """At least so many."""
+        if count > self.table.shape[0]:
+            table = sinusoids(0, 2 * count + 64, like.shape[-1], like)
+            self.table = table if self.offset is None else table + self.offset
+        return self.table

@@ -16,19 +16,21 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import MultiHead
-from sightline.layers.embedding import TokenEmbedding, sinusoids
+from sightline.attention.fused import SHORT
+from sightline.layers.embedding import Positions, TokenEmbedding
 from sightline.layers.packed import Packed
 from sightline.layers.plain import (
+    FEW,
     Block,
-    affine,
+    Output,
+    Stack,
     attend,
     cross_block,
     forward_block,
+    keys_and_values,
     norm_of,
     own_block,
-    scale_of,
     transform,
-    turned,
 )
 from sightline.layers.transformer import DecoderLayer
 from sightline.state import Shared
@@ -43,18 +45,9 @@ class StepState(NamedTuple):
     is padded.
     """
 
-    keys: tuple[Float[Tensor, "b h room d"], ...]
-    values: tuple[Float[Tensor, "b h room d"], ...]
+    own: tuple[Float[Tensor, "b h 2 room e"], ...]
     source: Shared
     position: int
-
-
-class _Layer(NamedTuple):
-    """The parameters of a layer, as they are used."""
-
-    own: Block
-    cross: Block
-    after: Block
 
 
 class OneTokenDecoder:
@@ -74,85 +67,88 @@ class OneTokenDecoder:
         decoders = [layer for layer in layers if isinstance(layer, DecoderLayer)]
         first = decoders[0]
         assert isinstance(first.attention, MultiHead)
-        self.decoders, self.layers = decoders, [_plain(layer) for layer in decoders]
-        self.activation, self.pre = first.feed_forward.activation, first.around_attention.pre
-        self.heads, self.scale = first.attention.key_heads, scale_of(first.attention)
-        self.norm, self.output = norm_of(norm), turned(affine(output))
-        self.source = affine(*(part for layer in decoders for part in _source_projections(layer)))
+        blocks, self.start = Stack.of(block for layer in decoders for block in _blocks(layer))
+        self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
+        self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
+        self.norm, self.output = norm_of(norm), Output.of(output)
+        self.source = torch.cat([_source_weight(layer) for layer in decoders], dim=1)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
-        self.sinusoid, self.positions = sinusoid, torch.empty(0)
+        self.positions, self.unseen = Positions(self.start) if sinusoid else None, torch.empty(0, 0)
 
     def begin(self, encoded: Packed) -> StepState:
         """From the annotations of a batch. The keys and values of all layers come from one product."""
-        parts, (sentences, width) = 2 * len(self.decoders), encoded.mask.shape
-        # Word, layer, keys or values, head, feature: to turn all of these, choosing rows is the fastest copy there is.
-        joined = self.source(encoded.words)
-        rows = joined.view(len(joined) * parts * self.heads, -1)
-        both = rows.index_select(0, encoded.by_heads(parts, self.heads)).view(parts, sentences, self.heads, width, -1)
-        hidden = encoded.hidden(encoded.words)
-        hidden = None if hidden is None else hidden[:, None, None]
-        empty = joined.new_empty(sentences, self.heads, 0, both.shape[-1])
-        own = tuple(empty for _ in self.decoders)
-        return StepState(own, own, Shared((both[0::2].unbind(), both[1::2].unbind(), hidden)), 0)
+        layers, heads, (sentences, width) = len(self.layers), self.heads, encoded.mask.shape
+        # Word, layer, head, key or value, feature: to turn all of these, choosing rows is the fastest copy there is.
+        joined = encoded.words @ self.source
+        each, firsts = 2 * layers * heads, [2 * heads * layer + part for part in (0, 1) for layer in range(layers)]
+        rows = joined.view(joined.shape[0] * each, -1).index_select(0, encoded.by_heads(heads, each, firsts, 2))
+        keys, values = rows.view(2, layers, sentences, heads, width, -1)
+        empty = joined.new_empty(sentences, heads, 2, 0, keys.shape[-1])
+        shared = Shared((keys.unbind(), values.unbind(), encoded.hidden(heads, joined)))
+        return StepState((empty,) * layers, shared, 0)
 
     def __call__(self, tokens: Int[Tensor, " b"], state: StepState) -> tuple[Float[Tensor, "b v"], StepState]:
         position = state.position
-        if position >= state.keys[0].shape[-2]:
-            state = state._replace(
-                keys=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.keys),
-                values=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.values),
-            )
+        if position >= state.own[0].shape[-2]:
+            state = state._replace(own=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.own))
         source_keys, source_values, hidden = state.source.part
         x = F.embedding(tokens, self.embedding).mul_(self.factor)
-        if self.sinusoid:
-            x = x.add_(self._position(position, x))
-        caches = zip(self.layers, state.keys, state.values, source_keys, source_values, strict=True)
-        for layer, own_keys, own_values, keys, values in caches:
-            x = self._look_back(layer.own, x, own_keys, own_values, position)
-            x = self._look_at_source(layer.cross, x, keys, values, hidden)
-            x = transform(layer.after, x, self.activation, self.pre)
+        if (offset := self._offset(position, x)) is not None:
+            x = x.add_(offset)
+        caches = zip(self.layers, state.own, source_keys, source_values, strict=True)
+        for (own, cross, after), cache, keys, values in caches:
+            x = self._look_back(own, x, cache, position)
+            x = self._look_at_source(cross, x, keys, values, hidden)
+            x = transform(after, x, self.activation)
         if self.norm is not None:
             x = self.norm(x)
         return torch.log_softmax(self.output(x), dim=-1), state._replace(position=position + 1)
 
-    def _look_back(self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, position: int) -> Tensor:
-        """A token more in the caches, then self-attention with one query."""
-        rows, heads, _, size = keys.shape
-        joined = block.enter(block.norm(x) if self.pre else x).view(rows, 3, heads, 1, size)
-        query, key, value = joined.unbind(1)
-        keys, values = keys.narrow(2, 0, position + 1), values.narrow(2, 0, position + 1)
-        keys.narrow(2, position, 1).copy_(key)
-        values.narrow(2, position, 1).copy_(value)
-        read = F.scaled_dot_product_attention(query, keys, values, scale=self.scale)
-        x = x + block.leave(read.view(rows, -1))
-        return x if self.pre else block.norm(x)
+    def _look_back(
+        self, block: Block, x: Float[Tensor, "b d"], cache: Float[Tensor, "b h 2 room e"], position: int
+    ) -> Tensor:
+        """A token more in the cache, then self-attention with one query."""
+        rows, heads, _, room, size = cache.shape
+        joined = block.begin(x)
+        query = joined.narrow(1, 0, heads * size).view(rows, heads, 1, size)
+        cache.select(3, position).copy_(joined.narrow(1, heads * size, 2 * heads * size).view(rows, heads, 2, size))
+        unseen = None
+        if rows < FEW or room > SHORT or x.device.type != "cpu":
+            cache = cache.narrow(3, 0, position + 1)
+        elif position + 1 < room:
+            # Plain products, of all the room there is: a row of scores that fills registers takes less time than a
+            # shorter one. What is not written yet is zero, and hidden.
+            unseen = self._unseen(position, room, x)
+        keys, values = cache.unbind(2)
+        return block.end(x, attend(query, keys, values, unseen).view(rows, -1))
 
     def _look_at_source(
         self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
     ) -> Tensor:
         """The hypotheses of a sentence ask together."""
-        rows, (sentences, heads, _, size) = len(x), keys.shape
-        asked = block.enter(block.norm(x) if self.pre else x)
-        query = asked.view(sentences, rows // sentences, heads, size).transpose(1, 2)
-        read = attend(query, keys, values, hidden, self.scale)
-        x = x + block.leave(read.transpose(1, 2).reshape(rows, -1))
-        return x if self.pre else block.norm(x)
+        rows, (sentences, heads, _, size) = x.shape[0], keys.shape
+        query = block.begin(x).view(sentences, rows // sentences, heads, size).transpose(1, 2)
+        return block.end(x, attend(query, keys, values, hidden).transpose(1, 2).reshape(rows, -1))
 
-    def _position(self, position: int, like: Tensor) -> Tensor:
-        if position >= len(self.positions):
-            self.positions = sinusoids(0, 2 * position + 64, like.shape[-1], like)
-        return self.positions[position]
+    def _offset(self, position: int, like: Tensor) -> Tensor | None:
+        """What is added to the embedding: where the token stands, and what the stack wants its input to bring along."""
+        return self.start if self.positions is None else self.positions(position + 1, like)[position]
+
+    def _unseen(self, position: int, room: int, like: Tensor) -> Float[Tensor, " room"]:
+        """To be added to scores: nothing up to a token, and behind it what hides the rest."""
+        if room > len(self.unseen):
+            self.unseen = like.new_full((room, room), torch.finfo(like.dtype).min).triu_(1)
+        return self.unseen[position, :room]
 
 
-def _source_projections(layer: DecoderLayer) -> tuple[nn.Module, nn.Module]:
+def _source_weight(layer: DecoderLayer) -> Tensor:
     assert isinstance(layer.cross, MultiHead)
-    return layer.cross.project_keys, layer.cross.project_values
+    return keys_and_values(layer.cross)
 
 
-def _plain(layer: DecoderLayer) -> _Layer:
-    blocks = (
+def _blocks(layer: DecoderLayer) -> tuple[Block, Block, Block]:
+    return (
         own_block(layer.around_attention, layer.attention),
         cross_block(layer.around_cross, layer.cross),
         forward_block(layer.around_feed_forward, layer.feed_forward),
     )
-    return _Layer(*(Block(block.norm, turned(block.enter), turned(block.leave)) for block in blocks))

@@ -3,12 +3,14 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 # Rows of logits held at once. 512 rows of 8,000 words are 16 MB.
 CHUNK_ELEMENTS = 1 << 22
+SAFE = 60.0
 
 
 def smoothed_cross_entropy(
@@ -41,28 +43,38 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         d_features = torch.empty_like(features) if needs[0] else None
         d_weight = (-spread * features.sum(dim=0)).repeat(words, 1) if needs[1] else None
         d_bias = torch.full_like(bias, -spread * len(features)) if bias is not None and needs[2] else None
+        small = _are_small(features, weight, bias)
+        # The bias as one more column of the weights: added afterwards, it would be a pass over the logits.
+        wide = weight if bias is None else torch.cat([weight, bias.unsqueeze(-1)], dim=-1)
+        inputs = features if bias is None else F.pad(features, (0, 1), value=1.0)
         rows = max(1, CHUNK_ELEMENTS // max(1, words))
         for start in range(0, len(features), rows):
             x, y = features[start : start + rows], targets[start : start + rows].unsqueeze(-1)
-            logits = x @ weight.t() if bias is None else torch.addmm(bias, x, weight.t())
-            loss = logits.amax(dim=-1, keepdim=True) - (1 - smoothing) * logits.gather(-1, y)
+            logits = inputs[start : start + rows] @ wide.t()
+            loss = -(1 - smoothing) * logits.gather(-1, y)
             if smoothing:
                 loss -= spread * ((x @ weights).unsqueeze(-1) + (0.0 if bias is None else bias.sum()))
-            # One pass more over a vocabulary is felt: the softmax serves the loss and the gradient. Its largest element
-            # is one over the sum of exponentials.
-            gradient = torch.softmax(logits, dim=-1)
-            loss -= gradient.amax(dim=-1, keepdim=True).log()
-            total += loss.sum(dtype=torch.float64)
+            if not small:
+                top = logits.amax(dim=-1, keepdim=True)
+                loss += top
+                logits.sub_(top)
+            # Passes over a vocabulary are felt. The softmax is never made: what it divides by is divided out of the
+            # gradients, which are smaller.
+            powers = logits.exp_()
+            sums = powers.sum(dim=-1, keepdim=True)
+            total += (loss + sums.log()).sum(dtype=torch.float64)
             if not any(needs[:3]):
                 continue
             # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already
-            gradient.scatter_add_(-1, y, gradient.new_full(y.shape, smoothing - 1))
+            powers.scatter_add_(-1, y, (smoothing - 1) * sums)
             if d_features is not None:
-                torch.addmm(-spread * weights, gradient, weight, out=d_features[start : start + rows])
+                part = d_features[start : start + rows]
+                torch.mm(powers, weight, out=part)
+                part.div_(sums).sub_(spread * weights)
             if d_weight is not None:
-                d_weight.addmm_(gradient.t(), x)
+                d_weight.addmm_(powers.t(), x / sums)
             if d_bias is not None:
-                d_bias += gradient.sum(dim=0)
+                d_bias.addmv_(powers.t(), sums.reciprocal().squeeze(-1))
         ctx.gradients = (d_features, d_weight, d_bias)
         return total.to(features.dtype)
 
@@ -72,3 +84,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         (factor,) = upstream
         scaled = [None if gradient is None else gradient * factor for gradient in ctx.gradients]
         return (*scaled, None, None)
+
+
+def _are_small(features: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether e to the power of every logit, and their sum, is a number, by the lengths of the vectors: most are."""
+    if features.device.type != "cpu" or features.dtype not in (torch.float32, torch.float64) or not len(features):
+        return False  # where the answer would be waited for, and where numbers end early
+    largest = features.norm(dim=-1).amax() * weight.norm(dim=-1).amax() + (0.0 if bias is None else bias.abs().amax())
+    return bool(largest < SAFE)

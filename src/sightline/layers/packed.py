@@ -15,8 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import MultiHead
-from sightline.layers.embedding import TokenEmbedding, sinusoids
-from sightline.layers.plain import affine, attend, cross_block, forward_block, norm_of, scale_of, transform
+from sightline.attention.softmax import LANES
+from sightline.layers.embedding import Positions, TokenEmbedding
+from sightline.layers.plain import FEW, Block, Stack, attend, forward_block, norm_of, own_block, transform
 from sightline.layers.transformer import EncoderLayer
 
 
@@ -32,13 +33,16 @@ class Packed(NamedTuple):
     numbers: Int[Tensor, " m"] | None
     mask: Bool[Tensor, "b s"]
 
-    def by_heads(self, parts: int, heads: int) -> Int[Tensor, " m"]:
-        """Which row of `n parts heads` stands at each place of `parts b heads s`; in gaps, any (nobody looks there)."""
+    def by_heads(self, heads: int, each: int, firsts: list[int], step: int) -> Int[Tensor, " m"]:
+        """Which row of `n each` stands at each place of `parts b heads s`; in gaps, any (nobody looks there).
+
+        A word has ``each`` rows. Those of a part begin at its first one, a step for every head.
+        """
         device, (rows, width) = self.mask.device, self.mask.shape
         numbers = torch.arange(rows * width, device=device) if self.numbers is None else self.numbers
-        part = torch.arange(parts, device=device)[:, None, None, None] * heads
-        head = torch.arange(heads, device=device)[:, None]
-        return (numbers.view(rows, 1, width) * (parts * heads) + part + head).flatten()
+        first = torch.tensor(firsts, device=device)[:, None, None, None]
+        head = torch.arange(heads, device=device)[:, None] * step
+        return (numbers.view(rows, 1, width) * each + head + first).flatten()
 
     def by_words(self, heads: int) -> Int[Tensor, " m"]:
         """The way back: which row of `b heads s` stands at each place of `n heads`."""
@@ -47,73 +51,85 @@ class Packed(NamedTuple):
         head = torch.arange(heads, device=places.device) * width
         return ((places // width * (heads * width) + places % width).unsqueeze(-1) + head).flatten()
 
-    def hidden(self, like: Tensor) -> Float[Tensor, "b s"] | None:
+    def hidden(self, heads: int, like: Tensor) -> Float[Tensor, "b h 1 s"] | None:
         """What to add to scores so that padding is not looked at."""
         if self.places is None:
             return None
-        return torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
+        found = torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
+        return found[:, None, None].repeat(1, heads, 1, 1)
 
 
-@torch.no_grad()
-def encode_packed(
-    source: Int[Tensor, "b s"],
-    padding: int,
-    embedding: TokenEmbedding,
-    layers: Iterable[nn.Module],
-    norm: nn.Module,
-    sinusoid: bool,
-) -> Packed:
-    """Annotations of the source's words."""
-    mask = source != padding
-    tokens, places, numbers = source.flatten(), None, None
-    if not mask.all():
-        places = mask.flatten().nonzero().squeeze(-1)
-        numbers = (mask.flatten().cumsum(0) - 1).clamp(min=0)
-        tokens = tokens.index_select(0, places)
-    x = F.embedding(tokens, embedding.weight) * math.sqrt(embedding.embedding_dim)
-    packed = Packed(x, places, numbers, mask)
-    if sinusoid:
-        positions = sinusoids(0, source.shape[1], x.shape[1], x)
-        x = x + (positions.repeat(len(source), 1) if places is None else positions[places % source.shape[1]])
-    hidden = packed.hidden(x)
-    hidden = None if hidden is None else hidden[:, None, None]
-    moves: dict[int, Moves] = {}  # layers of one number of heads share them
-    for layer in layers:
-        assert isinstance(layer, EncoderLayer)
-        assert isinstance(layer.attention, MultiHead)
-        heads = layer.attention.key_heads
-        if heads not in moves:
-            moves[heads] = Moves(
-                packed.by_heads(1, heads), packed.by_words(heads), (*mask.shape[:1], heads, mask.shape[1])
-            )
-        x = _layer(layer, layer.attention, x, moves[heads], hidden)
-    last = norm_of(norm)
-    return packed._replace(words=x if last is None else last(x))
+class PackedEncoder:
+    """The layers of an encoder, for sentences without padding. It holds copies of weights, as they were then."""
+
+    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module, embedding: TokenEmbedding, sinusoid: bool) -> None:
+        encoders = [layer for layer in layers if isinstance(layer, EncoderLayer)]
+        self.stack = Stack.of(block for layer in encoders for block in _blocks(layer))
+        self.heads = [layer.attention.key_heads for layer in encoders if isinstance(layer.attention, MultiHead)]
+        self.activations = [layer.feed_forward.activation for layer in encoders]
+        self.norm, self.positions = norm_of(norm), Positions(self.stack.start) if sinusoid else None
+        self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
+
+    @torch.no_grad()
+    def __call__(self, source: Int[Tensor, "b s"], padding: int) -> Packed:
+        """Annotations of the source's words."""
+        if len(source) >= FEW and source.shape[1] < LANES and source.device.type == "cpu":
+            source = F.pad(source, (0, LANES - source.shape[1]), value=padding)  # no row of scores is a short one
+        mask = source != padding
+        tokens, places, numbers = source.flatten(), None, None
+        if not mask.all():
+            places = mask.flatten().nonzero().squeeze(-1)
+            numbers = (mask.flatten().cumsum(0) - 1).clamp_(min=0)
+            tokens = tokens.index_select(0, places)
+        x = F.embedding(tokens, self.embedding).mul_(self.factor)
+        packed = Packed(x, places, numbers, mask)
+        if self.positions is not None:
+            positions, width = self.positions(source.shape[1], x), source.shape[1]
+            x.add_(positions[:width].repeat(source.shape[0], 1) if places is None else positions[places % width])
+        elif self.stack.start is not None:
+            x.add_(self.stack.start)
+        moves: dict[int, Moves] = {}  # layers of one number of heads share them
+        for heads, activation, own, after in zip(
+            self.heads, self.activations, self.stack.blocks[0::2], self.stack.blocks[1::2], strict=True
+        ):
+            if heads not in moves:
+                moves[heads] = Moves.of(packed, heads, x)
+            x = own.end(x, moves[heads].attend(own.begin(x)))
+            x = transform(after, x, activation)
+        return packed._replace(words=x if self.norm is None else self.norm(x))
+
+
+def _blocks(layer: EncoderLayer) -> tuple[Block, Block]:
+    return (
+        own_block(layer.around_attention, layer.attention),
+        forward_block(layer.around_feed_forward, layer.feed_forward),
+    )
 
 
 class Moves(NamedTuple):
     """Between words and heads, each in one copy: `n heads · d` to `b heads s d`, and back."""
 
-    there: Int[Tensor, " m"]
-    back: Int[Tensor, " k"]
+    queries: Int[Tensor, " m"]
+    both: Int[Tensor, " k"]
+    back: Int[Tensor, " m"]
     shape: tuple[int, int, int]
+    hidden: Float[Tensor, "b h 1 s"] | None
 
-    def to_heads(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "b h s d"]:
-        return x.view(-1, x.shape[1] // self.shape[1]).index_select(0, self.there).view(*self.shape, -1)
+    @classmethod
+    def of(cls, packed: Packed, heads: int, like: Tensor) -> "Moves":
+        """A word has the queries of all heads, then for each head a key and a value."""
+        rows, width = packed.mask.shape
+        return cls(
+            packed.by_heads(heads, 3 * heads, [0], 1),
+            packed.by_heads(heads, 3 * heads, [heads, heads + 1], 2),
+            packed.by_words(heads),
+            (rows, heads, width),
+            packed.hidden(heads, like),
+        )
 
-    def to_words(self, x: Float[Tensor, "b h s d"]) -> Float[Tensor, "n e"]:
-        return x.reshape(-1, x.shape[-1]).index_select(0, self.back).view(-1, self.shape[1] * x.shape[-1])
-
-
-def _layer(
-    layer: EncoderLayer, attention: MultiHead, x: Float[Tensor, "n d"], moves: Moves, hidden: Tensor | None
-) -> Tensor:
-    block, pre = cross_block(layer.around_attention, attention), layer.around_attention.pre
-    y = block.norm(x) if pre else x
-    # Each product is done once: joining the weights first would take longer than it saves.
-    parts = block.enter(y), affine(attention.project_keys)(y), affine(attention.project_values)(y)
-    query, keys, values = map(moves.to_heads, parts)
-    x = x + block.leave(moves.to_words(attend(query, keys, values, hidden, scale_of(attention))))
-    x = x if pre else block.norm(x)
-    after = forward_block(layer.around_feed_forward, layer.feed_forward)
-    return transform(after, x, layer.feed_forward.activation, pre)
+    def attend(self, joined: Float[Tensor, "n j"]) -> Float[Tensor, "n e"]:
+        parts = joined.view(-1, joined.shape[1] // (3 * self.shape[1]))
+        query = parts.index_select(0, self.queries).view(*self.shape, -1)
+        keys, values = parts.index_select(0, self.both).view(2, *self.shape, -1).unbind()
+        read = attend(query, keys, values, self.hidden)
+        return read.reshape(-1, read.shape[-1]).index_select(0, self.back).view(len(joined), -1)

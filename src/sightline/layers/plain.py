@@ -1,7 +1,9 @@
 """The parts of a Transformer's layers as bare tensors, for search: no modules, no checks, no dropout.
 
 Only for layers whose attention is multi-head scaled dot-product softmax without positions of its own (`can_step`). What
-is put together here is tested equal to the layers themselves.
+is put together here is tested equal to the layers themselves, and takes fewer operations, because weights are rewritten
+once: queries come scaled; the bias of keys, which adds the same to all scores of a query, is left out; the bias of
+values, which every context has whole, is part of what comes out of the attention.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,8 +18,10 @@ from sightline.attention import Composed, MultiHead
 from sightline.attention.dot import ScaledDot
 from sightline.attention.fused import SHORT
 from sightline.attention.normalisers import Softmax
+from sightline.attention.softmax import softmax
 from sightline.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 
+IN_PLACE: dict[Callable[..., Tensor], Callable[[Tensor], Tensor]] = {F.relu: torch.relu_}
 FEW = 8  # sentences
 
 
@@ -28,7 +32,22 @@ class Affine(NamedTuple):
     weight: Float[Tensor, "i o"]
 
     def __call__(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
-        return torch.addmm(self.bias, x, self.weight)
+        return torch.mm(x, self.weight).add_(self.bias)  # faster than addmm, which first makes a matrix of the bias
+
+
+class Output(NamedTuple):
+    """x W + b for a wide W: the bias is one more row of it, so that nothing goes over the result again."""
+
+    weight: Float[Tensor, "i+1 o"]
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> "Output":
+        return cls(torch.cat([linear.weight.t(), linear.bias.unsqueeze(0)]))
+
+    def __call__(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
+        if x.shape[0] < FEW:
+            return torch.mm(x, self.weight[:-1]).add_(self.weight[-1])
+        return torch.mm(F.pad(x, (0, 1), value=1.0), self.weight)
 
 
 class Norm(NamedTuple):
@@ -49,6 +68,39 @@ class Block(NamedTuple):
     norm: Norm
     enter: Affine
     leave: Affine
+    pre: bool
+
+    def begin(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n e"]:
+        return self.enter(self.norm(x) if self.pre else x)
+
+    def end(self, x: Float[Tensor, "n d"], y: Float[Tensor, "n e"]) -> Float[Tensor, "n d"]:
+        """What the part found is added to x, in its place."""
+        x = x.addmm_(y, self.leave.weight)
+        return x.add_(self.leave.bias) if self.pre else self.norm(x)
+
+
+class Stack(NamedTuple):
+    """The parts of all layers, and what must be added to their input.
+
+    Where layers are normalised after their sums, a part's last bias is not added by the part: x brings it along. It is
+    in the bias of the normalisation before, and is taken off again where the part looks at x.
+    """
+
+    blocks: tuple[Block, ...]
+    start: Float[Tensor, " d"] | None
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> "Stack":
+        found = list(blocks)
+        if not found or found[0].pre:
+            return cls(tuple(found), None)
+        carried = [block.leave.bias for block in found]
+        for i, (norm, enter, leave, pre) in enumerate(found):
+            enter = enter._replace(bias=enter.bias - carried[i] @ enter.weight)
+            if i + 1 < len(found):
+                norm = norm._replace(bias=norm.bias + carried[i + 1])
+            found[i] = Block(norm, enter, leave, pre)
+        return cls(tuple(found), carried[0])
 
 
 def can_step(layers: Iterable[nn.Module]) -> bool:
@@ -77,20 +129,26 @@ class Weights:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.held = [weight.detach() for weight in module.parameters()]
-        self.versions = [weight._version for weight in self.held]
+        homes = [home for part in module.modules() for home in (part._modules, part._parameters) if home]
+        self.homes = [(home, list(map(id, home.values()))) for home in homes]
+        self.weights = list(module.parameters())
+        self.memory = [one.detach() for one in self.weights]
+        self.marks = list(map(_mark, self.weights))
 
     @classmethod
     def of(cls, module: nn.Module) -> "Weights | None":
         """None where nothing tells whether weights have changed: an optimiser's fused step leaves no trace."""
         return None if any(one.requires_grad or one.is_inference() for one in module.parameters()) else cls(module)
 
-    def are_still(self, module: nn.Module) -> bool:
-        weights = list(module.parameters())
-        return len(weights) == len(self.held) and all(
-            not one.requires_grad and one.data_ptr() == held.data_ptr() and one._version == version
-            for one, held, version in zip(weights, self.held, self.versions, strict=True)
+    def are_still(self) -> bool:
+        """Looks where the parts were found: to go through the model again takes as long as a step of search."""
+        return all(list(map(id, home.values())) == parts for home, parts in self.homes) and all(
+            _mark(one) == mark for one, mark in zip(self.weights, self.marks, strict=True)
         )
+
+
+def _mark(weight: Tensor) -> tuple[bool, int, int]:
+    return weight.requires_grad, weight.data_ptr(), weight._version
 
 
 def scale_of(attention: nn.Module) -> float:
@@ -106,61 +164,71 @@ def norm_of(norm: nn.Module) -> Norm | None:
     return Norm(norm.normalized_shape, norm.weight, norm.bias, norm.eps) if isinstance(norm, nn.LayerNorm) else None
 
 
-def affine(*linears: nn.Module) -> Affine:
-    """One or more linear layers with the same input, in one product."""
-    weights: list[Tensor] = []
-    biases: list[Tensor] = []
-    for linear in linears:
-        assert isinstance(linear, nn.Linear)
-        weights.append(linear.weight)
-        biases.append(linear.bias)
-    if len(linears) == 1:
-        return Affine(biases[0], weights[0].t())
-    return Affine(torch.cat(biases), torch.cat(weights).t())
-
-
-def turned(linear: Affine) -> Affine:
-    """With the weight's rows one behind the other in memory: worth its time where a product is done again and again."""
-    return Affine(linear.bias, linear.weight.contiguous())
+def affine(linear: nn.Module, scale: float = 1.0) -> Affine:
+    """Rows of the weight one behind the other in memory: worth its time where a product is done again and again."""
+    assert isinstance(linear, nn.Linear)
+    return Affine(linear.bias * scale, (linear.weight * scale).t().contiguous())
 
 
 def own_block(around: Residual, attention: nn.Module) -> Block:
-    """Self-attention: queries, keys and values in one product."""
+    """Self-attention: queries, then for each head its keys and its values, in one product."""
     assert isinstance(attention, MultiHead)
-    enter = affine(attention.project_query, attention.project_keys, attention.project_values)
-    return _block(around, enter, affine(attention.output))
+    query = affine(attention.project_query, scale_of(attention))
+    both = keys_and_values(attention)
+    enter = Affine(torch.cat([query.bias, query.bias.new_zeros(both.shape[1])]), torch.cat([query.weight, both], dim=1))
+    return _block(around, enter, _out_of(attention))
 
 
 def cross_block(around: Residual, attention: nn.Module) -> Block:
     """Attention to the source, whose keys and values are made before."""
     assert isinstance(attention, MultiHead)
-    return _block(around, affine(attention.project_query), affine(attention.output))
+    return _block(around, affine(attention.project_query, scale_of(attention)), _out_of(attention))
 
 
 def forward_block(around: Residual, feed_forward: FeedForward) -> Block:
     return _block(around, affine(feed_forward.widen), affine(feed_forward.narrow))
 
 
+def keys_and_values(attention: MultiHead) -> Float[Tensor, "i o"]:
+    """What makes `heads · 2 · size` numbers of an input: for each head a key and a value."""
+    parts = [
+        linear.weight.unflatten(0, (attention.key_heads, -1))
+        for linear in (attention.project_keys, attention.project_values)
+    ]
+    return torch.stack(parts, dim=1).flatten(0, 2).t().contiguous()
+
+
+def _out_of(attention: MultiHead) -> Affine:
+    leave = affine(attention.output)
+    return leave._replace(bias=leave.bias + attention.project_values.bias @ leave.weight)
+
+
 def _block(around: Residual, enter: Affine, leave: Affine) -> Block:
     norm = norm_of(around.normalise)
     assert norm is not None
-    return Block(norm, enter, leave)
+    return Block(norm, enter, leave, around.pre)
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, scale: float) -> Tensor:
-    """softmax(scale · q kᵀ + hidden) v, by the faster of two ways.
+def attend(
+    query: Float[Tensor, "b h t d"],
+    keys: Float[Tensor, "b h s d"],
+    values: Float[Tensor, "b h s d"],
+    hidden: Float[Tensor, "..."] | None,
+) -> Float[Tensor, "b h t d"]:
+    """softmax(q kᵀ + hidden) v, by the faster of two ways; what hides keys is `s` or `b h 1 s`.
 
     With few keys and many sentences plain products are faster than the kernel; one sentence alone wants few calls.
     """
     if len(query) < FEW or keys.shape[-2] > SHORT or query.device.type != "cpu":
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=hidden, scale=scale)
-    scores = torch.matmul(query, keys.transpose(-2, -1)).mul_(scale)
-    scores = scores if hidden is None else scores.add_(hidden)
-    return torch.matmul(torch.softmax(scores, dim=-1), values)
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=hidden, scale=1.0)
+    together, keys_count, size = query.shape[0] * query.shape[1], keys.shape[-2], keys.shape[-1]
+    folded = query.reshape(together, query.shape[-2], size)
+    scores = torch.bmm(folded, keys.view(together, keys_count, size).transpose(1, 2))
+    if hidden is not None:
+        scores.add_(hidden if hidden.dim() == 1 else hidden.view(together, 1, keys_count))
+    return torch.bmm(softmax(scores), values.view(together, keys_count, -1)).view(query.shape)
 
 
-def transform(block: Block, x: Float[Tensor, "n d"], activation: Callable[[Tensor], Tensor], pre: bool) -> Tensor:
+def transform(block: Block, x: Float[Tensor, "n d"], activation: Callable[[Tensor], Tensor]) -> Tensor:
     """The feed-forward part of a layer."""
-    y = block.norm(x) if pre else x
-    x = x + block.leave(activation(block.enter(y)))
-    return x if pre else block.norm(x)
+    return block.end(x, IN_PLACE.get(activation, activation)(block.begin(x)))

@@ -54,7 +54,7 @@ class CaptioningTransformer(StackedWriter, ImageToText):
         with torch.no_grad():
             x = self._encode(source)
         everywhere = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        step = self._decoder_step(sinusoid=True)
+        _, step = self._searching()
         return step, step.begin(Packed(x.flatten(0, 1), None, None, everywhere))
 
     def _encode(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s d"]:

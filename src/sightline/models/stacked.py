@@ -5,6 +5,7 @@ A model that takes this in holds ``decoder``, ``decoder_norm``, ``dropout`` and 
 
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -30,7 +31,7 @@ class StackedWriter(Writer):
     decoder: nn.ModuleList
     decoder_norm: nn.Module
     dropout: Dropout
-    _prepared: tuple[Weights, OneTokenDecoder] | None = None
+    _prepared: tuple[Weights, tuple[Any, OneTokenDecoder]] | None = None
 
     def decode(
         self, words: Int[Tensor, "b t"], state: TransformerState
@@ -45,14 +46,22 @@ class StackedWriter(Writer):
     def looks_at_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")
 
-    def _decoder_step(self, sinusoid: bool) -> OneTokenDecoder:
-        """Made once for weights that do not learn any more, such as those of a run that was loaded."""
-        if self._prepared is not None and self._prepared[0].are_still(self):
+    @torch.no_grad()
+    def _searching(self) -> tuple[Any, OneTokenDecoder]:
+        """What `_prepare` makes: once for weights that do not learn any more, such as those of a loaded run."""
+        if self._prepared is not None and self._prepared[0].are_still():
             return self._prepared[1]
-        step = OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        made = self._prepare()
         weights = Weights.of(self)
-        self._prepared = None if weights is None else (weights, step)
-        return step
+        self._prepared = None if weights is None else (weights, made)
+        return made
+
+    def _prepare(self) -> tuple[Any, OneTokenDecoder]:
+        """The encoder, where it has a form for search, and the decoder's step."""
+        return None, self._one_token(sinusoid=True)
+
+    def _one_token(self, sinusoid: bool) -> OneTokenDecoder:
+        return OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
 
     def _place(self, x: Float[Tensor, "b t d"], start: int) -> Float[Tensor, "b t d"]:
         if self.config.positions == "sinusoid":

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from sightline.attention.tap import active_taps
 from sightline.layers.dropout import Dropout
-from sightline.layers.packed import encode_packed
+from sightline.layers.incremental import OneTokenDecoder
+from sightline.layers.packed import PackedEncoder
 from sightline.layers.plain import can_step
 from sightline.layers.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 from sightline.models.stacked import StackedWriter, TransformerState
@@ -57,10 +58,13 @@ class Transformer(StackedWriter, TextToText):
     def searching(self, source: Int[Tensor, "b s"]) -> tuple[Step, Any]:
         if self.training or active_taps() or not can_step([*self.encoder, *self.decoder]):
             return self.step, self.begin(source)
+        encode, step = self._searching()
+        return step, step.begin(encode(source, PADDING))
+
+    def _prepare(self) -> tuple[PackedEncoder, OneTokenDecoder]:
         sinusoid = self.config.positions == "sinusoid"
-        encoded = encode_packed(source, PADDING, self.source_embedding, self.encoder, self.encoder_norm, sinusoid)
-        step = self._decoder_step(sinusoid)
-        return step, step.begin(encoded)
+        encoder = PackedEncoder(self.encoder, self.encoder_norm, self.source_embedding, sinusoid)
+        return encoder, self._one_token(sinusoid)
 
 
 @dataclass(frozen=True)

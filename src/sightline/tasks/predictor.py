@@ -19,7 +19,7 @@ from sightline.tasks.unknown import Word, attended_words, words_of, written_out
 from sightline.vocabulary import END, UNKNOWN
 
 BATCH_TOKENS = 4096
-SMALL = 1 << 22  # multiplications in the output layer, for all hypotheses of a step
+SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
 
 
 class Prediction(NamedTuple):
@@ -160,7 +160,8 @@ class Predictor(ABC):
         if going is not None:
             step = asking(step, going)
         target = self.members[0].target
-        forced = target.encode([task.prefix for task in tasks])
+        prefixes = [task.prefix for task in tasks]
+        forced = target.encode(prefixes) if any(prefixes) else [[] for _ in prefixes]
         found = config.find(step, state, [task.length for task in tasks], forced, generator)
         rows = [row for row, some in enumerate(found) for _ in some]
         hypotheses = [one for some in found for one in some]
