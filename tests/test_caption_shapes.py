@@ -147,7 +147,7 @@ def test_hard_attention_comes_to_look_into_the_shapes(monkeypatch):
     small = Small(load(monkeypatch), 600, 150)
     begun = small.teach(small.model(soft(48)), 120)
     before = small.chance(begun)
-    model = small.teach(small.model(hard(48, soft_share=0.0), begun.state_dict()), 280)
+    model = small.teach(small.model(hard(48, soft_share=0.0), begun.state_dict()), 400)
     after, looked = small.chance(model), small.looked(model)
     assert after > max(0.75, before + 0.2), (before, after)
     assert small.module.share(looked, small.task.shapes) > 0.75

@@ -18,6 +18,7 @@ from sightline.training.folder import CHECKSUMS, LOCK, METRICS, MODEL, RunFolder
 
 MOST_KILLS = 3
 OFTEN = 0.001  # minutes between checkpoints in the copy that is killed
+HURRIES = (1.0, 0.1, 1e-6)  # tried in turn: a small model may be done before it can be killed
 
 
 def verify_command(run: Path, steps: int, threads: int | None, device: str) -> None:
@@ -30,13 +31,17 @@ def verify_command(run: Path, steps: int, threads: int | None, device: str) -> N
     console = Console()
     with tempfile.TemporaryDirectory(prefix=".verify-", dir=run.absolute().parent) as name:
         whole, killed = Path(name) / "whole", Path(name) / "killed"
-        for copy in (whole, killed):
-            _copy(run, copy)
+        _copy(run, whole)
         command = _command(start + steps, threads, device)
         with console.status(f"training {steps:,} steps from step {start:,} without a break"):
             _run(command(whole))
         with console.status("the same, killed at random moments"):
-            moments = _run_killed([*command(killed), f"training.save_minutes={OFTEN}"], killed, start, start + steps)
+            for hurry in HURRIES:
+                shutil.rmtree(killed, ignore_errors=True)
+                _copy(run, killed)
+                often = f"training.save_minutes={OFTEN * hurry:.9f}"
+                if moments := _run_killed([*command(killed), often], killed, start, start + steps, hurry):
+                    break
         _compare(whole, killed, start + steps, moments, console)
 
 
@@ -80,17 +85,17 @@ def _run(command: list[str]) -> None:
         raise SightlineError(f"training in the copy failed: {(done.stderr or done.stdout).strip()[-500:]}")
 
 
-def _run_killed(command: list[str], run: Path, start: int, goal: int) -> list[int]:
-    """Kill it once or a few times; the steps whose checkpoints stood then."""
+def _run_killed(command: list[str], run: Path, start: int, goal: int, hurry: float) -> list[int]:
+    """Kill it once or a few times; the steps whose checkpoints stood then. The less ``hurry`` is, the sooner."""
     chance, moments = random.Random(goal), list[int]()
     kills = max(1, min(MOST_KILLS, (goal - start) // 20))
     for number in range(kills):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wanted = start + max(1, round((goal - start) * (number + chance.random()) / kills))
+        wanted = start + max(1, round(hurry * (goal - start) * (number + chance.random()) / kills))
         while process.poll() is None:
             there = checkpoints(run)
             if there and wanted <= read_progress(there[-1]).step < goal:
-                time.sleep(chance.random() * 0.2)  # anywhere: within a step, within a write
+                time.sleep(chance.random() * 0.2 * hurry)  # anywhere: within a step, within a write
                 process.kill()
                 process.wait()
                 moments.append(read_progress(checkpoints(run)[-1]).step)
