@@ -71,7 +71,7 @@ class Tokeniser:
         library = self._dropping() if dropout and self.dropout else self._library
         try:
             if len(texts) <= FEW:
-                return [library.encode(text, add_special_tokens=False).ids for text in texts]
+                return [library.encode_batch_fast([text], add_special_tokens=False)[0].ids for text in texts]
             return [encoding.ids for encoding in library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
             raise _not_text(texts) from None

@@ -22,7 +22,6 @@ from sightline.layers.packed import Packed
 from sightline.layers.plain import (
     FEW,
     Block,
-    Output,
     Stack,
     attend,
     cross_block,
@@ -32,6 +31,7 @@ from sightline.layers.plain import (
     own_block,
     transform,
 )
+from sightline.layers.products import Product
 from sightline.layers.transformer import DecoderLayer
 from sightline.state import Shared
 
@@ -70,7 +70,7 @@ class OneTokenDecoder:
         blocks, self.start = Stack.of(block for layer in decoders for block in _blocks(layer))
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
-        self.norm, self.output = norm_of(norm), Output.of(output)
+        self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
         self.source = torch.cat([_source_weight(layer) for layer in decoders], dim=1)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
         self.positions, self.unseen = Positions(self.start) if sinusoid else None, torch.empty(0, 0)

@@ -3,10 +3,11 @@
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from sightline.layers.products import STEP, Product
 
 # Rows of logits held at once. 512 rows of 8,000 words are 16 MB.
 CHUNK_ELEMENTS = 1 << 22
@@ -44,13 +45,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         d_weight = (-spread * features.sum(dim=0)).repeat(words, 1) if needs[1] else None
         d_bias = torch.full_like(bias, -spread * len(features)) if bias is not None and needs[2] else None
         small = _are_small(features, weight, bias)
-        # The bias as one more column of the weights: added afterwards, it would be a pass over the logits.
-        wide = weight if bias is None else torch.cat([weight, bias.unsqueeze(-1)], dim=-1)
-        inputs = features if bias is None else F.pad(features, (0, 1), value=1.0)
-        rows = max(1, CHUNK_ELEMENTS // max(1, words))
+        logits_of, features_of = Product(weight, bias), Product(weight.t()) if needs[0] else None
+        rows = chunk_rows(words)
         for start in range(0, len(features), rows):
             x, y = features[start : start + rows], targets[start : start + rows].unsqueeze(-1)
-            logits = inputs[start : start + rows] @ wide.t()
+            logits = logits_of(x)
             loss = -(1 - smoothing) * logits.gather(-1, y)
             if smoothing:
                 loss -= spread * ((x @ weights).unsqueeze(-1) + (0.0 if bias is None else bias.sum()))
@@ -67,10 +66,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 continue
             # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already
             powers.scatter_add_(-1, y, (smoothing - 1) * sums)
-            if d_features is not None:
-                part = d_features[start : start + rows]
-                torch.mm(powers, weight, out=part)
-                part.div_(sums).sub_(spread * weights)
+            if d_features is not None and features_of is not None:
+                torch.sub(features_of(powers).div_(sums), spread * weights, out=d_features[start : start + rows])
             if d_weight is not None:
                 d_weight.addmm_(powers.t(), x / sums)
             if d_bias is not None:
@@ -84,6 +81,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         (factor,) = upstream
         scaled = [None if gradient is None else gradient * factor for gradient in ctx.gradients]
         return (*scaled, None, None)
+
+
+def chunk_rows(words: int) -> int:
+    """How many rows of logits are held at once."""
+    rows = max(1, CHUNK_ELEMENTS // max(1, words))
+    return rows // STEP * STEP or rows
 
 
 def _are_small(features: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

@@ -35,21 +35,6 @@ class Affine(NamedTuple):
         return torch.mm(x, self.weight).add_(self.bias)  # faster than addmm, which first makes a matrix of the bias
 
 
-class Output(NamedTuple):
-    """x W + b for a wide W: the bias is one more row of it, so that nothing goes over the result again."""
-
-    weight: Float[Tensor, "i+1 o"]
-
-    @classmethod
-    def of(cls, linear: nn.Linear) -> "Output":
-        return cls(torch.cat([linear.weight.t(), linear.bias.unsqueeze(0)]))
-
-    def __call__(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
-        if x.shape[0] < FEW:
-            return torch.mm(x, self.weight[:-1]).add_(self.weight[-1])
-        return torch.mm(F.pad(x, (0, 1), value=1.0), self.weight)
-
-
 class Norm(NamedTuple):
     """A layer normalisation without the module around it."""
 
