@@ -39,13 +39,13 @@ ROOM = 16  # tokens that caches grow by
 
 
 class StepState(NamedTuple):
-    """Own keys and values of each layer, with room behind; and what the hypotheses of a sentence share.
+    """Own keys of each layer and own values, with room behind; and what the hypotheses of a sentence share.
 
     ``source`` holds the keys and the values of all layers, `s h n d` each, and what is added to scores where a sentence
     is padded.
     """
 
-    own: tuple[Float[Tensor, "b h 2 room e"], ...]
+    own: tuple[tuple[Float[Tensor, "b h room e"], Float[Tensor, "b h room e"]], ...]
     source: Shared
     position: int
 
@@ -83,14 +83,14 @@ class OneTokenDecoder:
         each, firsts = 2 * layers * heads, [2 * heads * layer + part for part in (0, 1) for layer in range(layers)]
         rows = joined.view(joined.shape[0] * each, -1).index_select(0, encoded.by_heads(heads, each, firsts, 2))
         keys, values = rows.view(2, layers, sentences, heads, width, -1)
-        empty = joined.new_empty(sentences, heads, 2, 0, keys.shape[-1])
+        empty = joined.new_empty(sentences, heads, 0, keys.shape[-1])
         shared = Shared((keys.unbind(), values.unbind(), encoded.hidden(heads, joined)))
-        return StepState((empty,) * layers, shared, 0)
+        return StepState(((empty, empty),) * layers, shared, 0)
 
     def __call__(self, tokens: Int[Tensor, " b"], state: StepState) -> tuple[Float[Tensor, "b v"], StepState]:
         position = state.position
-        if position >= state.own[0].shape[-2]:
-            state = state._replace(own=tuple(F.pad(part, (0, 0, 0, ROOM)) for part in state.own))
+        if position >= state.own[0][0].shape[-2]:
+            state = state._replace(own=tuple((_roomier(keys), _roomier(values)) for keys, values in state.own))
         source_keys, source_values, hidden = state.source.part
         x = F.embedding(tokens, self.embedding).mul_(self.factor)
         if (offset := self._offset(position, x)) is not None:
@@ -104,23 +104,22 @@ class OneTokenDecoder:
             x = self.norm(x)
         return torch.log_softmax(self.output(x), dim=-1), state._replace(position=position + 1)
 
-    def _look_back(
-        self, block: Block, x: Float[Tensor, "b d"], cache: Float[Tensor, "b h 2 room e"], position: int
-    ) -> Tensor:
+    def _look_back(self, block: Block, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int) -> Tensor:
         """A token more in the cache, then self-attention with one query."""
-        rows, heads, _, room, size = cache.shape
-        joined = block.begin(x)
-        query = joined.narrow(1, 0, heads * size).view(rows, heads, 1, size)
-        cache.select(3, position).copy_(joined.narrow(1, heads * size, 2 * heads * size).view(rows, heads, 2, size))
+        keys, values = cache
+        rows, heads, room, size = keys.shape
+        query, key, value = block.begin(x).view(rows, heads, 3, size).unbind(2)
+        # Keys and values apart: of memory that is read in one go, more comes before it is asked for.
+        keys.select(2, position).copy_(key)
+        values.select(2, position).copy_(value)
         unseen = None
         if rows < FEW or room > SHORT or x.device.type != "cpu":
-            cache = cache.narrow(3, 0, position + 1)
+            keys, values = keys.narrow(2, 0, position + 1), values.narrow(2, 0, position + 1)
         elif position + 1 < room:
             # Plain products, of all the room there is: a row of scores that fills registers takes less time than a
             # shorter one. What is not written yet is zero, and hidden.
             unseen = self._unseen(position, room, x)
-        keys, values = cache.unbind(2)
-        return block.end(x, attend(query, keys, values, unseen).view(rows, -1))
+        return block.end(x, attend(query.unsqueeze(2), keys, values, unseen).view(rows, -1))
 
     def _look_at_source(
         self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
@@ -139,6 +138,10 @@ class OneTokenDecoder:
         if room > len(self.unseen):
             self.unseen = like.new_full((room, room), torch.finfo(like.dtype).min).triu_(1)
         return self.unseen[position, :room]
+
+
+def _roomier(cache: Float[Tensor, "b h room e"]) -> Float[Tensor, "b h more e"]:
+    return F.pad(cache, (0, 0, 0, ROOM))
 
 
 def _source_weight(layer: DecoderLayer) -> Tensor:

@@ -109,19 +109,17 @@ def _blocks(layer: EncoderLayer) -> tuple[Block, Block]:
 class Moves(NamedTuple):
     """Between words and heads, each in one copy: `n heads · d` to `b heads s d`, and back."""
 
-    queries: Int[Tensor, " m"]
-    both: Int[Tensor, " k"]
+    there: Int[Tensor, " k"]
     back: Int[Tensor, " m"]
     shape: tuple[int, int, int]
     hidden: Float[Tensor, "b h 1 s"] | None
 
     @classmethod
     def of(cls, packed: Packed, heads: int, like: Tensor) -> "Moves":
-        """A word has the queries of all heads, then for each head a key and a value."""
+        """A word has for each head a query, a key and a value."""
         rows, width = packed.mask.shape
         return cls(
-            packed.by_heads(heads, 3 * heads, [0], 1),
-            packed.by_heads(heads, 3 * heads, [heads, heads + 1], 2),
+            packed.by_heads(heads, 3 * heads, [0, 1, 2], 3),
             packed.by_words(heads),
             (rows, heads, width),
             packed.hidden(heads, like),
@@ -129,7 +127,6 @@ class Moves(NamedTuple):
 
     def attend(self, joined: Float[Tensor, "n j"]) -> Float[Tensor, "n e"]:
         parts = joined.view(-1, joined.shape[1] // (3 * self.shape[1]))
-        query = parts.index_select(0, self.queries).view(*self.shape, -1)
-        keys, values = parts.index_select(0, self.both).view(2, *self.shape, -1).unbind()
+        query, keys, values = parts.index_select(0, self.there).view(3, *self.shape, -1).unbind()
         read = attend(query, keys, values, self.hidden)
         return read.reshape(-1, read.shape[-1]).index_select(0, self.back).view(len(joined), -1)

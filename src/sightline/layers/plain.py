@@ -156,11 +156,12 @@ def affine(linear: nn.Module, scale: float = 1.0) -> Affine:
 
 
 def own_block(around: Residual, attention: nn.Module) -> Block:
-    """Self-attention: queries, then for each head its keys and its values, in one product."""
+    """Self-attention: for each head a query, a key and a value, in one product."""
     assert isinstance(attention, MultiHead)
-    query = affine(attention.project_query, scale_of(attention))
-    both = keys_and_values(attention)
-    enter = Affine(torch.cat([query.bias, query.bias.new_zeros(both.shape[1])]), torch.cat([query.weight, both], dim=1))
+    query, heads, scale = attention.project_query, attention.key_heads, scale_of(attention)
+    weights = (query.weight * scale, attention.project_keys.weight, attention.project_values.weight)
+    bias = query.bias * scale
+    enter = Affine(by_heads(heads, bias, 0 * bias, 0 * bias), by_heads(heads, *weights).t().contiguous())
     return _block(around, enter, _out_of(attention))
 
 
@@ -176,11 +177,13 @@ def forward_block(around: Residual, feed_forward: FeedForward) -> Block:
 
 def keys_and_values(attention: MultiHead) -> Float[Tensor, "i o"]:
     """What makes `heads · 2 · size` numbers of an input: for each head a key and a value."""
-    parts = [
-        linear.weight.unflatten(0, (attention.key_heads, -1))
-        for linear in (attention.project_keys, attention.project_values)
-    ]
-    return torch.stack(parts, dim=1).flatten(0, 2).t().contiguous()
+    weights = (attention.project_keys.weight, attention.project_values.weight)
+    return by_heads(attention.key_heads, *weights).t().contiguous()
+
+
+def by_heads(heads: int, *parts: Float[Tensor, "o ..."]) -> Float[Tensor, "p ..."]:
+    """Rows of several projections in another order: all that a head has stands together."""
+    return torch.stack([part.unflatten(0, (heads, -1)) for part in parts], dim=1).flatten(0, 2)
 
 
 def _out_of(attention: MultiHead) -> Affine:
