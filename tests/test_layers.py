@@ -11,7 +11,8 @@ from sightline.layers import loss as loss_module
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import QUIET, TokenEmbedding, sinusoids
 from sightline.layers.gru import gru_step
-from sightline.layers.loss import smoothed_cross_entropy
+from sightline.layers.loss import chunk_rows, smoothed_cross_entropy
+from sightline.layers.products import STEP, WORTH
 from sightline.layers.rnn import BidirectionalEncoder, Cell, _both_ways, _packed
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.han import HANConfig
@@ -68,6 +69,23 @@ def test_the_chunked_loss_equals_torch(monkeypatch, smoothing, biased, chunk):
         torch.autograd.grad(found / 3, tensors), torch.autograd.grad(expected / 3, tensors), strict=True
     ):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_loss_over_many_words_equals_torch(biased):
+    """The sizes for which products go another way; the last chunk is no whole one."""
+    words, rows = WORTH // 64 + 7, 700
+    assert rows > chunk_rows(words) > 0 == chunk_rows(words) % STEP
+    features = torch.randn(rows, 64, requires_grad=True)
+    weight = torch.randn(words, 64).mul_(0.2).requires_grad_()
+    bias = torch.randn(words, requires_grad=True) if biased else None
+    targets = torch.randint(words, (rows,))
+    found = smoothed_cross_entropy(features, weight, bias, targets, 0.1)
+    expected = F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(found, expected)
+    tensors = [features, weight, *([bias] if biased else [])]
+    for one, other in zip(torch.autograd.grad(found, tensors), torch.autograd.grad(expected, tensors), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_the_loss_of_nothing_is_zero():

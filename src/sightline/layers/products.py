@@ -20,11 +20,14 @@ STEP = 64  # many rows are filled up to a multiple of this
 
 
 class Product:
-    """x Wᵀ + b. It holds the matrix as it was when this was made, and is not differentiated."""
+    """x Wᵀ + b, for as long as the matrix stays as it is; nothing is differentiated through it."""
 
     def __init__(self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None = None) -> None:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
         self.packed = _packed(self.weight)
+
+    def __reduce__(self) -> tuple[type["Product"], tuple[Tensor, Tensor | None]]:
+        return Product, (self.weight, self.bias)  # what is packed cannot be copied
 
     def __call__(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         if self.packed is None or not len(x):
@@ -52,4 +55,5 @@ def _packed(weight: Float[Tensor, "o i"]) -> Tensor | None:
 def _operations() -> tuple[Callable[..., Any], ...]:
     """How to pack and how to multiply. They are not among what PyTorch promises to keep: without them, MKL."""
     found = [getattr(torch.ops.mkldnn, name, None) for name in ("_reorder_linear_weight", "_linear_pointwise")]
-    return tuple(found) if torch.backends.mkldnn.is_available() and all(found) else ()
+    known = tuple(one for one in found if one is not None)
+    return known if torch.backends.mkldnn.is_available() and len(known) == len(found) else ()
