@@ -36,21 +36,27 @@ VOCABULARY = "tokeniser.words=5000"
 
 @dataclass(frozen=True)
 class System:
-    """A model and its training. ``minutes`` is all of its time, validation too."""
+    """A model and its training, which ends after all of its ``minutes``, validation too, or after its ``epochs``."""
 
     name: str
     model: str
-    minutes: float
+    minutes: float | None = None
+    epochs: int | None = None
     settings: tuple[str, ...] = ()
+
+    @property
+    def limit(self) -> list[str]:
+        return ["--minutes", str(self.minutes)] if self.epochs is None else ["--epochs", str(self.epochs)]
 
 
 RECURRENT = ("training.warmup=500",)
 SYSTEMS = (
     System("transformer", "transformer", 72),
-    System("rnnsearch", "rnnsearch", 38, RECURRENT),
-    System("luong", "luong", 19.5, RECURRENT),
-    System("luong, fixed score", "luong", 19.5, (*RECURRENT, "model.attention=fixed")),
-    System("seq2seq", "seq2seq", 14.5, RECURRENT),
+    System("rnnsearch", "rnnsearch", 38, settings=RECURRENT),
+    System("luong", "luong", 19.5, settings=RECURRENT),
+    System("luong, fixed score", "luong", 19.5, settings=(*RECURRENT, "model.attention=fixed")),
+    System("seq2seq", "seq2seq", 14.5, settings=RECURRENT),
+    System("transformer, 80 epochs", "transformer", epochs=80, settings=("validated=1014", "training.averaged=10")),
 )
 
 
@@ -67,7 +73,7 @@ def train(system: System, data: Path, run: Path) -> None:
         command += ["resume", str(run)]
     else:
         command += ["train", "translate", "--data", str(data / "train.tsv.gz"), "--valid", str(data / "valid.tsv")]
-        command += ["--out", str(run), "--model", system.model, "--minutes", str(system.minutes)]
+        command += ["--out", str(run), "--model", system.model, *system.limit]
         command += ["--metric", "tokenised_bleu", "--set", VOCABULARY, "training.patience=1000", *system.settings]
     print(" ".join(command), flush=True)
     subprocess.run(command, check=True)
@@ -133,7 +139,7 @@ def main() -> None:
         body += f"{options.note}\n\n" if options.note else ""
         body += f"![BLEU by the length of the source]({picture.name})\n\n"
         for system in chosen[:1]:
-            curves = Path(__file__).parent / f"{system.model}-curves.png"
+            curves = Path(__file__).parent / f"{folder_of(system, options.runs).name}-curves.png"
             lines_of_run = (folder_of(system, options.runs) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             draw_curves([json.loads(line) for line in lines_of_run], curves)
             body += f"![How the training of {system.name} went]({curves.name})\n\n"
