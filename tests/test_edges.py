@@ -25,6 +25,7 @@ from sightline.attention import (
     reinforce_loss,
 )
 from sightline.attention.position import Alibi
+from sightline.attention.softmax import softmax
 from sightline.config import ConfigError, override
 from sightline.layers.efficientnet import EfficientNetLite0Config
 from sightline.layers.image import CNNConfig
@@ -242,3 +243,29 @@ def test_records_at_their_limits():
         TopK(np.array([[0, 9]]), np.array([[0.5, 0.5]]), 3)
     with pytest.raises(ValueError, match=r"scores has shape \(1, 1\); expected \(1, 2\)"):
         Record("x", 0, 0, Slots(1), Slots(2), np.ones((1, 2)), np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("content", [1e30, 3e38])
+def test_huge_numbers_in_missing_keys_have_no_gradient(content):
+    attention = ComposedConfig().build(8)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    mask[0, -1] = False
+    keys = torch.randn(2, 5, 8).masked_fill(~mask.unsqueeze(-1), content).requires_grad_()
+    query = torch.randn(2, 3, 8, requires_grad=True)
+    attention(query, attention.remember(keys, mask=mask)).context.sum().backward()
+    assert keys.grad.isfinite().all()
+    assert query.grad.isfinite().all()
+    assert (keys.grad[0, -1] == 0).all()
+
+
+@pytest.mark.parametrize("keys", [1, 3, 15, 16])
+def test_the_softmax_of_short_rows_is_the_softmax(keys):
+    """So many rows that short ones are filled up."""
+    scores = torch.randn(1100, keys, requires_grad=True)
+    gradient = torch.randn(1100, keys)
+    found, expected = softmax(scores), torch.softmax(scores.double(), dim=-1)
+    torch.testing.assert_close(found, expected.float())
+    assert torch.equal(found > 0, torch.ones_like(found, dtype=torch.bool))
+    (one,) = torch.autograd.grad(found, scores, gradient)
+    (other,) = torch.autograd.grad(expected, scores, gradient.double())
+    torch.testing.assert_close(one, other)

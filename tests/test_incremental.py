@@ -53,6 +53,22 @@ def test_steps_equal_those_of_the_layers(name, monkeypatch):
         tokens = torch.randint(4, WORDS, (len(rows),), generator=torch.Generator().manual_seed(number))
 
 
+@pytest.mark.parametrize("name", SHAPES)
+@torch.no_grad()
+def test_steps_of_many_sentences_equal_those_of_the_layers(name):
+    """So many that plain products are taken, and sources so short that they are filled up."""
+    model = build(SHAPES[name], torch.float32)
+    draw = torch.Generator().manual_seed(3)
+    source = torch.randint(4, WORDS, (11, 6), generator=draw)
+    source[::2, 4:] = 0
+    step, state = model.searching(source)
+    plain = model.begin(source)
+    for _ in range(incremental.ROOM + 3):
+        tokens = torch.randint(4, WORDS, (11,), generator=draw)
+        (found, state), (expected, plain) = step(tokens, state), model.step(tokens, plain)
+        torch.testing.assert_close(found, expected, rtol=0, atol=2e-4)
+
+
 def test_a_state_is_reordered_where_it_belongs():
     state = (torch.arange(4), Shared((torch.arange(2) * 10,)), 7, None)
     own, shared, position, nothing = reorder(state, torch.tensor([3, 0]), torch.tensor([1]))
@@ -99,6 +115,34 @@ def test_search_sees_weights_that_an_optimiser_changed():
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
         model.train().loss(source, torch.tensor([[2, 7, 8, 3]])).total.backward()
         optimiser.step()
+
+
+def assert_search_knows_its_weights(model):
+    source, first = torch.tensor([[5, 6, 7, 3]]), torch.tensor([2])
+    with torch.no_grad():
+        step, state = model.searching(source)
+        torch.testing.assert_close(step(first, state)[0], model.step(first, model.begin(source))[0])
+
+
+def test_search_sees_parts_that_were_put_in_the_place_of_others():
+    torch.manual_seed(0)
+    model = TransformerConfig(16, 2, 32, 1, 1, dropout=0.0).build(20, 20).eval().requires_grad_(False)
+    assert_search_knows_its_weights(model)
+    for _ in range(5):
+        parts = model.decoder[0].feed_forward
+        parts.widen = None  # its place in memory may be the next one's
+        parts.widen = torch.nn.Linear(16, 32).requires_grad_(False)
+        assert_search_knows_its_weights(model)
+
+
+def test_search_sees_what_was_learnt_between_two_searches():
+    torch.manual_seed(0)
+    model = TransformerConfig(16, 2, 32, 1, 1, dropout=0.0).build(20, 20).eval().requires_grad_(False)
+    assert_search_knows_its_weights(model)
+    optimiser = torch.optim.AdamW(model.train().requires_grad_(True).parameters(), lr=0.1, fused=True)
+    model.loss(torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8, 3]])).total.backward()
+    optimiser.step()
+    assert_search_knows_its_weights(model.eval().requires_grad_(False))
 
 
 def test_what_search_keeps_of_weights_follows_them():

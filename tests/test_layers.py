@@ -71,6 +71,28 @@ def test_the_chunked_loss_equals_torch(monkeypatch, smoothing, biased, chunk):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("times", [100.0, 1e4])
+def test_the_loss_of_large_logits_equals_torch(times):
+    """e to the power of them is no number in float32."""
+    features, weight = (times * torch.randn(9, 6)).requires_grad_(), torch.randn(50, 6, requires_grad=True)
+    targets = torch.randint(50, (9,))
+    found = smoothed_cross_entropy(features, weight, None, targets, 0.1)
+    expected = F.cross_entropy(features @ weight.t(), targets, reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        torch.autograd.grad(found, (features, weight)), torch.autograd.grad(expected, (features, weight)), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * times)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_loss_in_half_precision_knows_more_words_than_its_numbers_go(dtype):
+    features, weight = torch.zeros(2, 4, dtype=dtype, requires_grad=True), torch.zeros(70_000, 4, dtype=dtype)
+    found = smoothed_cross_entropy(features, weight.requires_grad_(), None, torch.tensor([0, 1]))
+    assert found.item() == pytest.approx(2 * math.log(70_000), rel=1e-2)
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(found, (features, weight)))
+
+
 @pytest.mark.parametrize("biased", [True, False])
 def test_the_loss_over_many_words_equals_torch(biased):
     """The sizes for which products go another way; the last chunk is no whole one."""

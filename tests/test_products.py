@@ -64,6 +64,7 @@ def test_it_learns_nothing_and_can_be_copied():
     product, x = Product(weight.requires_grad_(), bias), torch.randn(3, LARGE[1])
     found = product(x)
     assert not found.requires_grad
+    assert not product(x.clone().requires_grad_()).requires_grad
     for other in (copy.deepcopy(product), pickle.loads(pickle.dumps(product))):
         torch.testing.assert_close(other(x), found)
 

@@ -251,6 +251,18 @@ def test_the_likeliest_of_groups_are_the_likeliest_of_all(words, hypotheses, cou
     assert torch.equal(other_tokens[possible], tokens[possible])
 
 
+@pytest.mark.parametrize("beam", [2, 5])
+def test_a_model_of_damaged_weights_is_not_searched_for_ever(beam):
+    steps = []
+
+    def step(tokens, state):
+        steps.append(len(tokens))
+        return torch.full((len(tokens), WORDS + 2), math.nan), state
+
+    beam_search(step, (), 3, Rules(START, END, max_length=6), beam=beam)
+    assert len(steps) <= 7
+
+
 def test_no_rows_at_all():
     model, rules = TinyModel(0), Rules(START, END)
     assert greedy(model.step, model.begin(0), 0, rules) == []

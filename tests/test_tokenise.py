@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from sightline.data import pipeline
-from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser, train_tokenisers
+from sightline.data.tokenise import FEW, Tokeniser, TokeniserConfig, train_tokeniser, train_tokenisers
 from sightline.errors import UserError
 from sightline.vocabulary import END, PADDING, SPELLINGS, START, UNKNOWN
 
@@ -219,6 +219,11 @@ def test_rare_characters_leave_room_for_words():
 def test_no_text_is_said(texts):
     with pytest.raises(UserError):
         train_tokeniser(texts, TokeniserConfig())
+
+
+def test_few_texts_are_cut_as_many_are(tokenisers):
+    many = [*TEXTS, "", "a b"] * (FEW // 2)
+    assert tokenisers["bpe"].encode(many) == [tokenisers["bpe"].encode([text])[0] for text in many]
 
 
 def test_half_a_character_is_said(tokenisers):

@@ -22,6 +22,10 @@ from sightline.attention import (
     Window,
     select,
 )
+from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.errors import UserError
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks.translator import Translator
 from sightline.trace import capture
 
 
@@ -208,3 +212,17 @@ def test_masks_broadcast():
         attention(QUERY, attention.remember(KEYS), allow=Causal() & mask[None]).context,
         attention(QUERY, attention.remember(KEYS, mask=mask), allow=Causal()).context,
     )
+
+
+@pytest.mark.parametrize("texts", ["one text", {"a": 1}, None])
+def test_one_text_is_no_list_of_texts(texts):
+    tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", words=400))
+    with pytest.raises(UserError, match="a list of texts expected, found"):
+        tokeniser.encode(texts)
+
+
+def test_a_beginning_is_text():
+    tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", words=400))
+    model = TransformerConfig(8, 2, 8, 1, 1).build(tokeniser.words, tokeniser.words).eval()
+    with pytest.raises(UserError, match="text expected, found None"):
+        Translator(model, tokeniser, tokeniser).predict(["one", "two"], prefixes=[None, None])

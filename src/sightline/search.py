@@ -366,7 +366,8 @@ def _cannot_improve(beams: _Beams, beam: int, penalty: float) -> Bool[Tensor, " 
     shortest = torch.full_like(top, length + 1)
     furthest = (beams.limits + 1).to(top.dtype).clamp(min=length + 1)
     hope = torch.maximum(top / shortest**penalty, top / furthest**penalty)
-    return (beams.finished_count >= beam) | (beams.finished[:, -1] >= hope) | (top == NEVER)
+    # Asked so that NaN, what a damaged model writes, leaves: it would be searched for ever.
+    return ~((beams.finished_count < beam) & (beams.finished[:, -1] < hope) & (top > NEVER))
 
 
 def _collect(beams: _Beams, leaving: Bool[Tensor, " s"], results: list[list[Hypothesis]]) -> None:

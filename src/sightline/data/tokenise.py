@@ -69,6 +69,8 @@ class Tokeniser:
     def encode(self, texts: list[str], dropout: bool = False) -> list[list[int]]:
         """``dropout`` leaves out merges at random. The library draws them from a generator that cannot be seeded."""
         library = self._dropping() if dropout and self.dropout else self._library
+        if not isinstance(texts, list | tuple):
+            raise UserError(f"a list of texts expected, found {type(texts).__name__}")
         try:
             if len(texts) <= FEW:
                 return [library.encode_batch_fast([text], add_special_tokens=False)[0].ids for text in texts]

@@ -57,7 +57,8 @@ class Positions:
 
     def __call__(self, count: int, like: Float[Tensor, "*b d"]) -> Float[Tensor, "n d"]:
         """At least so many."""
-        if count > self.table.shape[0]:
+        table = self.table  # read once: another thread may write a shorter one
+        if count > table.shape[0]:
             table = sinusoids(0, 2 * count + 64, like.shape[-1], like)
-            self.table = table if self.offset is None else table + self.offset
-        return self.table
+            self.table = table = table if self.offset is None else table + self.offset
+        return table

@@ -135,9 +135,10 @@ class OneTokenDecoder:
 
     def _unseen(self, position: int, room: int, like: Tensor) -> Float[Tensor, " room"]:
         """To be added to scores: nothing up to a token, and behind it what hides the rest."""
-        if room > len(self.unseen):
-            self.unseen = like.new_full((room, room), torch.finfo(like.dtype).min).triu_(1)
-        return self.unseen[position, :room]
+        unseen = self.unseen  # read once: another thread may write a smaller one
+        if room > len(unseen):
+            self.unseen = unseen = like.new_full((room, room), torch.finfo(like.dtype).min).triu_(1)
+        return unseen[position, :room]
 
 
 def _roomier(cache: Float[Tensor, "b h room e"]) -> Float[Tensor, "b h more e"]:

@@ -60,10 +60,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             # Passes over a vocabulary are felt. The softmax is never made: what it divides by is divided out of the
             # gradients, which are smaller.
             powers = logits.exp_()
-            sums = powers.sum(dim=-1, keepdim=True)
+            sums = powers.sum(dim=-1, keepdim=True, dtype=torch.promote_types(powers.dtype, torch.float32))
             total += (loss + sums.log()).sum(dtype=torch.float64)
             if not any(needs[:3]):
                 continue
+            if sums.dtype != powers.dtype:  # half precision, where a sum may be no number
+                powers, sums = (powers / sums).to(powers.dtype), torch.ones_like(sums, dtype=powers.dtype)
             # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already
             powers.scatter_add_(-1, y, (smoothing - 1) * sums)
             if d_features is not None and features_of is not None:

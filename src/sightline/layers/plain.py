@@ -6,7 +6,8 @@ once: queries come scaled; the bias of keys, which adds the same to all scores o
 values, which every context has whole, is part of what comes out of the attention.
 """
 
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import torch
@@ -115,7 +116,7 @@ class Weights:
 
     def __init__(self, module: nn.Module) -> None:
         homes = [home for part in module.modules() for home in (part._modules, part._parameters) if home]
-        self.homes = [(home, list(map(id, home.values()))) for home in homes]
+        self.homes = [(home, list(home.values())) for home in homes]  # the parts themselves: an id is used again
         self.weights = list(module.parameters())
         self.memory = [one.detach() for one in self.weights]
         self.marks = list(map(_mark, self.weights))
@@ -127,9 +128,13 @@ class Weights:
 
     def are_still(self) -> bool:
         """Looks where the parts were found: to go through the model again takes as long as a step of search."""
-        return all(list(map(id, home.values())) == parts for home, parts in self.homes) and all(
+        return all(_are_those(home.values(), parts) for home, parts in self.homes) and all(
             _mark(one) == mark for one, mark in zip(self.weights, self.marks, strict=True)
         )
+
+
+def _are_those(found: Collection[object], parts: Collection[object]) -> bool:
+    return len(found) == len(parts) and all(map(operator.is_, found, parts))
 
 
 def _mark(weight: Tensor) -> tuple[bool, int, int]:

@@ -31,8 +31,8 @@ class Product:
 
     def __call__(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         if self.packed is None or not len(x):
-            return F.linear(x, self.weight, self.bias)
-        rows = len(x)
+            return F.linear(x.detach(), self.weight, self.bias)
+        x, rows = x.detach(), len(x)
         if missing := filled_up(rows) - rows:
             x = F.pad(x, (0, 0, 0, missing))
         return _operations()[1](x, self.packed, self.bias, "none", [], "")[:rows]

@@ -43,6 +43,12 @@ class StackedWriter(Writer):
             states.append(after)
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
 
+    def train(self, mode: bool = True) -> "StackedWriter":
+        """What search keeps of weights is dropped: a fused optimiser changes them without a trace."""
+        if mode:
+            self._prepared = None
+        return super().train(mode)
+
     def looks_at_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")
 

@@ -161,7 +161,7 @@ class Predictor(ABC):
             step = asking(step, going)
         target = self.members[0].target
         prefixes = [task.prefix for task in tasks]
-        forced = target.encode(prefixes) if any(prefixes) else [[] for _ in prefixes]
+        forced = [[] for _ in prefixes] if all(prefix == "" for prefix in prefixes) else target.encode(prefixes)
         found = config.find(step, state, [task.length for task in tasks], forced, generator)
         rows = [row for row, some in enumerate(found) for _ in some]
         hypotheses = [one for some in found for one in some]
