@@ -70,13 +70,15 @@ def make_material(chosen: argparse.Namespace, jobs: list[Job]) -> None:
         raise SystemExit(done.returncode)
 
 
-def report_text(sheets: dict[str, Any], notes: list[str], pictures: list[Path], about: str, again: str) -> str:
-    """The section of RESULTS.md."""
-    body = f"## Peers\n\n{about}\n\n"
-    for title, sheet in sheets.items():
-        body += f"### {title}\n\n{sheet.markdown()}\n\n"
+def report_text(
+    title: str, sheets: dict[str, Any], notes: list[str], picture: Path | None, about: str, again: str
+) -> str:
+    """A section of RESULTS.md."""
+    body = f"## {title}\n\n{about}\n\n"
+    for heading, sheet in sheets.items():
+        body += f"### {heading}\n\n{sheet.markdown()}\n\n"
     body += "".join(f"- {note}\n" for note in notes) + ("\n" if notes else "")
-    body += "".join(f"![{picture.stem}]({picture.name})\n\n" for picture in pictures)
+    body += "" if picture is None else f"![{picture.stem}]({picture.name})\n\n"
     return body + f"Again: `{again}`"
 
 
@@ -125,41 +127,44 @@ def main() -> None:
 
 
 def show(chosen: argparse.Namespace, jobs: list[Job], results: Any, failed: list[str], console: Any) -> None:
-    """Tables on the screen, pictures in files, and with --write both in RESULTS.md."""
+    """Tables on the screen, pictures in files, and with --write both in RESULTS.md: growth in a section of its own."""
     import tables
 
     titles = {"training": "Training, tiny Transformer", "rnnsearch": "Training, rnnsearch", "decoding": "Decoding"}
+    folder = environment.HERE.parent if chosen.write else chosen.work
+    failures = [f"failed: {line}" for line in failed]
+    parts: list[tuple[str, str, dict[str, Any], list[str], Path | None]] = []
     sheets = {
         title: tables.speeds(group, "sentences/s" if group == "decoding" else "tokens/s", jobs, results.of)
         for group, title in titles.items()
         if group in chosen.only
     }
+    if sheets:
+        notes = [*tables.limits(jobs, results.of), *tables.same_outputs(jobs, results.of), *failures]
+        parts.append(("peers", "Peers", sheets, notes, tables.draw_speeds(jobs, results.of, folder / "peers.png")))
     if "growth" in chosen.only:
-        sheets["Growth"] = tables.growth(jobs, results.of)
-    notes = [*tables.limits(jobs, results.of), *tables.same_outputs(jobs, results.of)]
-    notes += [f"failed: {line}" for line in failed]
-    for sheet in sheets.values():
-        console.print(sheet.rich())
-    for note in notes:
-        console.print(note, highlight=False)
-    folder = environment.HERE.parent if chosen.write else chosen.work
-    drawn = (
-        tables.draw_speeds(jobs, results.of, folder / "peers.png"),
-        tables.draw_growth(jobs, results.of, folder / "peers-growth.png"),
-    )
-    pictures = [picture for picture in drawn if picture is not None]
-    console.print(f"measurements: {results.path}; pictures: {', '.join(map(str, pictures))}", highlight=False)
+        grown = {"Lengths, vocabularies, beams": tables.growth(jobs, results.of)}
+        picture = tables.draw_growth(jobs, results.of, folder / "peers-growth.png")
+        parts.append(("peers-growth", "Peers: growth", grown, [] if sheets else failures, picture))
+    for _, _, shown, notes, picture in parts:
+        for sheet in shown.values():
+            console.print(sheet.rich())
+        for note in notes:
+            console.print(note, highlight=False)
+        console.print(f"measurements: {results.path}; picture: {picture}", highlight=False)
     if chosen.write:
         import torch
 
         from report import machine, write_section
 
         torch.set_num_threads(chosen.threads)  # for what `machine` says
-        where = "--data FOLDER " if chosen.data else ""
-        again = f"python benchmarks/peers/run.py {where}--write"
         pairs = "the corpus in FOLDER" if chosen.data else "made-up pairs"
         about = f"Measured on {machine()}; {pairs}, medians of {chosen.repeats} rounds. {ABOUT}"
-        write_section("peers", report_text(sheets, notes, pictures, about, again))
+        where = "--data FOLDER " if chosen.data else ""
+        for name, title, shown, notes, picture in parts:
+            only = "growth" if name == "peers-growth" else " ".join(part for part in titles if part in chosen.only)
+            again = f"python benchmarks/peers/run.py {where}--only {only} --write"
+            write_section(name, report_text(title, shown, notes, picture, about, again))
 
 
 if __name__ == "__main__":
