@@ -8,7 +8,6 @@ from sightline import capture
 from sightline.attention import AttentionConfig
 from sightline.attention.pooling import PoolingConfig
 from sightline.layers.annotating import AnnotationShape, Convolution, WordDropout
-from sightline.layers.ragged import annotate_ragged
 from sightline.layers.rnn import BidirectionalEncoder
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import OneLabel, TagEach
@@ -119,7 +118,7 @@ def test_ragged_layers_are_torchs(kind, lengths):
         return torch.cat(nn.utils.rnn.unpack_sequence(packed))
 
     found = []
-    for y in (annotate_ragged(encoder, x, torch.tensor(lengths)), by_torch()):
+    for y in (encoder.annotate(x, torch.tensor(lengths)), by_torch()):
         encoder.zero_grad()
         x.grad = None
         y.backward(upstream)
@@ -133,13 +132,13 @@ def test_ragged_layers_without_gradients_and_in_parts(kind):
     """What is frozen gets no gradient, and prediction gives what training gives."""
     encoder = BidirectionalEncoder(kind, 5, 4)
     x, lengths = torch.randn(6, 5), torch.tensor([4, 2])
-    trained = annotate_ragged(encoder, x, lengths)
+    trained = encoder.annotate(x, lengths)
     with torch.no_grad():
-        torch.testing.assert_close(annotate_ragged(encoder, x, lengths), trained)
+        torch.testing.assert_close(encoder.annotate(x, lengths), trained)
     for parameter in encoder.parameters():
         parameter.requires_grad_(False)
     x.requires_grad_(True)
-    annotate_ragged(encoder, x, lengths).sum().backward()
+    encoder.annotate(x, lengths).sum().backward()
     assert x.grad is not None
     assert all(parameter.grad is None for parameter in encoder.parameters())
 

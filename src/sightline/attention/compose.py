@@ -81,8 +81,8 @@ class Composed(Attention):
             # What a missing key holds must change nothing, not even by 0 · NaN: it is emptied here, once.
             if not (self.can_fuse() and _are_numbers(keys) and (values is keys or _are_numbers(values))):
                 missing = ~mask.unsqueeze(-1)
-                values = values.masked_fill(missing, 0.0)
-                keys = keys.masked_fill(missing, 0.0)
+                same, keys = values is keys, keys.masked_fill(missing, 0.0)
+                values = keys if same else values.masked_fill(missing, 0.0)
         projected = self.score.project_keys(keys, start)
         if memory is not None:
             checks.check_extend(memory.values, values)

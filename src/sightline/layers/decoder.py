@@ -14,7 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.attention import Attention, AttentionConfig, Carry, Memory, Read
+from sightline.attention.tap import active_taps
+from sightline.layers.alignment import align, can_align
 from sightline.layers.dropout import Dropout
+from sightline.layers.maxout import maxout
 from sightline.layers.rnn import Cell, CellKind, CellState
 
 
@@ -96,6 +99,8 @@ class RecurrentAttentionDecoder(nn.Module):
 
         ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
         """
+        if self._can_align(state, reads):
+            return self._aligned(words, state)
         # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
         projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
         tops: list[Tensor] = []
@@ -114,6 +119,29 @@ class RecurrentAttentionDecoder(nn.Module):
         # Nothing of what is read goes back into the loop: look with all states at once.
         context, carry = self._read(new, state, reads)
         return self._write(words, old, new, context), state._replace(carry=carry)
+
+    def _can_align(self, state: DecoderState, reads: list[Read] | None) -> bool:
+        """Whether all words can be gone through by `align`: where it learns, on a processor, and nobody looks on."""
+        if not self.looks_before or self.shape.feeds_input or self.gate is not None or reads is not None:
+            return False
+        memory = state.memory
+        if not torch.is_grad_enabled() or active_taps() or memory is None or memory.keys.device.type != "cpu":
+            return False
+        return can_align(self.attention, self.cells) and (memory.mask is None or bool(memory.mask.any(dim=-1).all()))
+
+    def _aligned(
+        self, words: Float[Tensor, "b t e"], state: DecoderState
+    ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
+        assert self.attention is not None
+        assert self.inner_input is not None
+        assert state.memory is not None
+        assert state.carry is not None
+        cell = self.cells[0]
+        projected = cell.project(words.transpose(0, 1))  # type: ignore[operator]
+        states, contexts = align(self.attention, cell, self.inner_input, projected, state.cells[0][0], state.memory)
+        old, new, context = (x.transpose(0, 1) for x in (states[:-1], states[1:], contexts))
+        carry = state.carry._replace(position=state.carry.position + words.shape[1])
+        return self._write(words, old, new, context), state._replace(cells=((states[-1],),), carry=carry)
 
     def _step(
         self, projected: Float[Tensor, "b g"], state: DecoderState, reads: list[Read] | None
@@ -165,8 +193,7 @@ class RecurrentAttentionDecoder(nn.Module):
     ) -> Float[Tensor, "b t h"]:
         looked = [] if context is None else [context]
         if self.shape.writes_from == "maxout":
-            pairs = self.write(torch.cat([old, words, *looked], dim=-1))
-            return pairs.unflatten(-1, (self.shape.size, 2)).amax(dim=-1)
+            return maxout(self.write(torch.cat([old, words, *looked], dim=-1)))
         if self.shape.writes_from == "deep":
             return words + self.write(torch.cat([new, *looked], dim=-1))
         return torch.tanh(self.write(torch.cat([new, *looked], dim=-1)))

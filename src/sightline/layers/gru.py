@@ -29,8 +29,7 @@ class _Step(torch.autograd.Function):
         gates = (projected[..., : 2 * size] + recurrent[..., : 2 * size]).sigmoid_()
         reset, update = gates.chunk(2, dim=-1)
         own = recurrent[..., 2 * size :]
-        candidate = torch.addcmul(projected[..., 2 * size :], reset, own)
-        candidate.mul_(2).sigmoid_().mul_(2).sub_(1)  # tanh: on a processor PyTorch's sigmoid takes much less time
+        candidate = tanh_(torch.addcmul(projected[..., 2 * size :], reset, own))
         ctx.save_for_backward(gates, candidate, own, hidden)
         return torch.lerp(candidate, hidden, update)
 
@@ -40,15 +39,38 @@ class _Step(torch.autograd.Function):
         (above,) = upstream
         gates, candidate, own, hidden = ctx.saved_tensors
         size = hidden.shape[-1]
-        reset, update = gates.chunk(2, dim=-1)
-        d_hidden = above * update
-        d_candidate = above - d_hidden
-        below = torch.addcmul(d_candidate, d_candidate * candidate, candidate, value=-1)  # tanh' = 1 − tanh²
-        d_projected = gates.new_empty(*gates.shape[:-1], 3 * size)
-        torch.mul(below, own, out=d_projected[..., :size])
-        torch.mul(above, hidden - candidate, out=d_projected[..., size : 2 * size])
-        d_projected[..., : 2 * size].mul_(torch.addcmul(gates, gates, gates, value=-1))  # σ' = σ − σ²
-        d_projected[..., 2 * size :] = below
-        d_recurrent = d_projected.clone()
-        torch.mul(below, reset, out=d_recurrent[..., 2 * size :])
-        return d_projected, d_recurrent, d_hidden
+        d_all = gates.new_empty(*gates.shape[:-1], 4 * size)
+        gru_gradients(above, hidden, gates, candidate, own, d_all)
+        d_recurrent = torch.cat([d_all[..., size : 3 * size], d_all[..., :size]], dim=-1)
+        return d_all[..., size:], d_recurrent, above * gates[..., size:]
+
+
+def gru_gradients(
+    above: Float[Tensor, "*b h"],
+    hidden: Float[Tensor, "*b h"],
+    gates: Float[Tensor, "*b h2"],
+    candidate: Float[Tensor, "*b h"],
+    own: Float[Tensor, "*b h"],
+    out: Float[Tensor, "*b h4"],
+) -> None:
+    """The gradients of what a step is made from, side by side in ``out``; the state's own is ``above · update``.
+
+    First that of ``own``, what the state gives to the candidate before it is reset; then those of reset and update,
+    which are the same for the state's and for the input's part; last that of the input's part of the candidate. So the
+    first three are what the state's weights need, and the last three what the input's do, and nothing stands twice.
+    ``gates`` are reset and update.
+    """
+    size = hidden.shape[-1]
+    reset, update = gates.chunk(2, dim=-1)
+    d_own, d_gates, d_candidate = out.split((size, 2 * size, size), dim=-1)
+    torch.addcmul(above, above, update, value=-1, out=d_candidate)
+    d_candidate.addcmul_(d_candidate * candidate, candidate, value=-1)  # tanh' = 1 − tanh²
+    torch.mul(d_candidate, own, out=d_gates[..., :size])
+    torch.mul(above, hidden - candidate, out=d_gates[..., size:])
+    d_gates.mul_(torch.addcmul(gates, gates, gates, value=-1))  # σ' = σ − σ²
+    torch.mul(d_candidate, reset, out=d_own)
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """In place, as 2 σ(2x) − 1: on a processor PyTorch's sigmoid takes much less time than its tanh."""
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from sightline.layers.rnn import PARTS, BidirectionalEncoder
+from sightline.layers.gru import gru_gradients, tanh_
+
+PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class Steps(NamedTuple):
@@ -48,18 +50,11 @@ class Steps(NamedTuple):
         return cls(ahead, back, returns, returns_back, counts.tolist())
 
 
-def annotate_ragged(
-    encoder: BidirectionalEncoder, x: Float[Tensor, "n e"], lengths: Int[Tensor, " r"]
-) -> Float[Tensor, "n a"]:
-    """What the encoder says about each word of sequences that stand one behind the other, the longest first."""
-    if not len(x):
-        return x.new_zeros(0, encoder.annotation_size)
-    steps = Steps.of(lengths)
+def run_layer(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
+    """A bidirectional GRU or LSTM layer of PyTorch over a list of words."""
     # PyTorch's kernel is the faster one where nothing is learned: for one long text by a half, LSTMs by much more.
     run = _both_ways if x.device.type == "cpu" and torch.is_grad_enabled() else _packed
-    for i, layer in enumerate(encoder.layers):
-        x = run(layer, encoder.dropout(x) if i else x, steps)
-    return x
+    return run(layer, x, steps)
 
 
 def _packed(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
@@ -132,7 +127,7 @@ class _GRU(torch.autograd.Function):
             state = state[:, :count]
             own_gates, own = torch.baddbmm(bias, state, weight).split((2 * h, h), dim=-1)
             both.add_(own_gates).sigmoid_()
-            candidate.addcmul_(both[..., :h], own).tanh_()
+            tanh_(candidate.addcmul_(both[..., :h], own))
             torch.lerp(candidate, state, both[..., h:], out=moved)
             if kept.shape[-1]:
                 kept.copy_(own)
@@ -147,32 +142,24 @@ class _GRU(torch.autograd.Function):
         x, enter, weight, gates, states, owns = ctx.saved_tensors
         steps, h, counts = ctx.steps, weight.shape[1], ctx.steps.counts
         above, before = _leave_gradient(upstream[0], steps), _before(states, counts)
-        # The gradients of the gates are those of both parts that they are a sum of; the candidate's differ.
-        d_own, d_candidate = torch.empty_like(gates), torch.empty_like(states)
-        back = weight.transpose(1, 2)
+        d_all = gates.new_empty(2, len(x), 4 * h)
+        # The state's weights in the order of its gradients: the candidate's first.
+        back = torch.cat([weight[..., 2 * h :], weight[..., : 2 * h]], dim=-1).transpose(1, 2)
         later = above.new_zeros(2, 0, h)
-        parts = (above, before, *gates.chunk(3, dim=-1), owns, d_own, d_candidate)
+        parts = (above, before, *gates.split((2 * h, h), dim=-1), owns, d_all)
         blocks = zip(*(reversed(part.split(counts, dim=1)) for part in parts), strict=True)
-        for d_state, old, reset, update, candidate, own, to_own, to_candidate in blocks:
+        for d_state, old, both, candidate, own, to_all in blocks:
             d_state[:, : later.shape[1]] += later
-            open_ = 1 - update
-            torch.mul(d_state, open_, out=to_candidate).mul_((candidate * candidate).neg_().add_(1))
-            to_reset, to_update, to_rest = to_own.chunk(3, dim=-1)
-            torch.mul(to_candidate, reset, out=to_rest)
-            torch.mul(to_rest, own, out=to_reset).mul_(1 - reset)
-            torch.sub(old, candidate, out=to_update).mul_(d_state).mul_(open_.mul_(update))
-            later = torch.baddbmm(d_state.mul_(update), to_own, back)
-        own_gates = d_own[..., : 2 * h]
-        words = _enter(x, steps).transpose(1, 2)
-        d_words = torch.bmm(own_gates, enter[..., : 2 * h].transpose(1, 2))
-        d_words.baddbmm_(d_candidate, enter[..., 2 * h :].transpose(1, 2))
-        sums = d_own.sum(dim=1, keepdim=True)
+            gru_gradients(d_state, old, both, candidate, own, to_all)
+            later = torch.baddbmm(d_state.mul_(both[..., h:]), to_all[..., : 3 * h], back)
+        d_own, d_gates = d_all[..., : 3 * h], d_all[..., h:]
+        d_weight, d_bias = before.transpose(1, 2) @ d_own, d_own.sum(dim=1, keepdim=True)
         return (
-            _enter_gradient(d_words, steps),
-            torch.cat([words @ own_gates, words @ d_candidate], dim=-1),
-            torch.cat([sums[..., : 2 * h], d_candidate.sum(dim=1, keepdim=True)], dim=-1),
-            before.transpose(1, 2) @ d_own,
-            sums,
+            _enter_gradient(torch.bmm(d_gates, enter.transpose(1, 2)), steps),
+            _enter(x, steps).transpose(1, 2) @ d_gates,
+            d_gates.sum(dim=1, keepdim=True),
+            d_weight.roll(-h, dims=-1),
+            d_bias.roll(-h, dims=-1),
             None,
         )
 

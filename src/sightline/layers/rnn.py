@@ -3,17 +3,15 @@
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sightline.layers.dropout import Dropout
 from sightline.layers.gru import gru_step
+from sightline.layers.ragged import Steps, run_layer
 
 CellKind = Literal["gru", "lstm"]
 CellState = tuple[Float[Tensor, "*b h"], ...]  # (h,) of a GRU, (h, c) of an LSTM
-PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class Encoded(NamedTuple):
@@ -36,53 +34,29 @@ class BidirectionalEncoder(nn.Module):
         self.annotation_size = 2 * size
 
     def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> Encoded:
-        run = _both_ways if x.device.type == "cpu" else _packed
+        there = mask.clone()
+        there[:, 0] |= ~mask.any(dim=-1)  # a row without any word reads one position
+        lengths, order = there.sum(dim=-1).sort(descending=True, stable=True)
+        places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)[order][there[order]]
+        words = self.annotate(x.flatten(0, 1).index_select(0, places), lengths)
+        annotations = words.new_zeros(mask.numel(), self.annotation_size).index_copy(0, places, words)
+        ends = lengths.cumsum(0)
+        forward, backward = words.chunk(2, dim=-1)
+        rows = order.argsort()
+        return Encoded(
+            annotations.view(*mask.shape, -1),
+            forward.index_select(0, (ends - 1)[rows]),
+            backward.index_select(0, (ends - lengths)[rows]),
+        )
+
+    def annotate(self, words: Float[Tensor, "n e"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "n a"]:
+        """Each word of sequences that stand one behind the other, the longest first, none of them empty."""
+        if not len(words):
+            return words.new_zeros(0, self.annotation_size)
+        steps = Steps.of(lengths)
         for i, layer in enumerate(self.layers):
-            x, final = run(layer, self.dropout(x) if i else x, mask)
-        return Encoded(x, final[0], final[1])
-
-
-def _packed(layer: nn.Module, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> tuple[Tensor, Tensor]:
-    """By PyTorch's own kernel: the annotations, and the final states of both directions."""
-    # A row without any word still gets one position: packing knows no empty sequences.
-    lengths = mask.sum(dim=-1).clamp(min=1).cpu()
-    output, final = layer(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
-    annotations, _ = pad_packed_sequence(output, batch_first=True, total_length=mask.shape[1])
-    return annotations, final if isinstance(final, Tensor) else final[0]
-
-
-def _both_ways(layer: nn.Module, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> tuple[Tensor, Tensor]:
-    """The same, a word forward and a word backward in one product at each step.
-
-    On a processor PyTorch's kernel takes its time in the backward pass: for every word it fills a gradient as large as
-    that of all words with zeros. Where a sentence is padded the state stays as it is, so the backward direction starts
-    at the last word.
-    """
-    ways = [[getattr(layer, f"{part}_l0{way}") for part in PARTS] for way in ("", "_reverse")]
-    # The whole input is projected before the loop; the backward direction has its words in reverse.
-    given = torch.stack([F.linear(x, ways[0][0], ways[0][2]), F.linear(x, ways[1][0], ways[1][2]).flip(1)])
-    weight = torch.stack([way[1].t() for way in ways])
-    bias = torch.stack([way[3] for way in ways]).unsqueeze(1)
-    mask = mask.clone()
-    mask[:, 0] |= ~mask.any(dim=-1)  # a row without any word reads one position, as packing makes it do
-    real = torch.stack([mask, mask.flip(1)])
-    whole = real.all(dim=1).all(dim=0).tolist()
-    state: CellState = (x.new_zeros(2, len(x), weight.shape[1]),) * (1 if isinstance(layer, nn.GRU) else 2)
-    states = []
-    for t, projected in enumerate(given.unbind(2)):
-        recurrent = torch.baddbmm(bias, state[0], weight)
-        if len(state) == 1:
-            moved: CellState = (gru_step(projected, recurrent, state[0]),)
-        else:
-            moved = _lstm(projected + recurrent, state[1])
-        if not whole[t]:
-            here = real[:, :, t, None]
-            moved = tuple(torch.where(here, new, old) for new, old in zip(moved, state, strict=True))
-        state = moved
-        states.append(state[0])
-    forward, backward = torch.stack(states, dim=2)
-    annotations = torch.cat([forward, backward.flip(1)], dim=-1)
-    return annotations.masked_fill(~mask.unsqueeze(-1), 0.0) if not all(whole) else annotations, state[0]
+            words = run_layer(layer, self.dropout(words) if i else words, steps)
+        return words
 
 
 class Cell(nn.Module):

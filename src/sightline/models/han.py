@@ -23,7 +23,6 @@ from sightline.attention.pooling import PoolingConfig
 from sightline.layers.annotating import WordDropout
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import QUIET, TokenEmbedding, check_deviation
-from sightline.layers.ragged import annotate_ragged
 from sightline.layers.rnn import BidirectionalEncoder, CellKind
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
 from sightline.vocabulary import OURS, Specials
@@ -137,7 +136,7 @@ class HAN(TextModel):
         mask = torch.arange(max(int(counts.max()) if len(counts) else 0, 1), device=counts.device) < cut.counts[:, None]
         numbers = torch.where(mask, mask.flatten().cumsum(0).view(mask.shape) - 1, 0)
         chosen = numbers[order][mask[order]]
-        annotations = annotate_ragged(self.sentence_encoder, sentences[chosen], counts[counts > 0])
+        annotations = self.sentence_encoder.annotate(sentences[chosen], counts[counts > 0])
         size = self.sentence_encoder.annotation_size
         places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)[order][mask[order]]
         documents = annotations.new_zeros(mask.numel(), size).index_copy(0, places, annotations)
@@ -151,7 +150,7 @@ class HAN(TextModel):
     def _sentences(self, texts: Texts, cut: Cut, seen: "_Seen | None") -> Float[Tensor, "r d"]:
         """A vector for each sentence, in the order of the documents."""
         words = self.word_dropout(texts.words.flatten()[cut.places])
-        annotations = annotate_ragged(self.word_encoder, self.dropout(self.embedding(words)), cut.lengths)
+        annotations = self.word_encoder.annotate(self.dropout(self.embedding(words)), cut.lengths)
         annotations = self.dropout(annotations)
         found = [annotations.new_zeros(0, pooled_size(self.words))]
         for _, places, here in cut.groups():
