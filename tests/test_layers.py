@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sightline.layers import loss as loss_module
 from sightline.layers.dropout import Dropout
@@ -13,7 +14,8 @@ from sightline.layers.embedding import QUIET, TokenEmbedding, sinusoids
 from sightline.layers.gru import gru_step
 from sightline.layers.loss import chunk_rows, smoothed_cross_entropy
 from sightline.layers.products import STEP, WORTH
-from sightline.layers.rnn import BidirectionalEncoder, Cell, _both_ways, _packed
+from sightline.layers.maxout import maxout
+from sightline.layers.rnn import BidirectionalEncoder, Cell
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.han import HANConfig
 
@@ -83,6 +85,26 @@ def test_the_loss_of_large_logits_equals_torch(times):
         torch.autograd.grad(found, (features, weight)), torch.autograd.grad(expected, (features, weight)), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * times)
+
+
+@pytest.mark.parametrize("raised", [0.0, 30.0, 500.0])
+@pytest.mark.parametrize("lowered", [0.0, -1000.0])
+@pytest.mark.parametrize("many", [False, True])
+def test_the_loss_of_logits_far_apart_equals_torch(raised, lowered, many):
+    """Whether one number can be taken from all of them or not, and whichever way products go."""
+    words = WORTH // 64 if many else 50
+    features, weight = torch.randn(9, 64, requires_grad=True), torch.randn(words, 64).mul_(0.2).requires_grad_()
+    bias = torch.full((words,), lowered)
+    bias[3] += raised
+    bias[5] -= raised
+    bias.requires_grad_()
+    targets = torch.tensor([3, 5, *torch.randint(50, (7,)).tolist()])
+    found = smoothed_cross_entropy(features, weight, bias, targets, 0.1)
+    expected = F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
+    tensors = (features, weight, bias)
+    for one, other in zip(torch.autograd.grad(found, tensors), torch.autograd.grad(expected, tensors), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -156,21 +178,31 @@ def test_the_encoder_does_not_read_padding(kind, layers):
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-@pytest.mark.parametrize("lengths", [[6, 3, 1, 0], [6, 6, 6, 6]])
+@pytest.mark.parametrize("lengths", [[3, 6, 0, 1], [6, 6, 6, 6]])
 def test_the_encoder_s_own_loop_equals_torch_s_kernel(kind, lengths):
-    """With its gradients, for sentences of all lengths."""
+    """With its gradients, for sentences of all lengths, in any order; one without a word reads one position."""
     torch.manual_seed(0)
-    layer = BidirectionalEncoder(kind, 5, 4).double().layers[0]
+    encoder = BidirectionalEncoder(kind, 5, 4).double()
     words, mask = torch.randn(4, 6, 5, dtype=torch.float64), torch.arange(6) < torch.tensor(lengths)[:, None]
+
+    def by_torch(x):
+        packed = pack_padded_sequence(x, torch.tensor(lengths).clamp(min=1), batch_first=True, enforce_sorted=False)
+        output, final = encoder.layers[0](packed)
+        final = final if kind == "gru" else final[0]
+        return pad_packed_sequence(output, batch_first=True)[0], final[0], final[1]
+
     results = []
-    for run in (_both_ways, _packed):
+    for run in (lambda x: encoder(x, mask), by_torch):
         x = words.clone().requires_grad_()
-        annotations, final = run(layer, x, mask)
-        parts = [x, *layer.parameters()]
-        wished = annotations.cos().sum() + (final * torch.arange(4)).sum()
-        results.append([annotations, final, *torch.autograd.grad(wished, parts)])
-    for found, expected in zip(*results, strict=True):
+        annotations, forward, backward = run(x)
+        wished = annotations.cos().sum() + ((forward - 2 * backward) * torch.arange(4)).sum()
+        gradients = torch.autograd.grad(wished, [x, *encoder.parameters()])
+        results.append([annotations, forward, backward, *gradients])
+    with torch.no_grad():
+        results.append([*encoder(words, mask), *results[0][3:]])
+    for found, expected, without_learning in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(found, without_learning, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("deviation", [1.0, QUIET])
@@ -209,3 +241,12 @@ def test_a_step_of_the_gru_and_its_gradient_are_those_of_the_formula():
     torch.testing.assert_close(gru_step(projected, recurrent, hidden), cell(x, hidden))
     parts = [part.detach().requires_grad_() for part in (projected, recurrent, hidden)]
     assert torch.autograd.gradcheck(gru_step, parts)
+
+
+def test_maxout_takes_the_larger_of_two_and_teaches_it_alone():
+    x = torch.tensor([[1.0, 3.0, 2.0, -1.0], [0.0, 0.0, -5.0, -4.0]], requires_grad=True)
+    found = maxout(x)
+    assert found.tolist() == [[3.0, 2.0], [0.0, -4.0]]
+    found.backward(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert x.grad.tolist() == [[0.0, 1.0, 2.0, 0.0], [3.0, 0.0, 0.0, 4.0]]
+    assert torch.autograd.gradcheck(maxout, torch.randn(3, 2, 6, dtype=torch.float64, requires_grad=True))

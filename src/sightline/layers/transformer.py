@@ -83,7 +83,7 @@ class Residual(nn.Module):
         return self.normalise(x) if self.pre else x
 
     def leave(self, x: Float[Tensor, "*b t d"], y: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t d"]:
-        total = x + self.dropout(y)
+        total = self.dropout.add(x, y)
         return total if self.pre else self.normalise(total)
 
 
