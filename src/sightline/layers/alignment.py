@@ -137,4 +137,3 @@ class _Alignment(torch.autograd.Function):
             d_vector,
             all_gates.t() @ contexts.flatten(0, 1),
         )
-

@@ -71,7 +71,7 @@ class OneTokenDecoder:
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
         self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
-        self.source = torch.cat([_source_weight(layer) for layer in decoders], dim=1)
+        self.source = Product(torch.cat([_source_weight(layer) for layer in decoders], dim=1).t(), often=True)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
         self.positions, self.unseen = Positions(self.start) if sinusoid else None, torch.empty(0, 0)
 
@@ -79,7 +79,7 @@ class OneTokenDecoder:
         """From the annotations of a batch. The keys and values of all layers come from one product."""
         layers, heads, (sentences, width) = len(self.layers), self.heads, encoded.mask.shape
         # Word, layer, head, key or value, feature: to turn all of these, choosing rows is the fastest copy there is.
-        joined = encoded.words @ self.source
+        joined = self.source(encoded.words)
         each, firsts = 2 * layers * heads, [2 * heads * layer + part for part in (0, 1) for layer in range(layers)]
         rows = joined.view(joined.shape[0] * each, -1).index_select(0, encoded.by_heads(heads, each, firsts, 2))
         keys, values = rows.view(2, layers, sentences, heads, width, -1)

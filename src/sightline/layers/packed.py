@@ -64,10 +64,11 @@ class PackedEncoder:
 
     def __init__(self, layers: Iterable[nn.Module], norm: nn.Module, embedding: TokenEmbedding, sinusoid: bool) -> None:
         encoders = [layer for layer in layers if isinstance(layer, EncoderLayer)]
-        self.stack = Stack.of(block for layer in encoders for block in _blocks(layer))
+        blocks, self.start = Stack.of(block for layer in encoders for block in _blocks(layer))
+        self.blocks = [block.for_many() for block in blocks]
         self.heads = [layer.attention.key_heads for layer in encoders if isinstance(layer.attention, MultiHead)]
         self.activations = [layer.feed_forward.activation for layer in encoders]
-        self.norm, self.positions = norm_of(norm), Positions(self.stack.start) if sinusoid else None
+        self.norm, self.positions = norm_of(norm), Positions(self.start) if sinusoid else None
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
 
     @torch.no_grad()
@@ -86,11 +87,11 @@ class PackedEncoder:
         if self.positions is not None:
             positions, width = self.positions(source.shape[1], x), source.shape[1]
             x.add_(positions[:width].repeat(source.shape[0], 1) if places is None else positions[places % width])
-        elif self.stack.start is not None:
-            x.add_(self.stack.start)
+        elif self.start is not None:
+            x.add_(self.start)
         moves: dict[int, Moves] = {}  # layers of one number of heads share them
         for heads, activation, own, after in zip(
-            self.heads, self.activations, self.stack.blocks[0::2], self.stack.blocks[1::2], strict=True
+            self.heads, self.activations, self.blocks[0::2], self.blocks[1::2], strict=True
         ):
             if heads not in moves:
                 moves[heads] = Moves.of(packed, heads, x)

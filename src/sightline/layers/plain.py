@@ -20,6 +20,7 @@ from sightline.attention.dot import ScaledDot
 from sightline.attention.fused import SHORT
 from sightline.attention.normalisers import Softmax
 from sightline.attention.softmax import softmax
+from sightline.layers.products import Product
 from sightline.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 
 IN_PLACE: dict[Callable[..., Tensor], Callable[[Tensor], Tensor]] = {F.relu: torch.relu_}
@@ -52,9 +53,14 @@ class Block(NamedTuple):
     """The feed-forward part, or the ways in and out of an attention, with the normalisation beside them."""
 
     norm: Norm
-    enter: Affine
+    enter: Affine | Product
     leave: Affine
     pre: bool
+
+    def for_many(self) -> "Block":
+        """The same for many rows at a time."""
+        assert isinstance(self.enter, Affine)
+        return self._replace(enter=Product(self.enter.weight.t(), self.enter.bias, often=True))
 
     def begin(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n e"]:
         return self.enter(self.norm(x) if self.pre else x)
@@ -82,6 +88,7 @@ class Stack(NamedTuple):
             return cls(tuple(found), None)
         carried = [block.leave.bias for block in found]
         for i, (norm, enter, leave, pre) in enumerate(found):
+            assert isinstance(enter, Affine)
             enter = enter._replace(bias=enter.bias - carried[i] @ enter.weight)
             if i + 1 < len(found):
                 norm = norm._replace(bias=norm.bias + carried[i + 1])

@@ -15,20 +15,27 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-WORTH = 1 << 19  # numbers in a matrix; smaller ones are multiplied with in the time that oneDNN takes to begin
+WORTH = 1 << 19  # numbers in a matrix; smaller ones are multiplied with in the time that oneDNN takes to begin,
+MANY = 192  # unless there are this many rows
 VANISHING = 17.5  # below −17.5, 1 + e^z is 1 to the last bit of float32
 STEP = 64  # many rows are filled up to a multiple of this
 
 
 class Product:
-    """x Wᵀ + b, for as long as the matrix stays as it is; nothing is differentiated through it."""
+    """x Wᵀ + b, for as long as the matrix stays as it is; nothing is differentiated through it.
 
-    def __init__(self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None = None) -> None:
-        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
-        self.packed = _packed(self.weight)
+    A matrix of fewer numbers than are `WORTH` it is packed if it will be multiplied ``often``.
+    """
 
-    def __reduce__(self) -> tuple[type["Product"], tuple[Tensor, Tensor | None]]:
-        return Product, (self.weight, self.bias)  # what is packed cannot be copied
+    def __init__(
+        self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None = None, often: bool = False
+    ) -> None:
+        self.weight, self.bias, self.often = weight.detach(), None if bias is None else bias.detach(), often
+        self.fewest = 1 if weight.numel() >= WORTH else MANY
+        self.packed = _packed(self.weight) if often or self.fewest == 1 else None
+
+    def __reduce__(self) -> tuple[type["Product"], tuple[Tensor, Tensor | None, bool]]:
+        return Product, (self.weight, self.bias, self.often)  # what is packed cannot be copied
 
     def __call__(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         return self._multiplied(x, "none")
@@ -38,12 +45,12 @@ class Product:
 
         oneDNN knows a sigmoid behind a product, while its numbers are at hand: so far down it is the same, σ(z) = e^z.
         """
-        if self.packed is None:
+        if self.packed is None or len(x) < self.fewest:
             return self(x).exp_()
         return self._multiplied(x, "sigmoid")
 
     def _multiplied(self, x: Float[Tensor, "n i"], then: str) -> Float[Tensor, "n o"]:
-        if self.packed is None or not len(x):
+        if self.packed is None or len(x) < self.fewest:
             return F.linear(x.detach(), self.weight, self.bias)
         x, rows = x.detach(), len(x)
         if missing := filled_up(rows) - rows:
@@ -58,7 +65,7 @@ def filled_up(rows: int) -> int:
 
 def _packed(weight: Float[Tensor, "o i"]) -> Tensor | None:
     """In the order that oneDNN wants; None where it is not worth it, or where there is no oneDNN."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.numel() < WORTH or not _operations():
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not _operations():
         return None
     with torch.inference_mode(False):
         return _operations()[0](weight, STEP)

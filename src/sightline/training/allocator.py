@@ -1,22 +1,47 @@
 """Memory that is kept instead of given back: glibc returns large tensors to the system after every step.
 
-Fetching them again costs page faults, a third of a training step of a small model. Raised thresholds keep them.
+Fetching them again costs page faults, a third of a training step of a small model. Raised thresholds keep them. And
+what is kept stands in large pages where the system has them for those who ask, which is worth some hundredths more.
 """
 
 import ctypes
+import functools
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST = 2**31 - 1
+_MADV_HUGEPAGE, _PAGE = 14, 1 << 21
+_ROOM = 1 << 30
 
 
+@functools.cache
 def keep_memory() -> bool:
-    """Raise glibc's thresholds for this process. Says whether it could: on Linux with glibc it can."""
+    """Raise glibc's thresholds for this process, once. Says whether it could: on Linux with glibc it can."""
     if not sys.platform.startswith("linux"):
         return False
     try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        library = ctypes.CDLL("libc.so.6")
+        mallopt = library.mallopt
     except (OSError, AttributeError):  # another C library
         return False
     kept = bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) or bool(mallopt(_MMAP_MAX, 0))
-    return bool(mallopt(_TRIM_THRESHOLD, _LARGEST)) and kept
+    if kept := bool(mallopt(_TRIM_THRESHOLD, _LARGEST)) and kept:
+        _ask_for_large_pages(library)
+    return kept
+
+
+def _ask_for_large_pages(library: ctypes.CDLL) -> None:
+    """For the next gigabyte of the heap, of which the processor then knows the places of more at a time.
+
+    The room is taken and given back at once: with the thresholds raised the heap keeps it, and no memory is used before
+    something stands there. Where the system has no such pages, or not so much room, nothing changes.
+    """
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]
+    library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    place = library.malloc(_ROOM)
+    if place is None:
+        return
+    begin, end = -(-place // _PAGE) * _PAGE, (place + _ROOM) // _PAGE * _PAGE
+    library.madvise(begin, end - begin, _MADV_HUGEPAGE)
+    library.free(place)
