@@ -13,8 +13,8 @@ from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import QUIET, TokenEmbedding, sinusoids
 from sightline.layers.gru import gru_step
 from sightline.layers.loss import chunk_rows, smoothed_cross_entropy
-from sightline.layers.products import STEP, WORTH
 from sightline.layers.maxout import maxout
+from sightline.layers.products import STEP, WORTH
 from sightline.layers.rnn import BidirectionalEncoder, Cell
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.han import HANConfig

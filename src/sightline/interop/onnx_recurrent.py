@@ -12,7 +12,8 @@ from sightline.attention.normalisers import Softmax
 from sightline.errors import UserError
 from sightline.interop.onnx_graph import Graph
 from sightline.layers.decoder import RecurrentAttentionDecoder
-from sightline.layers.rnn import PARTS, Cell
+from sightline.layers.ragged import PARTS
+from sightline.layers.rnn import Cell
 from sightline.models.recurrent import RecurrentModel
 from sightline.vocabulary import PADDING
 
