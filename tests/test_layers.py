@@ -54,6 +54,23 @@ def test_dropout_has_the_gradient_of_its_mask():
     torch.testing.assert_close(x.grad, (y / x).detach())
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.999, 0.001])
+def test_dropout_adds_what_it_leaves(rate):
+    """With the masks of the seed, and in evaluation everything."""
+    dropout, (x, y) = Dropout(rate), torch.randn(2, 5, 40, dtype=torch.float64)
+    x.requires_grad_()
+    y.requires_grad_()
+    results = []
+    for add in (dropout.add, lambda x, y: x + dropout(y)):
+        torch.manual_seed(3)
+        found = add(x, y)
+        results.append([found, *torch.autograd.grad(found.cos().sum(), (x, y))])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+    assert (results[0][2] == 0).any() == (rate in (0.3, 0.999))
+    assert torch.equal(dropout.eval().add(x, y), x + y)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("chunk", [1, 40, 10**6])

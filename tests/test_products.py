@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.layers import products
-from sightline.layers.products import STEP, WORTH, Product, filled_up
+from sightline.layers.products import MANY, STEP, VANISHING, WORTH, Product, filled_up
 
 LARGE = (WORTH // 32, 32)
 
@@ -52,6 +52,34 @@ def test_without_onednn_the_usual_way_is_taken(monkeypatch):
     product, x = Product(weight, bias), torch.randn(3, LARGE[1])
     assert product.packed is None
     assert torch.equal(product(x), F.linear(x, weight, bias))
+
+
+@pytest.mark.skipif(not products._operations(), reason="this PyTorch has no oneDNN")
+def test_a_small_matrix_is_packed_where_it_is_multiplied_often_by_many_rows(monkeypatch):
+    weight, bias = matrix((40, 8))
+    assert Product(weight, bias).packed is None
+    product, other = Product(weight, bias, often=True), Product(weight.t(), often=True)
+    taken, operations = [], products._operations()
+    monkeypatch.setattr(
+        products, "_operations", lambda: (operations[0], lambda *args: taken.append(1) or operations[1](*args))
+    )
+    for rows in (0, 1, MANY - 1, MANY, MANY + 3):
+        x, y = torch.randn(rows, 8), torch.randn(rows, 40)
+        torch.testing.assert_close(product(x), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(other(y), y @ weight, rtol=1e-5, atol=1e-5)
+        assert len(taken) == (0 if rows < MANY else 2 * (rows - MANY) // 3 + 2)
+    assert copy.deepcopy(product).packed is not None
+
+
+@pytest.mark.parametrize("shape", [LARGE, (8, 4)])
+@pytest.mark.parametrize("rows", [0, 1, 65])
+def test_powers_are_those_of_e(shape, rows):
+    """From just below where they are promised to where float32 ends."""
+    weight, x = 0.3 * torch.randn(shape), torch.randn(rows, shape[1])
+    logits = x.double() @ weight.double().t()
+    for lowered in (VANISHING + float(logits.abs().max()) if rows else 0.0, 60.0, 75.0):
+        found = Product(weight, torch.full((shape[0],), -lowered)).powers(x)
+        torch.testing.assert_close(found.double(), (logits - lowered).exp(), rtol=3e-5, atol=0.0)
 
 
 def test_no_rows():

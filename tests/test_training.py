@@ -1,6 +1,9 @@
 """The training loop: it learns, stops for the right reason, and goes on exactly where it stopped."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -281,6 +284,26 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_memory_is_kept_where_that_is_possible():
-    import sys
-
     assert keep_memory() == sys.platform.startswith("linux")
+
+
+LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(not LARGE_PAGES.exists(), reason="this system knows no large pages")
+def test_the_heap_may_stand_in_large_pages_and_takes_no_memory_for_it():
+    """Asked in a process of its own: this one's heap is in use already."""
+    script = """
+import re
+from pathlib import Path
+from sightline.training.allocator import keep_memory
+used = lambda: int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+before = used()
+keep_memory()
+after = used()
+flags = [line for line in Path("/proc/self/smaps").read_text().splitlines() if line.startswith("VmFlags")]
+print(after - before, any("hg" in line.split() for line in flags))
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert int(said[0]) < 16_384  # kB
+    assert said[1] == "True"
