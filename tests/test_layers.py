@@ -12,7 +12,7 @@ from sightline.layers import loss as loss_module
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import QUIET, TokenEmbedding, sinusoids
 from sightline.layers.gru import gru_step
-from sightline.layers.loss import chunk_rows, smoothed_cross_entropy
+from sightline.layers.loss import LARGEST, chunk_rows, smoothed_cross_entropy
 from sightline.layers.maxout import maxout
 from sightline.layers.products import STEP, WORTH
 from sightline.layers.rnn import BidirectionalEncoder, Cell
@@ -124,6 +124,25 @@ def test_the_loss_of_logits_far_apart_equals_torch(raised, lowered, many):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+def test_the_loss_knows_how_far_it_may_shift():
+    """Logits as large as the lengths of the vectors allow, and rows that are far below the largest."""
+    along = torch.nn.functional.normalize(torch.randn(WORTH // 64, 64), dim=-1)
+    for features, weight, lowered in (
+        (4 * along[:9], along, 0.0),
+        (8 * torch.randn(9, 64), 0.2 * torch.randn(WORTH // 64, 64), -1000.0),
+        (torch.randn(9, 64), 0.2 * torch.randn(WORTH // 64, 64), 1e30),
+    ):
+        bias, targets = torch.full((len(weight),), lowered), torch.arange(9)
+        tensors = (features.requires_grad_(), weight.requires_grad_())
+        found = smoothed_cross_entropy(*tensors, bias, targets, 0.1)
+        # A bias of all words alike does nothing, but where it is so large that logits are lost in it.
+        logits = F.linear(*tensors, bias if lowered > LARGEST else None)
+        expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.1)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
+        for one, other in zip(torch.autograd.grad(found, tensors), torch.autograd.grad(expected, tensors), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_the_loss_in_half_precision_knows_more_words_than_its_numbers_go(dtype):
     features, weight = torch.zeros(2, 4, dtype=dtype, requires_grad=True), torch.zeros(70_000, 4, dtype=dtype)
@@ -192,6 +211,7 @@ def test_the_encoder_does_not_read_padding(kind, layers):
         torch.testing.assert_close(whole.backward[i], alone.annotations[0, 0, 4:])
         torch.testing.assert_close(whole.forward[i], alone.annotations[0, -1, :4])
     assert encoder(x, torch.zeros(3, 6, dtype=torch.bool)).annotations.isfinite().all()
+    assert [part.shape for part in encoder(x[:0], mask[:0])] == [(0, 6, 8), (0, 4), (0, 4)]
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

@@ -159,4 +159,4 @@ class Annotator(nn.Module):
         places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)[order][mask[order]]
         flat = encoder.annotate(x.flatten(0, 1).index_select(0, places), lengths[lengths > 0])
         found = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
-        return found.view(*mask.shape, -1)
+        return found.view(*mask.shape, flat.shape[-1])

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from sightline.attention import Attention, AttentionConfig, Carry, Memory, Read
 from sightline.attention.tap import active_taps
-from sightline.layers.alignment import align, can_align
 from sightline.layers.dropout import Dropout
 from sightline.layers.maxout import maxout
 from sightline.layers.rnn import Cell, CellKind, CellState
+from sightline.layers.rnnsearch_loop import align, can_align
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,12 @@ class RecurrentAttentionDecoder(nn.Module):
         return self._write(words, old, new, context), state._replace(carry=carry)
 
     def _can_align(self, state: DecoderState, reads: list[Read] | None) -> bool:
-        """Whether all words can be gone through by `align`: where it learns, on a processor, and nobody looks on."""
+        """Whether all words can be gone through by `align`: where gradients may be wanted, and nobody looks on."""
         if not self.looks_before or self.shape.feeds_input or self.gate is not None or reads is not None:
             return False
-        memory = state.memory
-        if not torch.is_grad_enabled() or active_taps() or memory is None or memory.keys.device.type != "cpu":
+        if not torch.is_grad_enabled() or active_taps() or self.attention is None or self.inner_input is None:
             return False
-        return can_align(self.attention, self.cells) and (memory.mask is None or bool(memory.mask.any(dim=-1).all()))
+        return can_align(self.attention, self.cells, self.inner_input, state.memory, len(state.cells[0][0]))
 
     def _aligned(
         self, words: Float[Tensor, "b t e"], state: DecoderState

@@ -11,7 +11,8 @@ from sightline.layers.products import STEP, VANISHING, Product
 
 # Rows of logits held at once. 512 rows of 8,000 words are 16 MB.
 CHUNK_ELEMENTS = 1 << 22
-LOWEST = -80.0  # e to the power of it is a number in float32 with all of its digits
+LOWEST = -70.0  # e to the power of it, and of what is 16 below it, is a number in float32 with all of its digits
+LARGEST = 1e4  # beyond it a number would lose what it is taken from
 
 
 def smoothed_cross_entropy(
@@ -111,8 +112,10 @@ def _common_shift(features: Tensor, weight: Tensor, bias: Tensor | None, weights
     """
     if features.device.type != "cpu" or features.dtype not in (torch.float32, torch.float64) or not len(features):
         return None
+    if torch.is_autocast_enabled("cpu"):
+        return None
     largest, mean = features.norm(dim=-1).amax() * weight.norm(dim=-1), (features @ weights).amin() / len(weight)
     if bias is not None:
         largest, mean = largest + bias, mean + bias.mean()
     shift = float(largest.amax()) + VANISHING
-    return shift if float(mean) - shift > LOWEST else None
+    return shift if abs(shift) < LARGEST and float(mean) - shift > LOWEST else None

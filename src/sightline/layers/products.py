@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 WORTH = 1 << 19  # numbers in a matrix; smaller ones are multiplied with in the time that oneDNN takes to begin,
-MANY = 192  # unless there are this many rows
+MANY = 192  # unless there are this many rows, and packing is done once for many products
 VANISHING = 17.5  # below −17.5, 1 + e^z is 1 to the last bit of float32
 STEP = 64  # many rows are filled up to a multiple of this
 
@@ -64,7 +64,7 @@ def filled_up(rows: int) -> int:
 
 
 def _packed(weight: Float[Tensor, "o i"]) -> Tensor | None:
-    """In the order that oneDNN wants; None where it is not worth it, or where there is no oneDNN."""
+    """In the order that oneDNN wants; None where there is no oneDNN for it."""
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not _operations():
         return None
     with torch.inference_mode(False):

@@ -44,7 +44,7 @@ class BidirectionalEncoder(nn.Module):
         forward, backward = words.chunk(2, dim=-1)
         rows = order.argsort()
         return Encoded(
-            annotations.view(*mask.shape, -1),
+            annotations.view(*mask.shape, self.annotation_size),
             forward.index_select(0, (ends - 1)[rows]),
             backward.index_select(0, (ends - lengths)[rows]),
         )

@@ -7,6 +7,7 @@ what is kept stands in large pages where the system has them for those who ask, 
 import ctypes
 import functools
 import sys
+import threading
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST = 2**31 - 1
@@ -25,7 +26,8 @@ def keep_memory() -> bool:
     except (OSError, AttributeError):  # another C library
         return False
     kept = bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) or bool(mallopt(_MMAP_MAX, 0))
-    if kept := bool(mallopt(_TRIM_THRESHOLD, _LARGEST)) and kept:
+    kept = bool(mallopt(_TRIM_THRESHOLD, _LARGEST)) and kept
+    if kept and threading.current_thread() is threading.main_thread():  # others have heaps of their own
         _ask_for_large_pages(library)
     return kept
 

@@ -29,11 +29,21 @@ class Aligned(NamedTuple):
     contexts: Float[Tensor, "t b c"]
 
 
-def can_align(attention: Attention | None, cells: nn.ModuleList) -> bool:
-    """Whether a decoder that looks before it moves is of the kind that `align` is for."""
+def can_align(
+    attention: Attention, cells: nn.ModuleList, inner_input: nn.Linear, memory: Memory | None, rows: int
+) -> bool:
+    """Whether a decoder that looks before it moves, and what it looks at, are of the kind that `align` is for."""
     if type(attention) is not Composed or type(attention.score) is not Additive or attention.heads:
         return False
-    return type(attention.normaliser) is Softmax and len(cells) == 1 and cells[0].kind == "gru"
+    if type(attention.normaliser) is not Softmax or len(cells) != 1 or cells[0].kind != "gru" or memory is None:
+        return False
+    if memory.keys.device.type != "cpu" or memory.keys.dtype not in (torch.float32, torch.float64):
+        return False
+    if len(memory.keys) != rows or (memory.mask is not None and not bool(memory.mask.any(dim=-1).all())):
+        return False
+    # Parts of it are not called: whoever waits for that would wait in vain.
+    parts = (*attention.modules(), *cells.modules(), inner_input)
+    return not any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in parts)
 
 
 def align(
@@ -56,7 +66,15 @@ def align(
     from_state = torch.cat([2 * query.weight.t(), weight])
     bias = torch.cat([2 * query.bias.flatten(), bias])
     found = _Alignment.apply(
-        projected, state, 2 * memory.keys, memory.values, memory.mask, from_state, bias, 2 * vector, inner_input.weight
+        projected,
+        state,
+        (2 * memory.keys).contiguous(),
+        memory.values,
+        memory.mask,
+        from_state,
+        bias,
+        2 * vector,
+        inner_input.weight,
     )
     return Aligned(*found)
 
