@@ -93,6 +93,11 @@ def _train(model: TextToText, source: torch.Tensor, target: torch.Tensor) -> Non
     model.train().requires_grad_(True).loss(source, target, smoothing=0.1).total.backward()
 
 
+def version() -> str:
+    """PyTorch's, whatever machines it was built for: they count alike."""
+    return torch.__version__.partition("+")[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="keep what it is now")
@@ -103,7 +108,7 @@ def main() -> None:
         before = kept.get(name, {})
         print(name, ", ".join(f"{count:,} {unit} (kept: {before.get(unit, 0):,})" for unit, count in now.items()))
     if options.write:
-        KEPT.write_text(json.dumps({"torch": torch.__version__, "paths": found}, indent=1) + "\n", encoding="utf-8")
+        KEPT.write_text(json.dumps({"torch": version(), "paths": found}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

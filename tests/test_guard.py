@@ -8,12 +8,12 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-from guard import KEPT, counts_of, hot_paths
+from guard import KEPT, counts_of, hot_paths, version
 
 KEEPING = json.loads(KEPT.read_text())
 
 
-@pytest.mark.skipif(torch.__version__ != KEEPING["torch"], reason="counted with another version of PyTorch")
+@pytest.mark.skipif(version() != KEEPING["torch"], reason="counted with another version of PyTorch")
 def test_hot_paths_take_no_more_than_before():
     paths = hot_paths()
     assert set(paths) == set(KEEPING["paths"])
