@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sightline.layers.dropout import Dropout
 from sightline.layers.embedding import QUIET, TokenEmbedding, check_deviation
-from sightline.layers.rnn import BidirectionalEncoder
+from sightline.layers.rnn import BidirectionalEncoder, longest_first
 from sightline.layers.transformer import EncoderLayer, LayerShape
 from sightline.vocabulary import Specials
 
@@ -155,8 +155,7 @@ class Annotator(nn.Module):
 
     def _recur(self, encoder: BidirectionalEncoder, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> Tensor:
         """Without the padding: the longest text first, all words in one list, and back to where they stood."""
-        lengths, order = mask.sum(dim=-1).sort(descending=True, stable=True)
-        places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)[order][mask[order]]
+        lengths, _, places = longest_first(mask)
         flat = encoder.annotate(x.flatten(0, 1).index_select(0, places), lengths[lengths > 0])
         found = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
         return found.view(*mask.shape, flat.shape[-1])

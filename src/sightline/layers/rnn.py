@@ -22,6 +22,14 @@ class Encoded(NamedTuple):
     backward: Float[Tensor, "b h"]
 
 
+def longest_first(mask: Bool[Tensor, "b s"]) -> tuple[Int[Tensor, " b"], Int[Tensor, " b"], Int[Tensor, " n"]]:
+    """The rows of a padded batch from the longest to the shortest: their lengths, which they are, and the places of
+    their words in the flattened batch, one row behind the other.
+    """
+    lengths, order = mask.sum(dim=-1).sort(descending=True, stable=True)
+    return lengths, order, torch.arange(mask.numel(), device=mask.device).view(mask.shape)[order][mask[order]]
+
+
 class BidirectionalEncoder(nn.Module):
     """One or more bidirectional layers. Padding is never read: the backward direction starts at the last word."""
 
@@ -36,8 +44,7 @@ class BidirectionalEncoder(nn.Module):
     def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> Encoded:
         there = mask.clone()
         there[:, 0] |= ~mask.any(dim=-1)  # a row without any word reads one position
-        lengths, order = there.sum(dim=-1).sort(descending=True, stable=True)
-        places = torch.arange(mask.numel(), device=mask.device).view(mask.shape)[order][there[order]]
+        lengths, order, places = longest_first(there)
         words = self.annotate(x.flatten(0, 1).index_select(0, places), lengths)
         annotations = words.new_zeros(mask.numel(), self.annotation_size).index_copy(0, places, words)
         ends = lengths.cumsum(0)
