@@ -21,10 +21,9 @@ from sightline.errors import UserError
 from sightline.training.checkpoint import STATE, _digest, checkpoints, read_progress, save_checkpoint, verify_checkpoint
 from sightline.training.folder import MODEL, RunFolder
 from sightline.training.loop import TrainingConfig, train
-from sightline.training.ranks import fabric_for
 from sightline.training.stopping import Terminated
 from test_survival import CONFIG, assert_equal, last_state, whole  # noqa: F401 - a fixture
-from test_training import Reversal, fabric, small_model
+from test_training import Reversal, small_model
 
 
 class Killed(BaseException):
@@ -55,9 +54,9 @@ def test_killed_at_the_first_validation_a_run_begins_with_its_first_weights(tmp_
             patched.setattr(Path, "rename", killed_between)
             patched.setattr(loop._Loop, "validate", _saving_first(loop._Loop.validate))
         with pytest.raises(Killed):
-            train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+            train(small_model(), Reversal(), CONFIG, folder, device="cpu")
     assert (folder.path / MODEL).exists()
-    train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+    train(small_model(), Reversal(), CONFIG, folder, device="cpu")
     assert_equal(last_state(folder), last_state(whole[0]))
     assert [line["step"] for line in folder.metrics()] == [4, 8, 12, 15]
     assert not list((folder.path / "checkpoints").glob(".*"))
@@ -78,7 +77,7 @@ def test_a_damaged_older_checkpoint_is_left_out_of_the_mean(tmp_path, whole):  #
     content[-3] ^= 0x55
     model.write_bytes(content)
     remarks = []
-    outcome = train(small_model(), Reversal(), CONFIG, RunFolder(path), fabric=fabric(), on_remark=remarks.append)
+    outcome = train(small_model(), Reversal(), CONFIG, RunFolder(path), device="cpu", on_remark=remarks.append)
     (remark,) = remarks
     assert str(model) in remark
     assert remark.endswith("the mean of the last checkpoints is without it")
@@ -100,7 +99,7 @@ def test_a_disk_that_cannot_be_read_now_is_not_taken_for_damage(tmp_path, whole,
 
     monkeypatch.setattr(folder_module, "checksum", failing)
     with pytest.raises(OSError, match="not now"):
-        train(small_model(), Reversal(), CONFIG, RunFolder(path), fabric=fabric(), on_remark=lambda text: None)
+        train(small_model(), Reversal(), CONFIG, RunFolder(path), device="cpu", on_remark=lambda text: None)
     assert sorted(str(file) for file in path.rglob("*")) == before
 
 
@@ -132,7 +131,7 @@ def test_batches_may_be_others_and_it_is_said(tmp_path, change):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Terminated):
-        train(small_model(), Reversal(), CONFIG, folder, fabric=fabric(), on_step=stop)
+        train(small_model(), Reversal(), CONFIG, folder, device="cpu", on_step=stop)
     stood = read_progress(checkpoints(folder.path)[-1])
     assert (stood.batch, stood.planned, stood.together) == (4, 6, 1)  # heard behind the next step
     lesson = Smaller() if change == "batches" else Reversal()
@@ -143,7 +142,7 @@ def test_batches_may_be_others_and_it_is_said(tmp_path, change):
         lesson,
         config,
         folder,
-        fabric=fabric(),
+        device="cpu",
         on_step=lambda event: places.append((event.progress.epoch, event.progress.batch)),
         on_remark=remarks.append,
     )
@@ -164,7 +163,7 @@ def test_the_state_of_a_stranger_names_no_other_files(tmp_path, whole):  # noqa:
         state["files"] = {"/dev/zero": "x"}  # would be read for ever
         (one / STATE).write_text(json.dumps({**state, "digest": _digest(state)}))
     with pytest.raises(UserError, match="it is not what was written"):
-        train(small_model(), Reversal(), CONFIG, RunFolder(path), fabric=fabric(), on_remark=lambda text: None)
+        train(small_model(), Reversal(), CONFIG, RunFolder(path), device="cpu", on_remark=lambda text: None)
 
 
 @pytest.mark.parametrize("value", ["seven", [1], None])
@@ -187,7 +186,7 @@ def test_a_second_sigterm_is_the_same_wish(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Terminated):
-        train(small_model(), Reversal(), CONFIG, folder, fabric=fabric(), on_step=stop)
+        train(small_model(), Reversal(), CONFIG, folder, device="cpu", on_step=stop)
     assert read_progress(checkpoints(folder.path)[-1]).step == 7
 
 
@@ -197,13 +196,6 @@ def test_a_folder_that_is_being_prepared_is_left_alone(tmp_path):
         with pytest.raises(UserError, match="another process is preparing"), RunFolder.creating(tmp_path / "run"):
             raise AssertionError
         assert (folder.path / "data").is_dir()
-
-
-def test_what_other_launchers_say_to_fabric_is_not_taken_for_ours(monkeypatch):
-    for name, value in {"LT_CLI_USED": "1", "LT_DEVICES": "2", "LT_ACCELERATOR": "cpu"}.items():
-        monkeypatch.setenv(name, value)
-    assert fabric_for("cpu").world_size == 1
-    assert os.environ["LT_DEVICES"] == "2"
 
 
 def test_workers_import_nothing_of_the_folder_they_stand_in(tmp_path, monkeypatch):

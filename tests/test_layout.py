@@ -104,7 +104,7 @@ def test_predicting_waits_for_no_compiler_and_no_charts():
         "import sys; sys.argv = ['sightline', 'predict', sys.argv[1], '--text', 'abc']\n"
         "from sightline.cli import main\n"
         "main()\n"
-        "names = 'torch._dynamo', 'lightning_fabric', 'matplotlib', 'transformers'\n"
+        "names = 'torch._dynamo', 'matplotlib', 'transformers'\n"
         "assert not [name for name in names if name in sys.modules]\n"
     )
     run = Path(__file__).parent / "fixtures" / "run-format-1"

@@ -18,7 +18,7 @@ from sightline.training.checkpoint import checkpoints, read_progress
 from sightline.training.folder import METRICS, RunFolder, load_tensors
 from sightline.training.loop import TrainingConfig, train
 from sightline.training.stopping import Terminated
-from test_training import Reversal, fabric, small_model
+from test_training import Reversal, small_model
 
 CONFIG = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=3)
 
@@ -46,7 +46,7 @@ def assert_equal(one, other):
 def whole(tmp_path_factory):
     """A run without a break."""
     folder = RunFolder.create(tmp_path_factory.mktemp("whole") / "run")
-    outcome = train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+    outcome = train(small_model(), Reversal(), CONFIG, folder, device="cpu")
     return folder, outcome
 
 
@@ -58,7 +58,7 @@ def stopped_by(number, folder, step, **options):
             os.kill(os.getpid(), number)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        train(small_model(), Reversal(), CONFIG, folder, fabric=fabric(), on_step=on_step, **options)
+        train(small_model(), Reversal(), CONFIG, folder, device="cpu", on_step=on_step, **options)
     return caught.value
 
 
@@ -69,7 +69,7 @@ def test_a_signal_saves_and_going_on_changes_nothing(tmp_path, whole, number, er
     assert type(stopped_by(number, folder, 6)) is error
     assert signal.getsignal(number) is before
     assert read_progress(checkpoints(folder.path)[-1]).step == 7  # the signal is heard between steps
-    train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+    train(small_model(), Reversal(), CONFIG, folder, device="cpu")
     assert_equal(last_state(folder), last_state(whole[0]))
 
 
@@ -84,9 +84,9 @@ def test_a_signal_within_a_validation_loses_nothing(tmp_path, whole):
 
     folder = RunFolder.create(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(), Interrupted(), CONFIG, folder, fabric=fabric())
+        train(small_model(), Interrupted(), CONFIG, folder, device="cpu")
     assert read_progress(checkpoints(folder.path)[-1]).pending
-    outcome = train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+    outcome = train(small_model(), Reversal(), CONFIG, folder, device="cpu")
     assert [line["step"] for line in folder.metrics()] == [4, 8, 12, 15]
     assert outcome.source == whole[1].source
     assert_equal(outcome.weights, whole[1].weights)
@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, whol
         content[len(content) // 2] ^= 0x55
         damaged.write_bytes(content if how == "a byte" else content[: len(content) // 2])
     remarks = []
-    train(small_model(), Reversal(), CONFIG, folder, fabric=fabric(), on_remark=remarks.append)
+    train(small_model(), Reversal(), CONFIG, folder, device="cpu", on_remark=remarks.append)
     if (name, how) != ("state.json", "missing"):  # without it there is no checkpoint
         (remark,) = remarks
         assert "step-15" in remark
@@ -120,7 +120,7 @@ def test_where_every_checkpoint_is_damaged_it_is_said(tmp_path, whole):
     for one in checkpoints(path):
         (one / "model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="there is none before it"):
-        train(small_model(), Reversal(), CONFIG, RunFolder(path), fabric=fabric(), on_remark=lambda text: None)
+        train(small_model(), Reversal(), CONFIG, RunFolder(path), device="cpu", on_remark=lambda text: None)
 
 
 def test_what_a_killed_process_left_half_written_goes(tmp_path, whole):
@@ -134,7 +134,7 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path, whole):
         file.write('{"step": 19, "loss": 0.')
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=18, validate_every=4)
     folder = RunFolder(path)
-    train(small_model(), Reversal(), config, folder, fabric=fabric())
+    train(small_model(), Reversal(), config, folder, device="cpu")
     assert not list(path.rglob("*.part*"))
     assert [json.loads(line)["step"] for line in (path / METRICS).read_text().splitlines()] == [4, 8, 12, 15, 16, 18]
 
@@ -147,7 +147,7 @@ def test_between_validations_too_a_killed_process_loses_little(tmp_path, whole):
     def on_step(event):
         seen.append([path.name for path in checkpoints(folder.path)])
 
-    outcome = train(small_model(), Reversal(), config, folder, fabric=fabric(), on_step=on_step)
+    outcome = train(small_model(), Reversal(), config, folder, device="cpu", on_step=on_step)
     assert seen[2] == ["step-2"]
     assert seen[6] == ["step-4", "step-6"]
     assert_equal(outcome.weights, whole[1].weights)
@@ -156,7 +156,7 @@ def test_between_validations_too_a_killed_process_loses_little(tmp_path, whole):
 def test_two_trainings_of_one_run_are_refused(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
     with folder.locked(), pytest.raises(UserError, match="another process is training"):
-        train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+        train(small_model(), Reversal(), CONFIG, folder, device="cpu")
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, whole):
@@ -171,13 +171,13 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, whole):
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         with pytest.raises(MachineError, match="cannot write"):
-            train(small_model(), Reversal(), CONFIG, folder, fabric=fabric(), on_step=on_step)
+            train(small_model(), Reversal(), CONFIG, folder, device="cpu", on_step=on_step)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert [path.name for path in checkpoints(folder.path)] == ["step-4"]
     assert not list(folder.path.rglob("*.part*"))
-    train(small_model(), Reversal(), CONFIG, folder, fabric=fabric())
+    train(small_model(), Reversal(), CONFIG, folder, device="cpu")
     assert_equal(last_state(folder), last_state(whole[0]))
 
 
@@ -187,11 +187,11 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from sightline.training.folder import RunFolder
 from sightline.training.loop import OtherRank, TrainingConfig, train
-from test_training import Reversal, fabric, small_model
+from test_training import Reversal, small_model
 config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=100, validate_every=50)
 model = small_model(dropout=0.0).double()
 try:
-    train(model, Reversal(), config, RunFolder(Path(sys.argv[2])), fabric=fabric())
+    train(model, Reversal(), config, RunFolder(Path(sys.argv[2])), device="cpu")
 except OtherRank:
     pass
 """
@@ -201,7 +201,7 @@ def test_two_processes_do_what_one_does_with_two_batches(tmp_path):
     """In float64 and without dropout, over 100 steps. Six batches an epoch: each is some process's, once."""
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=100, validate_every=50, accumulate=2)
     one = RunFolder.create(tmp_path / "one")
-    train(small_model(dropout=0.0).double(), Reversal(), config, one, fabric=fabric())
+    train(small_model(dropout=0.0).double(), Reversal(), config, one, device="cpu")
     two = RunFolder.create(tmp_path / "two")
     line = [sys.executable, "-c", TWO, str(Path(__file__).parent), str(two.path)]
     places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29500 + os.getpid() % 1000), "WORLD_SIZE": "2"}

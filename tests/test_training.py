@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
@@ -54,10 +53,6 @@ class Reversal:
         return {"exact": 100 * right / ROWS, "one": 1.0}
 
 
-def fabric():
-    return Fabric(accelerator="cpu", devices=1)
-
-
 def small_model(dropout=0.1):
     torch.manual_seed(0)
     return TransformerConfig(16, 2, 32, 1, 1, dropout).build(WORDS, WORDS)
@@ -74,7 +69,7 @@ def test_it_learns_and_keeps_a_record(tmp_path):
         Reversal(),
         config,
         folder,
-        fabric=fabric(),
+        device="cpu",
         on_step=lambda event: events.append((event.progress.step, event.loss)),
         on_scores=lambda progress, scores: heard.append(scores["exact"]),
     )
@@ -92,11 +87,11 @@ def test_it_learns_and_keeps_a_record(tmp_path):
 def test_going_on_changes_nothing(tmp_path, stop_at):
     """Interrupted anywhere, also within an epoch: every parameter equals the uninterrupted run's."""
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=6)
-    whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), fabric=fabric())
+    whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), device="cpu")
     folder = RunFolder.create(tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(), Reversal(stop_at), config, folder, fabric=fabric())
-    parts = train(small_model(), Reversal(), config, folder, fabric=fabric())
+        train(small_model(), Reversal(stop_at), config, folder, device="cpu")
+    parts = train(small_model(), Reversal(), config, folder, device="cpu")
     assert parts.progress.step == whole.progress.step == 15
     last = [load_tensors(checkpoints(tmp_path / name)[-1] / "model.safetensors") for name in ("whole", "parts")]
     for name in last[0]:
@@ -118,7 +113,7 @@ LIMITS = {
 @pytest.mark.parametrize("case", LIMITS)
 def test_it_stops_for_the_right_reason(tmp_path, case):
     config, reason, steps = LIMITS[case]
-    outcome = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "run"), fabric=fabric())
+    outcome = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "run"), device="cpu")
     assert outcome.reason == reason
     assert outcome.progress.step == steps
 
@@ -137,7 +132,7 @@ def test_accumulation_is_a_larger_batch(tmp_path):
         ("one", Larger(), TrainingConfig(steps=3)),
     ):
         model = small_model(dropout=0.0).double()  # Adam turns the rounding of a zero gradient into a step
-        train(model, lesson, config, RunFolder.create(tmp_path / name), fabric=fabric())
+        train(model, lesson, config, RunFolder.create(tmp_path / name), device="cpu")
         states.append(load_tensors(checkpoints(tmp_path / name)[-1] / "model.safetensors"))
     for name in states[0]:
         torch.testing.assert_close(states[0][name], states[1][name], atol=1e-9, rtol=0)
@@ -145,7 +140,7 @@ def test_accumulation_is_a_larger_batch(tmp_path):
 
 def test_old_checkpoints_go(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
-    train(small_model(), Reversal(), TrainingConfig(epochs=5, averaged=2, validate_every=6), folder, fabric=fabric())
+    train(small_model(), Reversal(), TrainingConfig(epochs=5, averaged=2, validate_every=6), folder, device="cpu")
     assert [path.name for path in checkpoints(folder.path)] == ["step-24", "step-30"]
     assert not list(folder.path.rglob("*.part*"))
 
@@ -185,7 +180,7 @@ def test_a_diverged_training_is_said(tmp_path):
 
     config, folder = TrainingConfig(learning_rate=0.5, steps=3), RunFolder.create(tmp_path / "run")
     with pytest.raises(UserError, match=r"at step 1: training has diverged; choose a smaller learning rate than 0\.5"):
-        train(small_model(), Diverged(), config, folder, fabric=fabric())
+        train(small_model(), Diverged(), config, folder, device="cpu")
 
 
 def test_where_the_score_says_nothing_the_second_decides():
@@ -198,12 +193,12 @@ def test_where_the_score_says_nothing_the_second_decides():
 def test_an_interrupted_run_ends_like_another(tmp_path):
     """What an interrupt saved is for going on: it is neither averaged nor does it push another one out."""
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=2)
-    whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), fabric=fabric())
+    whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), device="cpu")
     folder = RunFolder.create(tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(), Reversal(6), config, folder, fabric=fabric())
+        train(small_model(), Reversal(6), config, folder, device="cpu")
     assert [path.name for path in checkpoints(folder.path)][-1] != "step-4"
-    parts = train(small_model(), Reversal(), config, folder, fabric=fabric())
+    parts = train(small_model(), Reversal(), config, folder, device="cpu")
     names = [[path.name for path in checkpoints(tmp_path / name)] for name in ("whole", "parts")]
     assert names == [["step-12", "step-15"]] * 2
     assert whole.source == parts.source

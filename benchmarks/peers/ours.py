@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from jobs import BATCH_TOKENS, LONGEST
-from lightning_fabric import Fabric
 from shared import (
     CLIP,
     DROPOUT,
@@ -70,9 +69,7 @@ def train(job: dict[str, Any]) -> Timed:
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "run")
         with suppress(Enough):
-            run_training(
-                model, lesson, config.training, run, fabric=Fabric(accelerator="cpu", devices=1), on_step=on_step
-            )
+            run_training(model, lesson, config.training, run, device="cpu", on_step=on_step)
     return Timed(clock.seconds, tokens[-1] - tokens[clock.warmup], {"parameters": trainable(model)})
 
 

@@ -16,7 +16,6 @@ from sightline.speed import Profile, profile_of, seconds_of
 from sightline.tasks.preparing import prepared_before
 from sightline.tasks.translate import TranslateConfig, TranslateLesson
 from sightline.tasks.translator import Translator, load_translator
-from sightline.training.ranks import fabric_for
 from sightline.training.steps import gradients, make_optimiser
 
 BATCHES = 4  # of training, which repeat
@@ -86,16 +85,15 @@ def profiled(work: Work, measured: Measured) -> Measured:
 
 def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig) -> tuple[Callable[[], None], int]:
     """Steps of a copy of the model: the run itself stays as it is. The amount is the mean of a step."""
-    fabric = fabric_for("cpu")
-    plain = copy.deepcopy(model).requires_grad_(True).train()
-    trained, optimiser = fabric.setup(plain, make_optimiser(plain, config.training))
+    trained = copy.deepcopy(model).requires_grad_(True).train()
+    optimiser = make_optimiser(trained, config.training)
     batches = [lesson.batch(handle) for handle in lesson.epoch(0)[:BATCHES]]
     coming = itertools.cycle(batches)
 
     def steps() -> None:
         # All of the batches, so that every repeat is the same work.
         for batch in itertools.islice(coming, len(batches)):
-            gradients(trained, optimiser, lesson, [batch], config.training, fabric)
+            gradients(trained, optimiser, lesson, [batch], config.training)
             optimiser.step()
 
     return steps, sum(lesson.tokens(batch) for batch in batches)

@@ -36,7 +36,6 @@ from sightline.tasks.table import Trial
 from sightline.training import scores
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import Lesson, Outcome, TrainingConfig, train
-from sightline.training.ranks import fabric_for
 from sightline.view.curves import draw_curves
 
 MOST_LISTED = 200  # rows of a table in a card
@@ -171,7 +170,7 @@ def train_course(
         folder.write_json(ABOUT, describe(prepared, files, valid, start, command))
         course.save(folder, found, "untrained")
     training = course.config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric_for(device), **listeners)
+    outcome = train(model, lesson, training, folder, device=device, **listeners)
     model.load_state_dict(outcome.weights)
     merge_lora(model)
     model.eval()

@@ -23,8 +23,8 @@ from sightline.tasks.translate import (
 )
 from sightline.tasks.translator import Translator
 from sightline.training.loop import TrainingConfig
-from sightline.training.ranks import fabric_for
-from sightline.training.steps import gradients, make_optimiser
+from sightline.training.ranks import own_device
+from sightline.training.steps import gradients, make_optimiser, to_device
 
 TRIED, DECODED = 8, 64  # batches to train, sentences to decode
 
@@ -57,26 +57,26 @@ def estimate(
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
         folder = Path(name)
         trial = task_named(task).trial(files, valid, config, limits, start, folder)
-        prepared, lesson, plain, validating, in_epoch = trial
+        prepared, lesson, model, validating, in_epoch = trial
         stored = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        fabric = fabric_for(device)
-        plain = plain.to(fabric.device)
+        place = own_device(device)
+        model.to(place)
         plan = list(lesson.epoch(0))
         plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest
-        model, optimiser = fabric.setup(plain, make_optimiser(plain, config.training))
+        optimiser = make_optimiser(model, config.training)
         tokens, rows, began = 0, 0, time.perf_counter()
         for number, handle in enumerate(plan):
             if number == 1:  # the first step also sets things up
                 tokens, rows, began = 0, 0, time.perf_counter()
-            batch = fabric.to_device(lesson.batch(handle))
-            count = gradients(model, optimiser, lesson, [batch], config.training, fabric).tokens
+            batch = to_device(lesson.batch(handle), place)
+            count = gradients(model, optimiser, lesson, [batch], config.training).tokens
             optimiser.step()
             tokens, rows = tokens + count, rows + len(handle)
         spent = time.perf_counter() - began
         validation = validating()
     batches = len(lesson.epoch(0))
     training = config.training.limited(batches)
-    parameters = sum(parameter.numel() for parameter in plain.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     steps = training.steps_in(batches)
     # By rows, not by tokens: with BPE dropout the same rows are more tokens.
     per_epoch = (in_epoch or len(prepared.corpus)) * spent / rows + validation * steps / training.interval(batches)

@@ -12,7 +12,6 @@ from torch import nn
 from sightline.errors import UserError
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Lesson, Outcome, TrainingConfig, train
-from sightline.training.ranks import fabric_for
 
 
 @contextmanager
@@ -51,7 +50,7 @@ def train_by_seed(
     """
     torch.manual_seed(seed)
     limited = config.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, limited, folder, fabric=fabric_for(device), **listeners)
+    outcome = train(model, lesson, limited, folder, device=device, **listeners)
     model.load_state_dict(outcome.weights)
     model.eval()
     return outcome

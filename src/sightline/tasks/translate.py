@@ -28,7 +28,6 @@ from sightline.tasks.translator import SOURCE, TARGET, Translator, load_translat
 from sightline.training import scores
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import Outcome, TrainingConfig, train
-from sightline.training.ranks import fabric_for
 from sightline.view.curves import draw_curves
 from sightline.vocabulary import PADDING
 
@@ -141,7 +140,7 @@ def train_translate(
         save_translator(folder, Translator(model, prepared.source, prepared.target), config, "untrained")
     # The limit for want of another is not written down: with other data it would be another.
     training = config.training.limited(len(lesson.epoch(0)))
-    outcome = train(model, lesson, training, folder, fabric=fabric_for(device), **listeners)
+    outcome = train(model, lesson, training, folder, device=device, **listeners)
     model.load_state_dict(outcome.weights)
     model.eval()
     translator = Translator(model, prepared.source, prepared.target, str(out))

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,9 @@ from sightline.training.checkpoint import (
 )
 from sightline.training.ending import Outcome, finish, rank_of
 from sightline.training.folder import MODEL, RunFolder, save_tensors
-from sightline.training.ranks import Ranks
+from sightline.training.ranks import Ranks, own_device
 from sightline.training.steps import Ahead, Event, Stepper, Window, make_optimiser
 from sightline.training.stopping import Stopping
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric  # which takes as long to import as PyTorch: only training waits for it
 
 
 @runtime_checkable
@@ -172,7 +169,7 @@ def train(
     config: TrainingConfig,
     folder: RunFolder,
     *,
-    fabric: "Fabric",
+    device: str | torch.device,
     on_step: Callable[[Event], None] = lambda event: None,
     on_scores: Callable[[Progress, dict[str, float]], None] = lambda progress, scores: None,
     on_remark: Callable[[str], None] = warnings.warn,
@@ -186,13 +183,14 @@ def train(
     Ctrl-C and SIGTERM save a checkpoint before they are passed on. Of several processes, only the first comes to an
     outcome: the others raise `OtherRank`.
     """
-    ranks = Ranks.join(fabric.device.type)
+    device = own_device(device)
+    ranks = Ranks.join(device.type)
     config = replace(config, accumulate=config.accumulate * ranks.count)
-    model.to(fabric.device)  # before the optimiser: what a checkpoint puts into it goes where the parameters are
+    model.to(device)  # before the optimiser: what a checkpoint puts into it goes where the parameters are
     optimiser = make_optimiser(model, config)
     with folder.locked() if ranks.is_first else nullcontext():
         progress = _begin(folder, model, optimiser, ranks, on_remark, on_begin)
-        stepper = Stepper(model, optimiser, lesson, config, fabric, ranks, progress)
+        stepper = Stepper(model, optimiser, lesson, config, device, ranks, progress)
         loop = _Loop(model, lesson, config, folder, stepper, on_step, on_scores, on_remark)
         if progress.step == 0:  # from the first validation on, the run's weights are no longer those of its start
             loop.save(interrupted=True)
@@ -335,6 +333,6 @@ class _Loop:
     def save(self, interrupted: bool = False) -> None:
         """A checkpoint: of a validation, or one for going on only."""
         if self.ranks.is_first:
-            optimiser, keep = self.stepper.saved_optimiser, self.config.averaged
+            optimiser, keep = self.stepper.optimiser, self.config.averaged
             save_checkpoint(self.folder.path, self.model, optimiser, self.progress, keep, interrupted)
         self.saved = time.monotonic()

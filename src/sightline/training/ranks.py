@@ -1,23 +1,20 @@
 """Several processes that train one model: each takes its share of every update, and all make the same step.
 
-Started by `torchrun`, `fabric run` or anything else that sets RANK and WORLD_SIZE. Gradients are summed over the
-processes and not averaged over them, and the loss is a mean over the tokens of all: two processes with one batch each
-do what one does with two.
+Started by `torchrun` or anything else that sets RANK and WORLD_SIZE. Gradients are summed over the processes and not
+averaged over them, and the loss is a mean over the tokens of all: two processes with one batch each do what one does
+with two.
 """
 
 import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from sightline.errors import UserError
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 PATIENCE = timedelta(hours=12)  # the others wait while the first process prepares data, validates and writes
 
@@ -120,18 +117,13 @@ class Ranks:
             dist.barrier()
 
 
-def fabric_for(device: str) -> "Fabric":
-    """One device for this process: of several cards that of its number on the machine.
-
-    `fabric run` tells Fabric through the environment how many devices there are in all; here every process has one.
-    """
-    from lightning_fabric import Fabric  # here: it takes as long to import as PyTorch
-
-    told = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("LT_")}
-    try:
-        return Fabric(accelerator=device, devices=[_number("LOCAL_RANK", 0)] if device == "cuda" else 1)
-    finally:
-        os.environ.update(told)
+def own_device(device: str | torch.device) -> torch.device:
+    """One device for this process: of several cards that of its number on the machine."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        device = torch.device("cuda", _number("LOCAL_RANK", 0) if device.index is None else device.index)
+        torch.cuda.set_device(device)
+    return device
 
 
 def _sum_together(gradients: Sequence[Tensor]) -> None:

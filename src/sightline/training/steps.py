@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.errors import UserError
 from sightline.training.checkpoint import Progress
@@ -15,8 +15,6 @@ from sightline.training.groups import parameter_groups
 from sightline.training.ranks import Ranks
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
     from sightline.training.loop import Lesson, TrainingConfig
 
 ALONE = Ranks()
@@ -29,6 +27,18 @@ class Event(NamedTuple):
     loss: float
     tokens_per_second: float
     share: float
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """The same tuples, lists and dictionaries with their tensors on the device; all else stays as it is."""
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=device.type == "cuda")
+    if isinstance(batch, dict):
+        return {name: to_device(one, device) for name, one in batch.items()}
+    if isinstance(batch, tuple | list):
+        moved = [to_device(one, device) for one in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
+    return batch
 
 
 def make_optimiser(model: nn.Module, config: "TrainingConfig") -> torch.optim.Optimizer:
@@ -46,12 +56,11 @@ class Gradients(NamedTuple):
 
 
 def gradients(
-    model: Any,
-    optimiser: Any,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
     lesson: "Lesson",
     batches: Sequence[Any],
     config: "TrainingConfig",
-    fabric: "Fabric",
     ranks: Ranks = ALONE,
     stopping: bool = False,
 ) -> Gradients:
@@ -65,12 +74,14 @@ def gradients(
     total = 0.0
     for batch in batches:
         loss = lesson.loss(model, batch)
-        fabric.backward(loss.total / tokens)
+        (loss.total / tokens).backward()
         total += float(loss.total.detach())
     (total,) = ranks.sum(total)
     if math.isfinite(total):
         ranks.sum_gradients(model.parameters())
-        fabric.clip_gradients(model, optimiser, max_norm=config.clip, error_if_nonfinite=False)
+        # In the optimiser's order: the norm is a sum, and a sum in another order rounds otherwise.
+        learning = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        nn.utils.clip_grad_norm_(learning, config.clip, error_if_nonfinite=False)
     return Gradients(total, tokens, bool(asked))
 
 
@@ -103,13 +114,12 @@ class Stepper:
         optimiser: torch.optim.Optimizer,
         lesson: "Lesson",
         config: "TrainingConfig",
-        fabric: "Fabric",
+        device: torch.device,
         ranks: Ranks,
         progress: Progress,
     ) -> None:
-        self.saved_optimiser = optimiser  # as checkpoints keep it
-        self.model, self.optimiser = fabric.setup(model, optimiser)
-        self.lesson, self.config, self.fabric, self.ranks, self.progress = lesson, config, fabric, ranks, progress
+        self.model, self.optimiser, self.lesson, self.config = model, optimiser, lesson, config
+        self.device, self.ranks, self.progress = device, ranks, progress
         self.started = time.perf_counter() - progress.seconds
 
     def step(self, ready: Sequence[Any], used: int, rate: float, stopping: bool) -> tuple[Event, bool]:
@@ -117,10 +127,9 @@ class Stepper:
         begun, progress = time.perf_counter(), self.progress
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
-        batches = [self.fabric.to_device(batch) for batch in ready]
-        total, tokens, asked = gradients(
-            self.model, self.optimiser, self.lesson, batches, self.config, self.fabric, self.ranks, stopping
-        )
+        batches = [to_device(batch, self.device) for batch in ready]
+        summed = gradients(self.model, self.optimiser, self.lesson, batches, self.config, self.ranks, stopping)
+        total, tokens, asked = summed
         if not math.isfinite(total):
             raise UserError(
                 f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
