@@ -2,10 +2,11 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from sightline.data.columns import Cells
 from sightline.data.hashes import Distinct, HashSet, hash_of
 from sightline.data.reading import Row
 from sightline.errors import UserError
@@ -113,6 +114,19 @@ class Report:
     def bad(self) -> int:
         return self.left_out.total()
 
+    def add(self, x: Any, y: Any) -> None:
+        """Count a pair that is kept."""
+        self.source_characters.add(len(x))
+        self.target_characters.add(len(y))
+        self.identical += x == y
+
+    def repeats(self, rows: int, different: int, items: int) -> None:
+        """Note how many of the rows were there before, and how many items there are."""
+        self.duplicates = rows - different
+
+    def check(self, source: Any) -> None:
+        """Refuse data from which nothing can be learnt; called when all rows have been read."""
+
     def to_json(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
@@ -197,6 +211,42 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
             name = limits.spelled("max_characters")
             advice += f", or raise {name} (now {limits.max_characters:,}), because most are too long"
         return UserError(f"{bad}, {advice}")
+
+
+class CheckedExamples(Checked[Kept, SomeReport]):
+    """The good rows of a table. ``read`` makes an example of a row's values, or raises a `ValueError` that says what is
+    wrong; the report counts each with its ``add``. Whether too many are bad is known at the end."""
+
+    def __init__(
+        self,
+        rows: "Iterable[Cells]",
+        read: Callable[[tuple[Any, ...]], Kept],
+        report: SomeReport,
+        limits: Limits,
+        expected: str,
+        places: int = 20,
+    ) -> None:
+        super().__init__(report, limits, places)
+        self.expected = expected
+        self._kept = self._check(rows, read)
+
+    def _check(self, rows: "Iterable[Cells]", read: Callable[[tuple[Any, ...]], Kept]) -> Iterator[Kept]:
+        report = self.report
+        for values, file, line, problem in rows:
+            report.rows += 1
+            if problem is None:
+                try:
+                    example = read(values)
+                except ValueError as error:
+                    problem = str(error)
+            if problem is not None:
+                self._leave_out(file, line, problem)
+                continue
+            report.pairs += 1
+            report.add(*example)  # type: ignore[misc]
+            yield example
+        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
+            raise self._too_many()
 
 
 def pair_hash(source: str, target: str) -> int:

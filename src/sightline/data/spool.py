@@ -1,17 +1,18 @@
-"""Checked pairs kept in a file while they are prepared: they are read and checked once, however often they are needed.
+"""Checked rows kept in a file while they are prepared: they are read and checked once, however often they are needed.
 
-A text is never empty and holds no NUL, so the file is ``source NUL target NUL`` over and over. It is cut into blocks,
-and what has to be computed of every pair is computed a block at a time, in several processes where there are many.
+A row is a list of plain data. The file is cut into blocks, a list of rows in JSON each, and what has to be computed of
+every row is computed a block at a time; of pairs of texts in several processes where there are many.
 """
 
 import base64
 import itertools
+import json
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +25,10 @@ from sightline.data.tokenise import Tokeniser
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
 
-BLOCK = 4096  # pairs
+BLOCK = 4096  # rows
 PARALLEL = 50_000  # pairs; processes for fewer would take longer to start than they save
 
-Pair = tuple[str, str]
+Row = Sequence[Any]
 
 
 class Hashes(NamedTuple):
@@ -56,11 +57,11 @@ class Marks:
 
 
 class Spool:
-    """The pairs of ``rows``, kept under ``folder`` until the block ends."""
+    """The rows, kept under ``folder`` until the block ends."""
 
-    def __init__(self, folder: Path, rows: Iterable[Pair], processes: int | None = None) -> None:
+    def __init__(self, folder: Path, rows: Iterable[Row], processes: int | None = None) -> None:
         self.folder = folder
-        self.path = folder / "pairs"
+        self.path = folder / "rows"
         self.count = 0
         self._places = [0]  # where blocks begin
         self._sizes: list[int] = []
@@ -70,7 +71,7 @@ class Spool:
             self._fill(rows)
         except OSError as error:
             self.remove()
-            raise MachineError(f"the pairs cannot be kept in {folder}: {error.strerror or error}") from None
+            raise MachineError(f"the rows cannot be kept in {folder}: {error.strerror or error}") from None
         except BaseException:
             self.remove()
             raise
@@ -86,7 +87,7 @@ class Spool:
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _fill(self, rows: Iterable[Pair]) -> None:
+    def _fill(self, rows: Iterable[Row]) -> None:
         coming = iter(counted(rows, "reading"))
         with self.path.open("wb") as file:
             while block := list(itertools.islice(coming, BLOCK)):
@@ -94,18 +95,28 @@ class Spool:
                 self._sizes.append(len(block))
                 self.count += len(block)
 
-    def blocks(self) -> Iterator[list[Pair]]:
+    def blocks(self) -> Iterator[list[Row]]:
         with self.path.open("rb") as file:
             for start, end in itertools.pairwise(self._places):
                 yield _cut(file.read(end - start))
 
-    def pairs(self, marks: Marks | None = None) -> Iterator[Pair]:
-        """All pairs in their order, or those that are marked."""
+    def rows(self, marks: Marks | None = None) -> Iterator[Row]:
+        """All rows in their order, or those that are marked."""
         for number, block in enumerate(self.blocks()):
             if marks is None:
                 yield from block
             else:
                 yield from itertools.compress(block, marks.block(number, len(block)).tolist())
+
+    def numbers(self, *of: Callable[[Row], Any], kind: Any = np.uint64) -> tuple[np.ndarray, ...]:
+        """One number of each row by each function, in files and not in memory."""
+        found = tuple(scratch_array(self.count, kind) for _ in of)
+        start = 0
+        for block in counted(self.blocks(), "comparing", self.count, len):
+            for kept, function in zip(found, of, strict=True):
+                kept[start : start + len(block)] = [function(row) for row in block]
+            start += len(block)
+        return found
 
     def mark(self, of: Callable[[int, int], np.ndarray]) -> Marks:
         """Marks by a function of the first pair of a block and the one behind its last."""
@@ -167,13 +178,12 @@ class Spool:
             yield request
 
 
-def _joined(block: list[Pair]) -> bytes:
-    return ("\0".join(itertools.chain.from_iterable(block)) + "\0").encode()
+def _joined(block: list[Row]) -> bytes:
+    return json.dumps(block, ensure_ascii=False).encode()
 
 
-def _cut(content: bytes) -> list[Pair]:
-    texts = iter(content.decode()[:-1].split("\0"))
-    return list(zip(texts, texts, strict=True))
+def _cut(content: bytes) -> list[Row]:
+    return json.loads(content)
 
 
 class _Jobs:
@@ -182,7 +192,7 @@ class _Jobs:
     def __init__(self, setting: Request, tokenisers: tuple[Tokeniser, Tokeniser] | None = None) -> None:
         self._file = open(setting["path"], "rb")  # noqa: SIM115 - open as long as the jobs are
         self._lock = threading.Lock()
-        self._do: Callable[[list[Pair]], Arrays]
+        self._do: Callable[[list[Row]], Arrays]
         if setting["job"] == "hash":
             key = bytes.fromhex(setting["key"])
             self._do = lambda pairs: _hashed(pairs, key)
@@ -211,7 +221,7 @@ class _Jobs:
         return self._do(pairs)
 
 
-def _hashed(pairs: list[Pair], key: bytes) -> Arrays:
+def _hashed(pairs: list[Row], key: bytes) -> Arrays:
     count = len(pairs)
     return (
         np.fromiter((hash_of(f"{source}\0{target}") for source, target in pairs), np.uint64, count),
@@ -220,7 +230,7 @@ def _hashed(pairs: list[Pair], key: bytes) -> Arrays:
     )
 
 
-def _tokenised(pairs: list[Pair], source: Tokeniser, target: Tokeniser) -> Arrays:
+def _tokenised(pairs: list[Row], source: Tokeniser, target: Tokeniser) -> Arrays:
     return (*_flat(source.encode([a for a, _ in pairs])), *_flat(target.encode([b for _, b in pairs])))
 
 

@@ -16,6 +16,7 @@ from sightline.data.columns import Cells, Columns, choose_columns, read_columns,
 from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import LONGEST_LABEL, Example
 from sightline.data.labels_checking import MOST_LABELS, NAMED, TEXT_LIMITS
+from sightline.data.source import Source
 from sightline.data.shards import ending_of, over_shards, shards_of
 from sightline.data.tables import FORMATS, decode, kind_of, lines_of, name_of
 from sightline.errors import UserError
@@ -64,6 +65,27 @@ def read_tagged(files: TaggedFile) -> Iterator[SentenceRow]:
     """Every sentence, in order, those with a problem too."""
     row, shards = None, shards_of(files.data, (*CONLL_ENDINGS, *FORMATS))
     for row in _conll_rows(shards) if _is_conll(shards[0], files.columns) else _table(files):
+        yield row
+    if row is None:
+        raise UserError(
+            f"{name_of(files.data)} has no sentences: found an empty file; expected words with their labels"
+        )
+
+
+def tagged_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every sentence of a source as its words and its labels, those with a problem too."""
+    files, row = TaggedFile(str(source.data), source.columns), None
+    shards = shards_of(files.data, (*CONLL_ENDINGS, *FORMATS))
+    if _is_conll(shards[0], files.columns):
+        rows: Iterator[Cells] = (
+            Cells((list(one.sentence.words), list(one.sentence.tags)), one.file, one.line, one.problem)
+            for one in _conll_rows(shards)
+        )
+    else:
+        rows = read_columns(
+            files.data, lambda name, found: choose_columns(name, found, (WORD_NAMES, TAG_NAMES), files.columns)
+        )
+    for row in rows:
         yield row
     if row is None:
         raise UserError(
@@ -177,6 +199,12 @@ class TagReport(Report):
 
     labels: Counter[str] = field(default_factory=Counter)
 
+    def add(self, x: Sequence[str], y: Sequence[str]) -> None:
+        self.source_characters.add(len(x))
+        self.labels.update(y)
+        if len(self.labels) > MOST_LABELS:
+            self.check()
+
     def to_json(self) -> dict[str, Any]:
         found = super().to_json()
         kept = {name: found[name] for name in ("rows", "left_out", "places", "duplicates")}
@@ -195,7 +223,7 @@ class TagReport(Report):
             lines.append(f"{self.duplicates:,} sentences were there before with the same labels (kept)")
         return lines + self.left_out_lines()
 
-    def check(self) -> None:
+    def check(self, source: Any = None) -> None:
         """Refuse labels from which nothing can be learnt."""
         if len(self.labels) == 1:
             (only,) = self.labels

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from torch import nn
 
 from sightline import __version__
 from sightline.config import Config
+from sightline.training import scores
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Outcome
 
 ABOUT, CARD, CURVES = "about.json", "card.md", "curves.png"
+MOST_LISTED = 200  # rows of a table in a card
 
 
 @dataclass(frozen=True)
@@ -121,3 +124,14 @@ def _parameters(model: nn.Module) -> int:
 def _overlap(about: dict[str, Any]) -> str:
     found = about.get("valid_pairs_in_training")
     return "" if found is None else f" Of these, {found:,} stand in the training data too."
+
+
+def table_section(title: str, first: str, counted: str, rows: Sequence[scores.OfClass]) -> list[str]:
+    """A table of precision and recall for the card."""
+    lines = [f"## {title}", "", f"| {first} | precision | recall | F1 | {counted} |", "| --- | --- | --- | --- | --- |"]
+    for row in rows[:MOST_LISTED]:
+        shares = " | ".join("–" if share is None else f"{share:.1f}" for share in (row.precision, row.recall, row.f1))
+        lines.append(f"| {row.name.replace('|', chr(92) + '|') or '–'} | {shares} | {row.support:,} |")
+    if len(rows) > MOST_LISTED:
+        lines.append(f"| and {len(rows) - MOST_LISTED:,} more | | | | |")
+    return [*lines, ""]

@@ -19,6 +19,7 @@ from sightline.interop.pretrained_tokens import PretrainedTokeniser
 from sightline.layers.lora import LoraConfig, add_lora, merge_lora
 from sightline.models.heads import Labeller, Objective, build_labeller
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
+from sightline.inputs.text import TOKENISER, about_reader, load_reader, to_texts
 from sightline.tasks.labels import Labels
 from sightline.tasks.loading import Saved
 from sightline.training import scores as measures
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 L = TypeVar("L", bound=Labeller)
 
-TASK, TOKENISER = "classify", "tokenizer.json"
+TASK = "classify"
 BATCH_TOKENS = 16_384
 THRESHOLD = 0.5  # of several labels, those at least as likely are given
 HIERARCHICAL = "han"
@@ -173,15 +174,6 @@ class Classifier:
         return LabelledFile(data, columns or labels.columns, labels.kind, labels.separator)
 
 
-def to_texts(words: np.ndarray, parts: np.ndarray | None, device: torch.device | str = "cpu") -> Texts:
-    """Padded arrays as a batch."""
-
-    def moved(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    return Texts(moved(words), None if parts is None else moved(parts))
-
-
 def text_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
     """Texts of like length together, the longest first."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
@@ -265,31 +257,3 @@ def load_labeller(saved: Saved, build: Callable[[], L], lora: LoraConfig | None)
     model = saved.model(build, adapted)
     merge_lora(model)
     return model
-
-
-def about_reader(reader: TextReader) -> dict[str, Any]:
-    """What config.json says of how texts are read."""
-    return {
-        "words": reader.words,
-        "specials": asdict(reader.specials),
-        "sentences": reader.sentences,
-        "foreign": isinstance(reader.tokeniser, PretrainedTokeniser),
-    }
-
-
-def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextReader:
-    """How a run reads texts: with our own tokeniser, or with that of the Hugging Face folder it began with."""
-    foreign, words = about.get("foreign") is True, about.get("words")
-    tokeniser = (PretrainedTokeniser if foreign else Tokeniser).load(path / TOKENISER)
-    try:
-        specials = Specials(**about.get("specials", {}))
-        if not all(value is None or type(value) is int for value in asdict(specials).values()):
-            raise ValueError("the ids of special tokens are no numbers")
-        ours = Specials(mask=MASK if not foreign and tokeniser.has_mask else None)  # type: ignore[union-attr]
-        if specials != (tokeniser.specials if foreign else ours):  # type: ignore[union-attr]
-            raise ValueError(f"the special tokens are not those of {TOKENISER}")
-        if type(words) is not int or words < tokeniser.words or (words > tokeniser.words and not foreign):
-            raise ValueError(f"{TOKENISER} has {tokeniser.words:,} tokens, the model has {words!r}")
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {error}") from None
-    return TextReader(tokeniser, specials, pairs, about.get("sentences") is True, words)

@@ -28,7 +28,7 @@ from sightline.layers.lora import LoraConfig, merge_lora
 from sightline.models.encoder import EncoderConfig
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModelConfig
-from sightline.tasks.card import ABOUT, CARD, CURVES, Wording, card, describe
+from sightline.tasks.card import ABOUT, CARD, CURVES, Wording, card, describe, table_section
 from sightline.tasks.classifier import TOKENISER, adapt
 from sightline.tasks.classify_data import KEYS
 from sightline.tasks.starting import Start, read_start
@@ -38,7 +38,6 @@ from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import Lesson, Outcome, TrainingConfig, train
 from sightline.view.curves import draw_curves
 
-MOST_LISTED = 200  # rows of a table in a card
 
 
 def _training() -> TrainingConfig:
@@ -243,14 +242,3 @@ def overlap_lines(overlap: Overlap | None, rows: str) -> list[str]:
         f"of {overlap.evaluation:,} validation {rows}, {overlap.pairs:,} stand in the training data: scores on them "
         "flatter"
     ]
-
-
-def table_section(title: str, first: str, counted: str, rows: Sequence[scores.OfClass]) -> list[str]:
-    """A table of precision and recall for the card."""
-    lines = [f"## {title}", "", f"| {first} | precision | recall | F1 | {counted} |", "| --- | --- | --- | --- | --- |"]
-    for row in rows[:MOST_LISTED]:
-        shares = " | ".join("–" if share is None else f"{share:.1f}" for share in (row.precision, row.recall, row.f1))
-        lines.append(f"| {row.name.replace('|', chr(92) + '|') or '–'} | {shares} | {row.support:,} |")
-    if len(rows) > MOST_LISTED:
-        lines.append(f"| and {len(rows) - MOST_LISTED:,} more | | | | |")
-    return [*lines, ""]

@@ -29,7 +29,7 @@ class Saved(NamedTuple):
     about: dict[str, Any]
 
     @classmethod
-    def open(cls, path: Path, task: str) -> "Saved":
+    def open(cls, path: Path, task: str | None = None) -> "Saved":
         """A run of a task, checked file by file; or as it was at one of its checkpoints."""
         weights, name = path / MODEL, str(path)
         if path.parent.name == "checkpoints" and weights.exists():
@@ -39,7 +39,7 @@ class Saved(NamedTuple):
         else:
             folder = RunFolder.open(path)
         about = folder.read_config()
-        if about.get("task") != task:
+        if task is not None and about.get("task") != task:
             raise UserError(f"{path} is a run of the task {about.get('task')!r}; expected {task!r}")
         return cls(path, weights, name, about)
 

@@ -141,7 +141,7 @@ def prepare(files: PairFiles, valid: PairFiles | None, how: Preparation, folder:
         if valid is None:
             split = split_hashes(hashes.sources, hashes.targets, how.valid_share)
             marks = spool.mark(split.train)
-            valid_pairs = list(spool.pairs(spool.mark(split.valid)))
+            valid_pairs = [(a, b) for a, b in spool.rows(spool.mark(split.valid))]
         else:
             overlap = overlap_of_hashes((hashes.sources, hashes.targets), valid_pairs, key)
         if not valid_pairs:
@@ -151,7 +151,7 @@ def prepare(files: PairFiles, valid: PairFiles | None, how: Preparation, folder:
         with closing(spool.encoded(source, target, marks)) as blocks:
             write_blocks(data / "train", blocks)
         write_text(data / VALID, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid_pairs))
-        missing = count_missing(target, (b for _, b in spool.pairs(marks))) if how.tokenisers else None
+        missing = count_missing(target, (b for _, b in spool.rows(marks))) if how.tokenisers else None
     return Prepared(
         source,
         target,
@@ -186,7 +186,7 @@ def _vocabularies(spool: Spool, marks: Marks | None, config: TokeniserConfig) ->
     def side(index: int) -> Callable[[], Iterator[str]]:
         total = spool.count if marks is None else marks.count
         stage = "learning the vocabulary"
-        return lambda: (pair[index] for pair in counted(spool.pairs(marks), stage, total))
+        return lambda: (pair[index] for pair in counted(spool.rows(marks), stage, total))
 
     return train_tokenisers(side(0), side(1), config)
 

@@ -1,0 +1,130 @@
+"""Where rows come from: a file, a folder, shards, a pipe, or rows that a Python program holds."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sightline.data.columns import Cells, asked_columns
+from sightline.data.tables import listed
+from sightline.errors import UserError
+
+ROWS = "the rows"  # what errors call rows that are no file's
+
+
+@dataclass(frozen=True)
+class Source:
+    """Data by its name (``"-"`` is standard input), or ``held`` rows: dictionaries, or tuples in the columns' order.
+
+    ``columns`` are the names to read, where they are not those that a task expects. ``options`` are those of the
+    task's reader, such as the separator of several labels.
+    """
+
+    data: str | None = None
+    columns: tuple[str, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    held: Sequence[Any] | Iterable[Any] | None = None
+
+    @classmethod
+    def of(cls, data: Any, columns: Sequence[str] | None = None, **options: Any) -> "Source":
+        """From what a Python program gives: a path, rows, a DataFrame of pandas or polars, a `datasets.Dataset`."""
+        named = None if columns is None else tuple(columns)
+        given = {name: value for name, value in options.items() if value is not None}
+        if isinstance(data, cls):
+            return data
+        if isinstance(data, str | Path):
+            return cls(str(data), named, given)
+        if data is None:
+            return cls(None, named, given)
+        return cls(None, named, given, _held(data))
+
+    @property
+    def name(self) -> str:
+        """What errors and model cards call the data: the names of files, not their folders."""
+        if self.held is not None:
+            return "rows given in Python"
+        names = [one for one in (self.data, self.options.get("source"), self.options.get("target")) if one]
+        return " and ".join("a pipe" if one == "-" else Path(one).name for one in names)
+
+    def cells(self, columns: Sequence[Any]) -> Iterator[Cells]:
+        """The rows that are held, as values in the order of a task's `Column`s."""
+        number = 0
+        names: list[str] | None = None
+        for number, row in enumerate(self.held or (), start=1):  # noqa: B007 - asked for below
+            if isinstance(row, Mapping):
+                if names is None:
+                    names = _named(columns, list(map(str, row)), self.columns)
+                missing = [
+                    name
+                    for name, column in zip(names, columns, strict=True)
+                    if name not in row and not column.optional
+                ]
+                if missing:
+                    problem = f"missing field: found {listed(list(map(str, row)))}, expected {missing[0]!r}"
+                    yield Cells((), ROWS, number, problem)
+                    continue
+                yield Cells(tuple(_plain(row.get(name)) for name in names), ROWS, number)
+            elif isinstance(row, str) or not isinstance(row, Sequence):
+                values = (_plain(row),) if len(columns) == 1 else ()
+                found = type(row).__name__
+                problem = None if values else f"no row: found a {found}, expected a dictionary or a tuple"
+                yield Cells(values, ROWS, number, problem)
+            else:
+                least = sum(not column.optional for column in columns)
+                if not least <= len(row) <= len(columns):
+                    problem = f"wrong number of columns: found {len(row)}, expected {least}"
+                    yield Cells((), ROWS, number, problem)
+                    continue
+                values = tuple(map(_plain, row))
+                yield Cells((*values, *[None] * (len(columns) - len(values))), ROWS, number)
+        if not number:
+            raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
+
+
+def _held(data: Any) -> Any:
+    """Rows of a table of another package; they are read one by one, and may be read again."""
+    if hasattr(data, "iter_rows") and hasattr(data, "columns"):  # polars
+        return _Again(lambda: data.iter_rows(named=True))
+    if hasattr(data, "itertuples") and hasattr(data, "columns"):  # pandas
+        names = list(map(str, data.columns))
+        return _Again(lambda: (dict(zip(names, row, strict=True)) for row in data.itertuples(index=False, name=None)))
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+        found = type(data).__name__
+        raise UserError(f"data is a {found}; expected a path, rows (dictionaries or tuples), or a DataFrame")
+    return data
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Rows that can be read more than once."""
+
+    begin: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.begin()
+
+
+def _named(columns: Sequence[Any], found: Sequence[str], wanted: tuple[str, ...] | None) -> list[str]:
+    """For each column the name by which these rows have it; a name of an optional column may be missing."""
+    if wanted is not None:
+        chosen = list(asked_columns(ROWS, found, wanted).wanted)
+        return [*chosen, *(column.name for column in columns[len(chosen) :])]
+    there = {name.strip().casefold(): name for name in reversed(found)}
+    names = []
+    for column in columns:
+        name = next((there[one] for one in column.all if one in there), None)
+        if name is None and not column.optional:
+            raise UserError(
+                f"{ROWS}: found the fields {listed(found)}; none of them is called {column.name!r}; name them with columns"
+            )
+        names.append(name or column.name)
+    return names
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as Python's own; a missing value of a table as None."""
+    if hasattr(value, "tolist") and not isinstance(value, str | bytes):
+        value = value.tolist()
+    if isinstance(value, tuple):
+        return list(value)
+    return None if isinstance(value, float) and value != value else value

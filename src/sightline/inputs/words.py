@@ -1,0 +1,126 @@
+"""Sentences as words: each word is cut into pieces by itself, so that it is known which pieces are its own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sightline.data.checking import TOO_LONG, Limits
+from sightline.data.columns import text_problem
+from sightline.data.tables import kind_of
+from sightline.data.texts import TextReader
+from sightline.errors import UserError
+from sightline.inputs.text import ReaderInput
+from sightline.interop.pretrained_tokens import PretrainedTokeniser
+from sightline.tasks.task import BadValueError
+from sightline.tasks.windows import windows
+
+OVERLAP = 64  # tokens that two stretches of a long sentence share
+Words = tuple[str, ...]
+
+
+class Cut(NamedTuple):
+    """Part of a sentence as a model reads it: its tokens with start and end, and where the first piece of each word is.
+
+    ``first`` and ``behind`` are its words.
+    """
+
+    tokens: list[int]
+    places: list[int]
+    first: int
+    behind: int
+
+
+class WordsInput(ReaderInput):
+    """Sentences of words. Those of more than ``config.longest`` tokens are read in stretches."""
+
+    kind = "words"
+    noun = "sentences"
+
+    def read(self, cells: Mapping[str, Any]) -> Words:
+        words = words_of(cells.get("words"), "words")
+        if not words:
+            raise BadValueError("no words: found an empty sentence, expected words")
+        for word in words:
+            if (problem := text_problem(word, "the words")) is not None:
+                raise BadValueError(problem)
+        return words
+
+    def check(self, x: Words, limits: Limits) -> None:
+        characters, most = sum(map(len, x)), limits.max_characters
+        if characters > most:
+            raise BadValueError(f"{TOO_LONG}: found {characters:,} characters in a sentence, expected at most {most:,}")
+
+    def identity(self, x: Words) -> str:
+        from sightline.tasks.prepare import normalised
+
+        return normalised(" ".join(x))
+
+    def unpack(self, row: Sequence[Any]) -> tuple[Words, Sequence[Any]]:
+        return tuple(row[0]), row[1:]
+
+    def encode(self, xs: Sequence[Words]) -> list[list[Cut]]:
+        return cut_words(self.reader, xs, self.config.longest, OVERLAP)
+
+    def train_parts(self, xs: Sequence[Words]) -> list[list[Cut]]:
+        parts = cut_words(self.reader, xs, self.config.longest, 0)
+        self.cut += sum(len(some) > 1 for some in parts)
+        return parts
+
+    def stored(self, part: Any) -> Sequence[int]:
+        return part.tokens if isinstance(part, Cut) else part
+
+    def notes(self) -> list[str]:
+        if not self.cut:
+            return []
+        return [
+            f"{self.cut:,} sentences have more than {self.config.longest:,} tokens (longest): they are read in stretches"
+        ]
+
+    def label(self, x: Words) -> str:
+        return " ".join(x)
+
+    def item(self, given: Any) -> Words:
+        return tuple(given.split() if isinstance(given, str) else given)
+
+    def parse(self, line: str, number: int, is_json: bool) -> Words:
+        words: Any = line
+        if is_json:
+            from sightline.data.tagged import WORD_NAMES
+            from sightline.tasks.lines import fields_of
+
+            (words,) = fields_of(line, number, (WORD_NAMES,))
+        if isinstance(words, str):
+            words = words.split()
+        if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+            raise UserError(f"line {number:,}: expected words, as a list or a text with blanks between them")
+        return tuple(words)
+
+
+def words_of(value: Any, what: str) -> tuple[str, ...]:
+    """Words or labels of a cell: a list, or text with blanks between them."""
+    found = value.split() if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(one, str | int) for one in found):
+        raise BadValueError(f"bad {what}: found {kind_of(value)}, expected a list, or text with blanks between")
+    return tuple(str(one).strip() for one in found)
+
+
+def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: int, overlap: int) -> list[list[Cut]]:
+    """Sentences of words as stretches of at most ``longest`` tokens."""
+    tokeniser, specials = reader.tokeniser, reader.specials
+    # Byte-level vocabularies have one piece for a word behind a space and another for it at the very beginning.
+    space = " " if isinstance(tokeniser, PretrainedTokeniser) and tokeniser.of_bytes else ""
+    room = longest - 2
+    pieces = tokeniser.encode([space + word for words in sentences for word in words])
+    found, done = [], 0
+    for words in sentences:
+        # A word that the tokeniser makes nothing of still has a label.
+        own = [one[:room] or [specials.unknown] for one in pieces[done : done + len(words)]]
+        done += len(words)
+        cuts = []
+        for first, behind in windows([len(one) for one in own], room, min(overlap, room // 2)):
+            tokens, places = [specials.start], list[int]()
+            for one in own[first:behind]:
+                places.append(len(tokens))
+                tokens += one
+            cuts.append(Cut([*tokens, specials.end], places, first, behind))
+        found.append(cuts)
+    return found

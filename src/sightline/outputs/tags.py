@@ -1,0 +1,295 @@
+"""A label for each word: names, parts of speech, segmentation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sightline.data.columns import text_problem
+from sightline.data.labelled import LONGEST_LABEL
+from sightline.data.tagged import TagReport
+from sightline.data.texts import TextReader
+from sightline.data.tokenise import train_tokeniser
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.inputs.words import Cut, Words, WordsInput, words_of
+from sightline.models.heads import NOTHING
+from sightline.models.text_to_labels import Texts
+from sightline.tasks.card import Wording, table_section
+from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.labels import LABELS, UNSEEN, Labels
+from sightline.tasks.loading import Saved
+from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
+from sightline.tasks.run import Run
+from sightline.tasks.task import BadValueError, Example, Input, Output
+from sightline.tasks.windows import owners
+from sightline.training import scores
+from sightline.training.folder import RunFolder
+
+
+class TagPrediction(NamedTuple):
+    """The words of a sentence, a label for each, and how likely each label is."""
+
+    words: Words
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
+class TagsOutput(Output):
+    """Tags of words. Raw outputs are log-probabilities, ``words classes``."""
+
+    noun = "tags"
+    unit = "nats a word"
+    decides = ("span_f1", "accuracy", "macro_f1")
+
+    def __init__(self, config: Any, labels: Labels | None = None) -> None:
+        super().__init__(config)
+        self._labels = labels
+
+    @property
+    def labels(self) -> Labels:
+        assert self._labels is not None, "the output is not fitted"
+        return self._labels
+
+    @property
+    def spans(self) -> bool:
+        """Whether the labels mark spans (B-PER, I-PER), so that spans are counted."""
+        return scores.are_spans(self.labels.names)
+
+    def read(self, cells: Mapping[str, Any], x: Words) -> tuple[str, ...]:
+        tags = words_of(cells.get("tags"), "labels")
+        if len(x) != len(tags):
+            raise BadValueError(f"lengths differ: found {len(x)} words and {len(tags)} labels, expected as many")
+        if not all(x) or not all(tags):
+            raise BadValueError("missing label: found an empty word or label, expected both")
+        for tag in tags:
+            if len(tag) > LONGEST_LABEL:
+                raise BadValueError(
+                    f"label too long: found {len(tag):,} characters, expected at most {LONGEST_LABEL}"
+                )
+            if (problem := text_problem(tag, "the labels")) is not None:
+                raise BadValueError(problem)
+        return tags
+
+    def report(self) -> TagReport:
+        return TagReport()
+
+    def strata(self, y: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(y))
+
+    def unpack(self, row: Sequence[Any]) -> tuple[str, ...]:
+        return tuple(row[0])
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+        assert isinstance(input, WordsInput)
+        assert isinstance(rows.report, TagReport)
+        names = sorted(rows.report.labels)
+        counts = tuple(rows.report.labels[name] for name in names)
+        labels = Labels("one", tuple(names), counts, columns=setting.source.columns)
+        self._check_metric(labels)
+        if setting.start is not None:
+            reader = setting.start.reader
+        else:
+            reader = TextReader(train_tokeniser(rows.texts(lambda one: one.x), setting.config.tokeniser))
+        return input.fitted(reader), TagsOutput(setting.config, labels)
+
+    def _check_metric(self, labels: Labels) -> None:
+        spans = scores.are_spans(labels.names)
+        if self.config.metric == ("macro_f1" if spans else "span_f1"):
+            there = "span_f1 and accuracy" if spans else "accuracy and macro_f1: no label begins with B-"
+            raise UserError(f"metric is {self.config.metric}; of these labels there is {there}")
+
+    def encode(self, x: Words, y: tuple[str, ...], parts: Sequence[Cut]) -> Iterator[tuple[Cut, list[int]]]:
+        """For each token the label of its word and one, or 0 where it is no first piece."""
+        ids = [self.labels.index(tag) + 1 for tag in y]
+        for part in parts:
+            gold = [0] * len(part.tokens)
+            for place, label in zip(part.places, ids[part.first : part.behind], strict=True):
+                gold[place] = label
+            yield part, gold
+
+    def collate(self, targets: Sequence[np.ndarray], batch: Texts) -> Tensor:
+        gold = np.full(tuple(batch.words.shape), NOTHING, np.int64)
+        for row, labels in enumerate(targets):
+            gold[row, : len(labels)] = labels.astype(np.int64) - 1
+        return torch.from_numpy(gold)
+
+    def counted(self, batch: tuple[Texts, Tensor]) -> int:
+        """Words, each counted once however many pieces it has."""
+        return int((batch[1] != NOTHING).sum())
+
+    def outputs(
+        self, run: Run, xs: Sequence[Any], parts: Sequence[Cut], batch: Texts, options: Any
+    ) -> list[np.ndarray]:
+        logits = torch.log_softmax(run.model.scores(batch).double(), dim=-1).cpu().numpy()  # type: ignore[operator]
+        return [logits[row, part.places] for row, part in enumerate(parts)]
+
+    def merge(self, x: Words, parts: Sequence[Cut], outputs: Sequence[np.ndarray]) -> np.ndarray:
+        whole = np.zeros((len(x), self.labels.classes))
+        for part, own, (start, end) in zip(
+            parts, outputs, owners([(one.first, one.behind) for one in parts]), strict=True
+        ):
+            whole[start:end] = own[start - part.first : end - part.first]
+        return whole
+
+    def decide(self, x: Words, raw: np.ndarray, options: Any = None) -> TagPrediction:
+        best = raw.argmax(axis=1)
+        likely = np.exp(raw[np.arange(len(x)), best])
+        return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
+
+    def validate(self, run: Run, raws: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
+        predicted = [self.decide(one.x, raw).tags for one, raw in zip(examples, raws, strict=True)]
+        gold = [one.y for one in examples]
+        values = {name: one.score() for name, one in self._statistics(predicted, gold).items()}
+        first = self.config.metric or ("span_f1" if "span_f1" in values else "accuracy")
+        if first not in values:
+            raise UserError(f"metric is {first}; of these labels there is {', '.join(values)}")
+        ordered = {first: values[first], "valid_loss": self._loss(raws, gold)}
+        return {name: round(value, 4) for name, value in (ordered | values).items()}
+
+    def _loss(self, raws: Sequence[np.ndarray], gold: Sequence[Sequence[str]]) -> float:
+        """−log p of the right label, over the words whose label training had."""
+        total, count = 0.0, 0
+        for rows, tags in zip(raws, gold, strict=True):
+            ids = np.array([self.labels.index(tag) for tag in tags])
+            known = np.flatnonzero(ids != UNSEEN)
+            total, count = total - float(rows[known, ids[known]].sum()), count + len(known)
+        return total / count if count else float("nan")
+
+    def statistics(
+        self, run: Run, examples: Sequence[Example], predictions: Sequence[TagPrediction], raws: Sequence[Any]
+    ) -> dict[str, scores.Statistics]:
+        return self._statistics([one.tags for one in predictions], [one.y for one in examples])
+
+    def _statistics(
+        self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
+    ) -> dict[str, scores.Statistics]:
+        """Token accuracy always; F1 of spans where all tags mark spans, else macro-F1 of labels. What training did not
+        have counts as wrong."""
+        accuracy = {"accuracy": scores.token_accuracy.statistics(predicted, gold)}
+        if scores.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
+            return {"span_f1": scores.span_f1.statistics(predicted, gold), **accuracy}
+        said, right, names = self._flat(predicted, gold)
+        words = scores.macro_f1.statistics(said, right, len(names))
+        starts = np.cumsum([0, *map(len, gold)])[:-1]
+        return {**accuracy, "macro_f1": replace(words, rows=np.add.reduceat(words.rows, starts, axis=0))}
+
+    def _flat(
+        self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
+    ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+        """The classes of all words, predicted and right, and the names of the classes."""
+        names = (*self.labels.names, *self.labels.unseen([tag for tags in gold for tag in tags]))
+        place = {name: i for i, name in enumerate(names)}
+        said, right = (np.array([place[tag] for tags in side for tag in tags]) for side in (predicted, gold))
+        return said, right, names
+
+    def _table(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[scores.OfClass]:
+        if scores.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
+            return scores.span_table(predicted, gold)
+        said, right, names = self._flat(predicted, gold)
+        return scores.per_class(scores.confusion(said, right, len(names)), names)
+
+    @property
+    def compared(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("span_f1", "accuracy") if self.spans else ("accuracy", "macro_f1")
+
+    def columns(self) -> tuple[str, ...] | None:
+        return self.labels.columns
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        self.labels.save(RunFolder(folder))
+        return {}, [LABELS]
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any, input: Input) -> "TagsOutput":
+        return cls(config, Labels.load(saved.path))
+
+    def notes(self, prepared: Prepared) -> list[str]:
+        return unseen_line(self.labels.unseen([tag for one in prepared.valid for tag in one.y]))
+
+    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+        predicted, gold = [one.tags for one in evaluation.predictions], [one.y for one in evaluation.examples]
+        parts = evaluation.run.input.encode([one.x for one in evaluation.examples])
+        evaluation.extra.update(
+            table=self._table(predicted, gold),
+            unseen=self.labels.unseen([tag for tags in gold for tag in tags]),
+            words=sum(map(len, gold)),
+            in_stretches=sum(len(some) > 1 for some in parts),
+        )
+        return evaluation
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        return {"words": evaluation.extra["words"], **evaluation.values}
+
+    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+        extra = evaluation.extra
+        unseen = {"unseen_labels": extra["unseen"]} if extra["unseen"] else {}
+        table = [vars(one) for one in extra["table"]]
+        return {**unseen, "per_label": table, "in_stretches": extra["in_stretches"]}
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        from sightline.tasks.tables import class_table
+
+        extra, lines = evaluation.extra, list[Table | str]()
+        if extra["unseen"]:
+            named = ", ".join(f"{name!r} ({count:,})" for name, count in list(extra["unseen"].items())[:10])
+            total = sum(extra["unseen"].values())
+            lines.append(
+                f"labels that training did not have, on {total:,} of {extra['words']:,} words, counted as wrong: {named}"
+            )
+        if self.spans and "span_f1" not in evaluation.values:
+            lines.append("not all of these labels mark spans: words are counted, and no spans")
+        if extra["in_stretches"]:
+            longest = self.config.longest
+            lines.append(
+                f"{extra['in_stretches']:,} sentences have more than {longest:,} tokens: they were read in stretches"
+            )
+        first = "kind" if "span_f1" in evaluation.values else "label"
+        return [*lines, class_table(extra["table"], first, "there")]
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        return [
+            float(sum(a != b for a, b in zip(one.tags, example.y, strict=True)))
+            for one, example in zip(evaluation.predictions, evaluation.examples, strict=True)
+        ]
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        triples = zip(row["words"], row["tags"], row["prediction"], strict=True)
+        return "\n".join(
+            f"   {word}\t{said}" + ("" if right == said else f"\tright is {right}") for word, right, said in triples
+        )
+
+    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+        predicted = [self.decide(one.x, raw).tags for one, raw in zip(prepared.valid, raws, strict=True)]
+        table = self._table(predicted, [one.y for one in prepared.valid])
+        first, counted = ("kind", "spans") if self.spans else ("label", "words")
+        return Wording(
+            "that gives each word a label",
+            "sentences",
+            "On validation data.",
+            limits=(
+                "It gives every word one of its labels, also where none of them is right.",
+                "Where it looked is not why it decided: attention is a picture of the computation, not an explanation.",
+            ),
+            sections=tuple(table_section("Spans" if self.spans else "Labels", first, counted, table)),
+        )
+
+    def explain(self, run: Run, x: Words, options: Any) -> Explanation:
+        from sightline.outputs.tags_explain import explain_tags
+
+        return explain_tags(run, x, options)
+
+    def line(self, x: Words, prediction: TagPrediction) -> str:
+        return "".join(f"{word}\t{tag}\n" for word, tag in zip(prediction.words, prediction.tags, strict=True))
+
+    def to_json(self, x: Words, prediction: TagPrediction) -> dict[str, Any]:
+        probabilities = [round(one, 6) for one in prediction.probabilities]
+        return {"words": prediction.words, "tags": prediction.tags, "probabilities": probabilities}
+
+    def row(self, example: Example, prediction: TagPrediction) -> dict[str, Any]:
+        return {"words": example.x, "tags": example.y, "prediction": prediction.tags}
+

@@ -1,0 +1,40 @@
+"""The configuration of `tag`."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from sightline.data.tokenise import TokeniserConfig
+from sightline.layers.embedding import LOUD
+from sightline.models.attentive import AttentiveConfig
+from sightline.models.heads import Labeller, build_labeller
+from sightline.models.text_to_labels import TextModelConfig
+from sightline.tasks.configs.base import TextTaskConfig
+
+
+def _attentive() -> TextModelConfig:
+    return AttentiveConfig(deviation=LOUD)
+
+
+def _pieces() -> TokeniserConfig:
+    # Capitals and endings say much of a word: names, parts of speech.
+    return TokeniserConfig(method="bpe", words=8000)
+
+
+@dataclass(frozen=True)
+class TagConfig(TextTaskConfig):
+    """``metric`` left out is F1 of spans where labels mark them (B-PER, I-PER), else the accuracy of words.
+
+    ``longest``: sentences of more tokens are read in stretches. ``smoothing`` is that of the labels in training.
+    """
+
+    model: TextModelConfig = field(default_factory=_attentive)
+    tokeniser: TokeniserConfig = field(default_factory=_pieces)
+    metric: Literal["span_f1", "accuracy", "macro_f1"] | None = None
+    smoothing: float = 0.0
+    shares: ClassVar[tuple[str, ...]] = ("dropout", "smoothing")
+
+    def build(self, input: Any, output: Any) -> Labeller:
+        model = self.model.build(input.reader.words, input.reader.specials)
+        return build_labeller(
+            "tag_each", model, output.labels.classes, smoothing=self.smoothing, dropout=self.dropout
+        )

@@ -1,0 +1,33 @@
+"""Tag: a label for each word of a sentence."""
+
+from sightline.tasks.presets_text import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.task import Column, Task, Variant
+
+TAG = Task(
+    name="tag",
+    help="a label for each word: names, parts of speech, segmentation",
+    data="a word, a tab and its label a line with an empty line behind each sentence, or the columns words and tags",
+    columns=(
+        Column("words", "the words, as a list or with blanks between them", ("tokens", "sentence", "text")),
+        Column("tags", "as many labels", ("labels", "ner_tags", "pos_tags")),
+    ),
+    reader="sightline.data.tagged:tagged_cells",
+    variants=(
+        Variant(
+            input="sightline.inputs.words:WordsInput",
+            output="sightline.outputs.tags:TagsOutput",
+            config="sightline.tasks.configs.tag:TagConfig",
+            models={
+                "attentive": {size: {**fields, "deviation": LOUD} for size, fields in ATTENTIVE.items()},
+                "encoder": ENCODER,
+            },
+            stored="tag",
+            rates=RATES,
+            start="sightline.tasks.text_start:TextStart",
+        ),
+    ),
+    metrics=("span_f1", "accuracy", "macro_f1"),
+    rows="sentences",
+    counted="words",
+    max_characters=1_000_000,
+)

@@ -1,0 +1,181 @@
+"""Scores of a run on data with targets, and of several runs on the same data. Nothing here prints.
+
+With and without the items that a run was trained on: scores on those flatter.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sightline.data.checking import Limits, Report
+from sightline.data.source import Source
+from sightline.data.tables import LINE_LIMIT
+from sightline.errors import UserError
+from sightline.tasks.prepare import read_examples, seen_in_training
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example
+from sightline.training.scores import Resampled, Statistics, paired_bootstrap
+
+# A score is of all rows: only what no model could read is left out.
+SCORED = Limits(max_characters=LINE_LIMIT, max_bad_share=1.0)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to print: names of columns, and rows of text."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Predictions for examples, and every score of them.
+
+    ``seen`` says which items the run was trained on, where that is known; ``without`` are the scores of the others.
+    ``extra`` is what only this output knows.
+    """
+
+    run: Run
+    examples: list[Example]
+    predictions: list[Any]
+    raws: list[Any]
+    statistics: dict[str, Statistics]
+    values: dict[str, float]
+    seen: np.ndarray | None
+    without: dict[str, float] | None
+    seconds: float  # of predicting
+    options: Any = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every example with its prediction."""
+        return (self.row(number) for number in range(len(self.examples)))
+
+    def row(self, number: int) -> dict[str, Any]:
+        """One example with its prediction."""
+        row = self.run.output.row(self.examples[number], self.predictions[number])
+        return row if self.seen is None else row | {"in_training": bool(self.seen[number])}
+
+    def worst(self, count: int) -> list[dict[str, Any]]:
+        """The worst predictions, the worst first; those that are right are not among them."""
+        badness = self.run.output.badness(self)
+        order = sorted((row for row, bad in enumerate(badness) if bad > 0), key=lambda row: -badness[row])
+        return [self.row(row) for row in order[:count]]
+
+    def to_json(self, errors: int = 0) -> dict[str, Any]:
+        """Everything but the predictions; with ``errors``, that many of the worst."""
+        found: dict[str, Any] = {self.run.task.rows: len(self.examples)}
+        found |= self.run.output.scores_json(self)
+        if self.seen is not None:
+            found["in_training"] = int(self.seen.sum())
+        if self.without is not None:
+            found[f"without_training_{self.run.input.noun}"] = self.without
+        found |= self.run.output.summary(self)
+        return found | ({"errors": self.worst(errors)} if errors else {})
+
+
+def examples_for(
+    run: Run, data: Any, columns: Sequence[str] | None = None, limits: Limits | None = None, **options: Any
+) -> tuple[list[Example], Report | None]:
+    """The good rows of data to score, and what was left out; `Example`s are taken as they are."""
+    if isinstance(data, Sequence) and not isinstance(data, str) and data and isinstance(data[0], Example):
+        return list(data), None
+    given = {**run.output.source_options(), **{name: one for name, one in options.items() if one is not None}}
+    known = run.output.columns() if columns is None else tuple(columns)
+    source = Source.of(data, known, **given)
+    return read_examples(source, run.task, run.variant, run.input, run.output, limits or SCORED)
+
+
+def evaluate(
+    run: Run,
+    examples: Sequence[Example],
+    *,
+    on_predicted: Callable[[int], None] = lambda count: None,
+    **options: Any,
+) -> Evaluation:
+    """Every score of a run on examples; options are those of `Run.predict`, and of the output's own scores."""
+    if not examples:
+        raise UserError(f"there is no row of {run.task.rows} to score; expected at least one")
+    scoring, options = run.output.scoring_options(options)
+    chosen = run.output.options(options)
+    started = time.perf_counter()
+    xs = [example.x for example in examples]
+    raws = run.raw(xs, options=chosen, on_predicted=on_predicted)
+    predictions = [run.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
+    seconds = time.perf_counter() - started
+    statistics = run.output.statistics(run, examples, predictions, raws)
+    seen = seen_in_training(run.folder, run.input, xs)
+    without = None
+    if seen is not None and seen.any() and not seen.all():
+        rows = np.flatnonzero(~seen).tolist()
+        without = run.output.scores_of(statistics, rows)
+    values = run.output.scores_of(statistics, None)
+    found = Evaluation(run, list(examples), predictions, raws, statistics, values, seen, without, seconds, chosen)
+    return run.output.finished(found, scoring)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs on the same examples: by metric, then by run. Differences are to the first run."""
+
+    rows: str
+    count: int
+    samples: int
+    seed: int
+    resampled: dict[str, dict[str, Resampled]]
+    extra: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: signature, scores by length
+
+    def to_json(self) -> dict[str, Any]:
+        metrics = {
+            metric: {**self.extra.get(metric, {}), "runs": {name: vars(one) for name, one in runs.items()}}
+            for metric, runs in self.resampled.items()
+        }
+        return {self.rows: self.count, "samples": self.samples, "seed": self.seed, "metrics": metrics}
+
+
+def compare(
+    runs: Mapping[str, Run],
+    examples: Sequence[Example],
+    *,
+    metrics: Sequence[str] | None = None,
+    samples: int = 1000,
+    seed: int = 0,
+    on_predicted: Callable[[int], None] = lambda count: None,
+    **options: Any,
+) -> Comparison:
+    """Whether runs differ by more than chance: paired bootstrap of each metric over the same examples."""
+    first = next(iter(runs.values()))
+    if len(runs) < 2:
+        raise UserError(f"there is {len(runs)} to compare; expected two or more")
+    for name, one in runs.items():
+        if one.task.name != first.task.name:
+            raise UserError(f"{name} is a run of {one.task.name}, and {first.name} of {first.task.name}: not comparable")
+        one.output.check_comparable(first.output, name)
+    systems = {
+        name: evaluate(one, examples, on_predicted=on_predicted, **options).statistics for name, one in runs.items()
+    }
+    known = next(iter(systems.values()))
+    chosen = tuple(dict.fromkeys(metrics or first.output.compared))
+    for metric in chosen:
+        for name, statistics in systems.items():
+            if metric not in statistics:
+                raise UserError(f"{metric} is no metric of {name}; there is {', '.join(known)}")
+    resampled = {
+        metric: dict(zip(systems, paired_bootstrap([one[metric] for one in systems.values()], samples, seed), strict=True))
+        for metric in chosen
+    }
+    extra = {
+        metric: first.output.compared_extra(metric, examples, {name: one[metric] for name, one in systems.items()}, (samples, seed))
+        for metric in chosen
+    }
+    return Comparison(first.task.rows, len(examples), samples, seed, resampled, extra)
+
+
+def path_name(path: Path | str) -> str:
+    """A path on one line, whatever its name."""
+    return str(path).replace("\t", " ").replace("\n", " ").replace("\r", " ")

@@ -1,0 +1,209 @@
+"""A trained task: `sightline.load(path)` gives one, `sightline.train(...)` too. The verbs are its methods."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from sightline.errors import UserError
+from sightline.layers.lora import merge_lora
+from sightline.tasks.loading import Saved
+from sightline.tasks.task import BadValueError, Example, Input, Output, Task, Variant, imported
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
+
+if TYPE_CHECKING:
+    from sightline.explanation import Explanation
+    from sightline.tasks.evaluate import Comparison, Evaluation
+
+__all__ = ["Run", "Saved"]
+AT_ONCE = 512  # predictions between two moves of a progress bar
+
+
+def _ignore(count: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model with a fitted input and output.
+
+    ``name`` is what errors call it: the folder it comes from, which is ``folder`` if there is one. ``about`` is what
+    config.json says.
+    """
+
+    task: Task
+    variant: Variant
+    model: nn.Module
+    input: Input
+    output: Output
+    config: Any
+    name: str = "the model"
+    folder: Path | None = None
+    about: dict[str, Any] | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def with_model(self, model: nn.Module) -> "Run":
+        """The same with another model."""
+        return replace(self, model=model)
+
+    # -- predicting
+
+    def predict(self, items: Sequence[Any], *, on_predicted: Callable[[int], None] = _ignore, **options: Any) -> list[Any]:
+        """A prediction for each item, in their order. Options are those of the output, such as ``beam``."""
+        self.input.check_several(items)
+        chosen = self.output.options(options)
+        xs = [self.input.item(one) for one in items]
+        raws = self.raw(xs, options=chosen, on_predicted=on_predicted)
+        return [self.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
+
+    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+        """Items as the parts that the model reads; one that cannot be used is an error that names it."""
+        parts = self.input.encode(xs)
+        for number, some in enumerate(parts):
+            if some and isinstance(some[0], BadValueError):
+                raise UserError(f"{self.input.named(xs[number], number)} cannot be used: {some[0]}")
+        return parts
+
+    def raw(
+        self,
+        xs: Sequence[Any],
+        *,
+        parts: Sequence[list[Any]] | None = None,
+        options: Any = None,
+        on_predicted: Callable[[int], None] = _ignore,
+    ) -> list[Any]:
+        """Raw outputs of each item: parts of like size are read together, and those of an item are merged."""
+        found: list[Any] = []
+        step = len(xs) if parts is not None else self.input.at_once
+        for start in range(0, len(xs), max(1, step)):
+            some = xs[start : start + step]
+            encoded = self.encode(some) if parts is None else parts
+            found += self._raw(some, encoded, options, on_predicted)
+        return found
+
+    @torch.inference_mode()
+    def _raw(
+        self, xs: Sequence[Any], parts: Sequence[list[Any]], options: Any, on_predicted: Callable[[int], None]
+    ) -> list[Any]:
+        jobs = [(item, part) for item, some in enumerate(parts) for part in some]
+        outputs: list[list[Any]] = [[None] * len(some) for some in parts]
+        places = [place for some in parts for place in range(len(some))]
+        sizes = [self.output.cost(self.input.size(part), options) for _, part in jobs]
+        with evaluating(self.model):
+            for chosen in batches_by_size(sizes, self.output.budget(self.input, options)):
+                batch = to_device(self.input.collate([jobs[job][1] for job in chosen]), self.device)
+                items = [xs[jobs[job][0]] for job in chosen]
+                made = self.output.outputs(self, items, [jobs[job][1] for job in chosen], batch, options)
+                for job, one in zip(chosen, made, strict=True):
+                    outputs[jobs[job][0]][places[job]] = one
+                on_predicted(sum(places[job] == 0 for job in chosen))
+        on_predicted(sum(not some for some in parts))
+        return [self.output.merge(x, some, made) for x, some, made in zip(xs, parts, outputs, strict=True)]
+
+    # -- scoring and looking
+
+    def evaluate(self, data: Any, *, columns: Sequence[str] | None = None, **options: Any) -> "Evaluation":
+        """Every score on data with targets: a path, rows, a DataFrame, or a list of `Example`s.
+
+        Options are those of `sightline.tasks.evaluate.evaluate`.
+        """
+        from sightline.tasks.evaluate import evaluate, examples_for
+
+        return evaluate(self, examples_for(self, data, columns)[0], **options)
+
+    def compare(self, others: Sequence["Run"], data: Any, **options: Any) -> "Comparison":
+        """This run and others on the same data (`sightline.tasks.evaluate.compare`)."""
+        from sightline.tasks.evaluate import compare, examples_for
+
+        return compare({one.name: one for one in (self, *others)}, examples_for(self, data)[0], **options)
+
+    def explain(self, item: Any, output: str | None = None, **options: Any) -> "Explanation":
+        """Where the model looked while it made its prediction, or for the output that is given.
+
+        Options are the other fields of `sightline.tasks.explain.ExplainOptions`. The explanation shows itself in a
+        notebook; its `save` writes pictures and pages.
+        """
+        from sightline.tasks.explain import ExplainOptions
+
+        return self.output.explain(self, self.input.item(item), ExplainOptions(output, **options))
+
+    # -- saving and loading
+
+    def save(self, folder: RunFolder, weights: str) -> list[str]:
+        """Everything that `load` needs; gives the names of the files to seal."""
+        save_tensors(folder.path / MODEL, dict(self.model.state_dict()))
+        about, names = self.input.save(folder.path)
+        more, others = self.output.save(folder.path)
+        fields = {"task": self.variant.stored, "weights": weights, **about, **more}
+        folder.write_config({**fields, "config": self.config.to_json()})
+        return [CONFIG, MODEL, METRICS, *names, *others]
+
+    @classmethod
+    def load(cls, path: str | Path, task: Task | None = None) -> "Run":
+        """A run folder, checked file by file, or as it was at one of its checkpoints; of any task unless one is named.
+
+        The folder may be anybody's: nothing in it can run code.
+        """
+        from sightline.tasks.registry import stored_task
+
+        saved = Saved.open(Path(path))
+        stored = str(saved.about.get("task"))
+        found = stored_task(stored, saved.path)
+        if task is not None and found.name != task.name:
+            raise UserError(f"{path} is a run of the task {found.name!r}; expected {task.name!r}")
+        variant = found.variant_of(stored)
+        with saved.reading():
+            config = imported(variant.config).from_json(saved.about["config"])
+        input = imported(variant.input).load(saved, config)
+        output = imported(variant.output).load(saved, config, input)
+        model = saved.model(lambda: config.build(input, output), getattr(config, "before_loading", None))
+        merge_lora(model)
+        if output.freezes:
+            model.requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
+        return cls(found, variant, model, input, output, config, saved.name, saved.path, saved.about)
+
+
+def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Parts of like size together, the largest first: a batch is as wide as its widest."""
+    order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
+    start = 0
+    while start < len(order):
+        rows = max(1, budget // max(1, sizes[order[start]]))
+        yield order[start : start + rows]
+        start += rows
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch, whatever it is made of, where the model is."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(to_device(one, device) for one in batch))
+    if isinstance(batch, tuple | list):
+        return type(batch)(to_device(one, device) for one in batch)
+    return batch
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Without dropout, and as before afterwards."""
+    in_training = [model for model in models if model.training]  # the others need no walk over all of their parts
+    for model in in_training:
+        model.eval()
+    try:
+        yield
+    finally:
+        for model in in_training:
+            model.train()
+
+
+def examples(rows: Sequence[Any]) -> list[Example]:
+    """Pairs of item and target as examples."""
+    return [one if isinstance(one, Example) else Example(*one) for one in rows]

@@ -1,0 +1,532 @@
+"""The contract of a task: what comes in × what comes out. Read `sightline.attention.contract` first, then this file.
+
+A `Task` is a declaration: plain data that names an `Input`, an `Output`, the models with their sizes, the metrics and
+the options. It imports neither torch nor the classes that it names. Everything else is written once, against the two
+base classes below: reading and checking rows, splitting, storing, training, resuming, the dry run, saving, loading,
+predicting, evaluating, comparing, viewing, serving, benchmarking, the model card, the command line and the server.
+
+Declarations are constants. ``fit`` returns new, fitted objects that save and load themselves; nothing that was fitted
+lives on a declaration, so two runs of one task can be used side by side.
+
+An item x and its target y are plain data (text, numbers, tuples): they survive JSON through ``pack`` and ``unpack``.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from sightline.data.hashes import hash_of
+from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from sightline.data.checking import Limits, Report
+    from sightline.data.columns import Cells
+    from sightline.data.source import Source
+    from sightline.explanation import Explanation
+    from sightline.tasks.card import Wording
+    from sightline.tasks.evaluate import Evaluation, Table
+    from sightline.tasks.prepare import Prepared, Rows, Setting
+    from sightline.tasks.run import Run, Saved
+    from sightline.training.scores import Statistics
+
+Sizes = Mapping[str, Mapping[str, Any]]  # tiny, small, base -> fields of the model's configuration
+SIZES = ("tiny", "small", "base")
+
+
+class BadValueError(ValueError):
+    """A value that cannot be used: ``kind: what was found, what was expected``."""
+
+
+class Example(NamedTuple):
+    """An item and its target."""
+
+    x: Any
+    y: Any
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """Options of `Run.predict` that every output takes; outputs add their own. ``batch_tokens`` bounds memory."""
+
+    batch_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise UserError(f"batch_tokens is {self.batch_tokens}; it must be at least 1")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the data: its name, what it holds, other names that files may use, whether it may be missing."""
+
+    name: str
+    help: str
+    names: tuple[str, ...] = ()
+    optional: bool = False
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (self.name, *self.names)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of `sightline train` that only some tasks have.
+
+    ``sets`` is the field of the configuration that it sets; without one it is an option of the reader (`Source.options`).
+    ``choices`` are the values it may have; ``flag``: it takes no value, and setting it writes ``value``.
+    """
+
+    name: str
+    help: str
+    sets: str | None = None
+    choices: tuple[str, ...] = ()
+    flag: bool = False
+    value: Any = None
+    metavar: str = ""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One pair of input and output of a task. Most tasks have one; `classify` reads texts or images.
+
+    Classes are named as ``module:Class`` and imported when they are needed. ``models`` maps a model's name to its sizes;
+    the first is the default. ``rates`` are the learning rates by size, or by model and size. ``fields`` are other
+    fields of the configuration by size. ``stored`` is the name under which config.json of a run knows the variant.
+    """
+
+    input: str
+    output: str
+    config: str
+    models: Mapping[str, Sizes]
+    stored: str
+    rates: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    start: str = "sightline.tasks.warm_start:SameTask"
+    accepts: str | None = None  # ``module:function`` of a Source: whether this variant reads it; None: any
+    columns: tuple[Column, ...] = ()  # where they are not the task's own
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task, declared. See the module's description; `sightline.tasks.registry` lists them.
+
+    ``reader`` names the function that turns a `Source` into rows (`Cells`) of the ``columns``. ``rows`` is what rows
+    are called, ``counted`` what the loss is a mean over. ``metrics``: the first decides which checkpoint is best.
+    """
+
+    name: str
+    help: str
+    data: str
+    columns: tuple[Column, ...]
+    reader: str
+    variants: tuple[Variant, ...]
+    metrics: tuple[str, ...]
+    rows: str
+    counted: str
+    options: tuple[Option, ...] = ()
+    max_characters: int = 1000
+    max_bad_share: float = 0.01
+    overrides: tuple[str, ...] = ()  # assignments to the configuration that this task makes before the user's
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of all models, the default first."""
+        return tuple(dict.fromkeys(name for variant in self.variants for name in variant.models))
+
+    def variant_for(self, source: "Source") -> Variant:
+        """The variant that reads this data."""
+        for variant in self.variants:
+            if variant.accepts is None or imported(variant.accepts)(source):
+                return variant
+        raise UserError(f"{source.name} is no data of {self.name}; expected {self.data}")
+
+    def variant_of(self, stored: str) -> Variant:
+        """The variant that a run folder names."""
+        return next((one for one in self.variants if one.stored == stored), self.variants[0])
+
+
+def imported(path: str) -> Any:
+    """What ``module:name`` names."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+class Input(ABC):
+    """What comes in: how it is read, identified, encoded and collated, and what a map's columns are.
+
+    Unfitted, it reads rows. `fit` (of the output, which may be fitted jointly) gives one that encodes. ``kind`` names
+    the plain data that an explanation shows: text, pair, words, image, grid, frames, table, vectors. ``noun`` is what
+    the items are called.
+    """
+
+    kind: ClassVar[str] = "text"
+    noun: ClassVar[str] = "texts"
+    at_once: ClassVar[int] = 4096  # items encoded together
+    budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
+    keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    # -- reading
+
+    def stage(self, tables: "Sequence[Iterable[Cells]]", setting: "Setting") -> "Sequence[Iterable[Cells]]":
+        """The rows of the training data and of validation data that was given, before they are read one by one.
+
+        An input that has to look into files (images, sound) does it here, once for all of them.
+        """
+        return tables
+
+    @abstractmethod
+    def read(self, cells: Mapping[str, Any]) -> Any:
+        """The item in a row, or a `BadValueError` that says what is wrong."""
+
+    def check(self, x: Any, limits: "Limits") -> None:
+        """Raise a `BadValueError` where an item is too large to learn from."""
+
+    def identity(self, x: Any) -> str:
+        """What items that are the same have in common: they stay on one side of a split."""
+        return str(x)
+
+    def key(self, x: Any) -> int:
+        """The number of an item's identity, by which a run knows what it was trained on."""
+        return hash_of(self.identity(x))
+
+    def pack(self, x: Any) -> list[Any]:
+        """The item as the first fields of a stored row."""
+        return [x]
+
+    def unpack(self, row: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """The item that `pack` packed, and the rest of the row."""
+        return row[0], row[1:]
+
+    # -- fitted
+
+    @abstractmethod
+    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+        """Each item as the parts that a model reads at once: one, several where it is too long, none where it is empty.
+
+        A part is what `collate` takes and `size` measures; a `BadValueError` as the only part says that it cannot be
+        used.
+        """
+
+    def train_parts(self, xs: Sequence[Any]) -> list[list[Any]]:
+        """The same for training, where that differs (no overlap between windows, longer texts cut)."""
+        return self.encode(xs)
+
+    def stored(self, part: Any) -> Sequence[int]:
+        """A part as the numbers that the training corpus keeps."""
+        return part
+
+    def size(self, part: Any) -> int:
+        """How large a part is, for batches."""
+        return len(part)
+
+    @abstractmethod
+    def collate(self, parts: Sequence[Any]) -> Any:
+        """Parts, or what `stored` made of them, as a batch of tensors."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write what `load` needs; gives fields for config.json and the names of files to seal."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, saved: "Saved", config: Any) -> "Input":
+        """A fitted input from a run folder, which may be anybody's."""
+
+    def reopen(self, setting: "Setting") -> None:
+        """What training needs besides, when a run is resumed (stored features)."""
+
+    def notes(self) -> list[str]:
+        """What there is to say of the data after it was stored, such as how many items were cut."""
+        return []
+
+    # -- for people
+
+    def summary(self) -> str:
+        """How large what was fitted is, such as the vocabulary."""
+        return ""
+
+    def label(self, x: Any) -> str:
+        """An item in one line."""
+        return str(x)
+
+    def named(self, x: Any, number: int) -> str:
+        """What errors call an item of several."""
+        return f"{self.noun.removesuffix('s')} {number + 1:,}"
+
+    def item(self, given: Any) -> Any:
+        """An item out of what a Python program gives to `Run.predict`."""
+        return given
+
+    def check_several(self, items: Any) -> None:
+        """Refuse one item where several are expected."""
+        if isinstance(items, str | bytes | Path):
+            raise UserError(f"{self.noun} is one {self.noun.removesuffix('s')}; expected a list of {self.noun}")
+
+    def parse(self, line: str, number: int, is_json: bool) -> Any:
+        """An item out of a line of `sightline predict --input`."""
+        return line
+
+
+class Output(ABC):
+    """What comes out: targets, heads, decoding, calibration, scores, and how predictions are shown.
+
+    Fitted together with the input; see the steps in the order of the methods.
+    """
+
+    noun: ClassVar[str] = "outputs"
+    pair_split: ClassVar[bool] = False  # rows whose target stands in the validation data are not trained on
+    grouped: ClassVar[bool] = False  # several rows with the same item are one item with several targets
+    unit: str = "nats a token"  # of the loss
+    decides: ClassVar[tuple[str, ...]] = ()  # metrics that may decide which checkpoint is best
+    freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
+    compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are asked for
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    # -- reading
+
+    @abstractmethod
+    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
+        """The target in a row, or a `BadValueError` that says what is wrong."""
+
+    def check(self, y: Any, limits: "Limits") -> None:
+        """Raise a `BadValueError` where a target is too large to learn from."""
+
+    @abstractmethod
+    def report(self) -> "Report":
+        """An empty report whose ``add(x, y)`` counts what is there."""
+
+    def strata(self, y: Any) -> tuple[str, ...] | float:
+        """What a split gives like shares of: labels, or a number."""
+        return ("",)
+
+    def pack(self, y: Any) -> list[Any]:
+        """The target as the last fields of a stored row."""
+        return [y]
+
+    def unpack(self, row: Sequence[Any]) -> Any:
+        """The target that `pack` packed."""
+        return row[0]
+
+    # -- fitted
+
+    @abstractmethod
+    def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:  # noqa: A002
+        """Both, fitted to the training rows (vocabularies, labels), or kept from an earlier run (``setting.start``)."""
+
+    def cannot_split(self, error: UserError, rows: int) -> UserError:
+        """What to say where the rows are too few to keep some apart."""
+        return error
+
+    def write(self, input: Input, rows: "Rows", setting: "Setting") -> Any:  # noqa: A002
+        """Store the training rows, and open what was stored."""
+        from sightline.tasks.prepare import write_rows
+
+        return write_rows(input, self, rows, setting.data)
+
+    def open(self, input: Input, setting: "Setting") -> Any:  # noqa: A002
+        """What `write` stored."""
+        from sightline.data.store import Corpus
+
+        return Corpus.open(setting.data / "train")
+
+    def write_valid(self, input: Input, examples: Sequence[Example], setting: "Setting") -> None:  # noqa: A002
+        """Store the validation examples."""
+        from sightline.tasks.prepare import write_valid
+
+        write_valid(input, self, examples, setting.data)
+
+    def open_valid(self, input: Input, setting: "Setting") -> list[Example]:  # noqa: A002
+        """What `write_valid` stored."""
+        from sightline.tasks.prepare import read_valid
+
+        return read_valid(input, self, setting.data)
+
+    def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:  # noqa: A002
+        """Fit the simple models that a score is held against, while the rows are there; names of files to seal."""
+        return []
+
+    def baseline_files(self, folder: Path) -> list[str]:
+        """The files of `baselines` that a run folder has."""
+        return []
+
+    def about_data(self, prepared: "Prepared") -> dict[str, Any]:
+        """What about.json says of the data besides what it says of every task's."""
+        return {}
+
+    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterable[tuple[Any, Sequence[int]]]:
+        """The rows of the training corpus for one example: a part and the numbers of its target, as often as needed."""
+        return ((part, y) for part in parts)
+
+    @abstractmethod
+    def collate(self, targets: Sequence["np.ndarray"], batch: Any) -> Any:
+        """The targets of a batch as tensors; ``batch`` is what the input made of its items."""
+
+    def batches(self, prepared: "Prepared", config: Any) -> Any:
+        """The training batches: an object with ``epoch``, ``batch`` and ``tokens`` (`sightline.tasks.batches`)."""
+        from sightline.tasks.batches import RowBatches
+
+        return RowBatches(prepared, config)
+
+    def loss(self, model: "nn.Module", batch: tuple[Any, Any], step: int) -> Any:
+        """The loss of a batch: a sum and what it is a sum over."""
+        return model.loss(*batch)  # type: ignore[operator]
+
+    def counted(self, batch: tuple[Any, Any]) -> int:
+        """What the loss of a batch is a sum over."""
+        return len(batch[1])
+
+    def validation_options(self) -> Any:
+        """Options of `predict` in training, such as greedy search."""
+        return self.options({})
+
+    @abstractmethod
+    def outputs(self, run: "Run", xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
+        """Raw outputs of a batch, one for each part: logits, hypotheses, numbers. ``xs`` are the items of the parts."""
+
+    predict_options: ClassVar[type[PredictOptions]] = PredictOptions
+
+    def options(self, given: Mapping[str, Any]) -> Any:
+        """Options of `predict`, checked; unknown ones are an error that names those that there are."""
+        known = [one.name for one in fields(self.predict_options)]
+        for name in given:
+            if name not in known:
+                raise UserError(f"{name} is no option of this run; there is {', '.join(known)}")
+        return self.predict_options(**given)
+
+    def cost(self, size: int, options: Any) -> int:
+        """What a part of this size takes of a batch's budget."""
+        return size
+
+    def budget(self, input: Input, options: Any) -> int:  # noqa: A002
+        """How much is in one batch of predictions."""
+        return (None if options is None else options.batch_tokens) or input.budget
+
+    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """The raw output of an item from those of its parts."""
+        return outputs[0]
+
+    @abstractmethod
+    def decide(self, x: Any, raw: Any, options: Any = None) -> Any:
+        """A prediction out of a raw output."""
+
+    def calibrate(self, run: "Run", raws: Sequence[Any], prepared: "Prepared") -> "Output":
+        """With temperature, thresholds and the like fitted to raw outputs of the validation examples."""
+        return self
+
+    @abstractmethod
+    def validate(self, run: "Run", raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+        """Scores in training: the metric that decides first (more is better), a loss second (less is better)."""
+
+    @abstractmethod
+    def statistics(
+        self, run: "Run", examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
+    ) -> "dict[str, Statistics]":
+        """Every metric that is a sum over examples, as counts of each: for scores, parts of the data and bootstrap."""
+
+    def scores_of(self, statistics: "Mapping[str, Statistics]", rows: list[int] | None) -> dict[str, float]:
+        """Every score of all examples, or of some."""
+        return {name: one.score(rows) for name, one in statistics.items()}
+
+    def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """What of the options of `evaluate` is about scores and not about predictions, and the rest."""
+        return None, given
+
+    def finished(self, evaluation: "Evaluation", scoring: Any) -> "Evaluation":
+        """The evaluation with what only this output knows: its ``extra``, and scores that are no sums."""
+        return evaluation
+
+    def scores_json(self, evaluation: "Evaluation") -> dict[str, Any]:
+        """The scores as `evaluate --json` has them."""
+        return dict(evaluation.values)
+
+    def check_comparable(self, first: "Output", name: str) -> None:
+        """Refuse to compare runs whose outputs mean different things."""
+
+    def compared_extra(
+        self, metric: str, examples: Sequence[Example], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
+    ) -> dict[str, Any]:
+        """What `compare` says of a metric besides scores: its signature, scores by length. ``draw``: samples and seed."""
+        return {}
+
+    def source_options(self) -> dict[str, Any]:
+        """How the training data was written, for data to score: options of the reader."""
+        return {}
+
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the columns of the training data, where they were given."""
+        return None
+
+    @abstractmethod
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write what `load` needs; gives fields for config.json and the names of files to seal."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":  # noqa: A002
+        """A fitted output from a run folder, which may be anybody's."""
+
+    def head_names(self, other: "Output") -> tuple[str, ...]:
+        """What the names of those tensors begin with that cannot be kept for another output: new labels, say."""
+        return ()
+
+    def notes(self, prepared: "Prepared") -> list[str]:
+        """What there is to say of the data after it was stored, such as labels that only validation data has."""
+        return []
+
+    # -- for people
+
+    def summary_of_fit(self) -> str:
+        """How large what was fitted is."""
+        return ""
+
+    @abstractmethod
+    def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
+        """What the model card says of the task; pictures go into the folder."""
+
+    @abstractmethod
+    def explain(self, run: "Run", x: Any, options: Any) -> "Explanation":
+        """Where the model looked while it made its prediction (`sightline.tasks.explain.ExplainOptions`)."""
+
+    @abstractmethod
+    def line(self, x: Any, prediction: Any) -> str:
+        """A prediction as a line of text."""
+
+    @abstractmethod
+    def to_json(self, x: Any, prediction: Any) -> dict[str, Any]:
+        """A prediction as plain data, with its probabilities."""
+
+    def served(self, x: Any, prediction: Any) -> Any:
+        """A prediction as the server answers it."""
+        return self.to_json(x, prediction)
+
+    @abstractmethod
+    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
+        """An example with its prediction, for `evaluate --out`."""
+
+    def badness(self, evaluation: "Evaluation") -> list[float]:
+        """How bad each prediction is; 0 and less is right. `evaluate --errors` shows the worst."""
+        return [0.0] * len(evaluation.examples)
+
+    def summary(self, evaluation: "Evaluation") -> dict[str, Any]:
+        """What `evaluate --json` says besides counts and scores."""
+        return {}
+
+    def tables(self, evaluation: "Evaluation") -> "list[Table | str]":
+        """What `evaluate` prints behind the scores: tables and sentences."""
+        return []
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        """One of the worst predictions as `evaluate --errors` prints it."""
+        return "\n".join(f"   {name:<12}{value}" for name, value in row.items())
