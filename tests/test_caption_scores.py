@@ -7,15 +7,13 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from sightline.training.scores import paired_bootstrap
-from sightline.training.scores.bleu_orders import bleu_order, bleu_order_statistics
+from sightline.training.scores.bleu_orders import bleu_order
 from sightline.training.scores.cider import cider, cider_of_each
 from sightline.training.scores.scripts import words_of
 from sightline.training.scores.several import (
     CAPTION_METRICS,
-    CAPTION_STATISTICS,
     bleu_several,
     chrf_several,
-    chrf_several_statistics,
     exact_several,
     rouge_l,
 )
@@ -51,8 +49,8 @@ def test_bleu_is_sacrebleus_with_and_without_the_penalty(order, seed):
     metric = BLEU(tokenize="none", max_ngram_order=order, smooth_method="none", force=True)
     theirs = metric.corpus_score(joined, streams(wanted))
     assert theirs.bp < 1  # else both are the same
-    assert bleu_order(order, hypotheses, references).value == pytest.approx(theirs.score)
-    without = bleu_order(order, hypotheses, references, brevity=False)
+    assert bleu_order(order)(hypotheses, references).value == pytest.approx(theirs.score)
+    without = bleu_order(order, brevity=False)(hypotheses, references)
     assert without.value == pytest.approx(theirs.score / theirs.bp)
     assert "bp:no" in without.signature
     assert "nrefs:1-5" in without.signature
@@ -60,12 +58,12 @@ def test_bleu_is_sacrebleus_with_and_without_the_penalty(order, seed):
 
 
 def test_the_closest_reference_counts_and_of_two_as_close_the_shorter():
-    rows = bleu_order_statistics(1, ["one two three four"], [["a b", "a b c", "a b c d e", "a b c d e f"]]).rows
+    rows = bleu_order(1).statistics(["one two three four"], [["a b", "a b c", "a b c d e", "a b c d e f"]]).rows
     assert rows[0, -2:].tolist() == [4, 3]
 
 
 def test_full_stops_and_case_are_no_words():
-    assert bleu_order(4, ["a man rides a horse"], [["A man rides a horse ."]]).value == pytest.approx(100)
+    assert bleu_order(4)(["a man rides a horse"], [["A man rides a horse ."]]).value == pytest.approx(100)
     assert bleu_several(["a man rides a horse"], [["A man rides a horse ."]]).value < 100
 
 
@@ -75,18 +73,18 @@ def test_nothing_in_common_is_zero():
 
 
 def test_chinese_is_scored_by_characters():
-    found = bleu_order(2, ["红色圆形在左"], [["红色圆形在右", "圆形在左"]])
+    found = bleu_order(2)(["红色圆形在左"], [["红色圆形在右", "圆形在左"]])
     assert found.value == pytest.approx(100)
     assert CAPTION_METRICS["exact"](["红色圆形"], [["红色方形", "红色圆形。"]]).value == 100
 
 
 def test_references_are_lists_and_none_is_empty():
     with pytest.raises(ValueError, match="lists of texts"):
-        bleu_order(1, ["a"], ["a"])
+        bleu_order(1)(["a"], ["a"])
     with pytest.raises(ValueError, match="no reference"):
-        bleu_order(1, ["a"], [[]])
+        bleu_order(1)(["a"], [[]])
     with pytest.raises(ValueError, match="2 texts against references of 1"):
-        cider("cider_d", ["a", "b"], [["a"]])
+        cider("cider_d")(["a", "b"], [["a"]])
 
 
 def test_cider_by_hand():
@@ -96,7 +94,7 @@ def test_cider_by_hand():
     # Second: of two words with equal weight one matches: (1/2 + 0 + 0 + 0) / 4.
     assert cider_of_each("cider_d", hypotheses, references) == pytest.approx([750, 125])
     assert cider_of_each("cider", hypotheses, references) == pytest.approx([750, 125])
-    assert cider("cider_d", hypotheses, references).value == pytest.approx(437.5)
+    assert cider("cider_d")(hypotheses, references).value == pytest.approx(437.5)
 
 
 def test_cider_is_the_mean_over_references():
@@ -125,7 +123,7 @@ def test_chrf_is_sacrebleus_and_its_counts_give_the_same():
     hypotheses, references = made(2)
     theirs = CHRF(lowercase=True).corpus_score(hypotheses, streams(references)).score
     assert chrf_several(hypotheses, references).value == pytest.approx(theirs)
-    assert chrf_several_statistics(hypotheses, references).score() == pytest.approx(theirs)
+    assert chrf_several.statistics(hypotheses, references).score() == pytest.approx(theirs)
     assert "case:lc" in chrf_several(hypotheses, references).signature
 
 
@@ -137,7 +135,7 @@ def test_exact_is_one_of_the_references():
 @pytest.mark.parametrize("name", list(CAPTION_METRICS))
 def test_counts_add_up_to_the_score_of_every_metric(name):
     hypotheses, references = made(3)
-    statistics = CAPTION_STATISTICS[name](hypotheses, references)
+    statistics = CAPTION_METRICS[name].statistics(hypotheses, references)
     assert statistics.score() == pytest.approx(CAPTION_METRICS[name](hypotheses, references).value)
     assert len(statistics.of_each()) == len(hypotheses)
     first, second = paired_bootstrap([statistics, statistics], samples=20)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sightline.training.scores import (
     accuracy,
-    accuracy_statistics,
     adaptive_ece,
     answer_exact,
     answer_f1,
@@ -21,18 +20,14 @@ from sightline.training.scores import (
     brier,
     confusion,
     ece,
-    ece_statistics,
     fit_temperature,
     labels_over,
     macro_f1,
-    macro_f1_statistics,
     mae,
     micro_f1,
-    micro_f1_statistics,
     nll,
     paired_bootstrap,
     pearson,
-    pearson_statistics,
     per_class,
     probabilities,
     reliability_bins,
@@ -40,7 +35,6 @@ from sightline.training.scores import (
     several_macro_f1,
     several_per_class,
     span_f1,
-    span_f1_statistics,
     span_table,
     spans_of,
     spearman,
@@ -113,18 +107,18 @@ def test_statistics_of_a_part_are_the_score_of_that_part(pairs, data):
     said, gold = (np.array(side) for side in zip(*pairs, strict=True))
     part = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1))  # with repetitions, as a resample has
     here = np.array(part)
-    of_part = macro_f1_statistics(said, gold, 4).score(part)
+    of_part = macro_f1.statistics(said, gold, 4).score(part)
     seen = sorted({*said[here].tolist(), *gold[here].tolist()})
     by_hand = [f1_by_hand(said[here], gold[here], one) for one in seen]
     assert of_part == pytest.approx(100 * sum(by_hand) / len(by_hand))
-    assert accuracy_statistics(said, gold).score(part) == pytest.approx(100 * float((said[here] == gold[here]).mean()))
+    assert accuracy.statistics(said, gold).score(part) == pytest.approx(100 * float((said[here] == gold[here]).mean()))
 
 
 def test_the_bootstrap_tells_a_better_labeller_from_one_that_is_as_good():
     draw = np.random.default_rng(1)
     gold = draw.integers(3, size=400)
     worse, better, other = (np.where(draw.random(400) < share, gold, (gold + 1) % 3) for share in (0.7, 0.85, 0.7))
-    found = paired_bootstrap([macro_f1_statistics(one, gold, 3) for one in (worse, better, other)], samples=300)
+    found = paired_bootstrap([macro_f1.statistics(one, gold, 3) for one in (worse, better, other)], samples=300)
     assert found[1].difference > 8
     assert found[1].p < 0.02 < found[2].p
 
@@ -144,7 +138,7 @@ def test_scores_of_several_labels():
     nothing = np.zeros((2, 3), dtype=bool)
     assert micro_f1(nothing, nothing).value == 0
     assert subset_accuracy(nothing, nothing).value == 100
-    assert micro_f1_statistics(SETS_SAID, SETS_GOLD).score([0]) == pytest.approx(100 * 2 / 3)
+    assert micro_f1.statistics(SETS_SAID, SETS_GOLD).score([0]) == pytest.approx(100 * 2 / 3)
 
 
 def test_the_threshold_is_met_from_above_and_the_best_one_is_found():
@@ -172,7 +166,7 @@ def test_correlations_and_errors_by_their_formulas():
     assert rmse(said, gold).value == pytest.approx(math.sqrt(np.mean((said - gold) ** 2)))
     assert mae(said, gold).value == pytest.approx(np.mean(np.abs(said - gold)))
     part = [0, 3, 3, 7, 9, 11]
-    assert pearson_statistics(said, gold).score(part) == pytest.approx(100 * np.corrcoef(said[part], gold[part])[0, 1])
+    assert pearson.statistics(said, gold).score(part) == pytest.approx(100 * np.corrcoef(said[part], gold[part])[0, 1])
 
 
 def test_spearman_gives_equal_numbers_the_mean_of_their_ranks():
@@ -239,7 +233,7 @@ def test_a_span_counts_where_both_ends_and_the_kind_are_right():
     gold = [["B-P", "I-P", "O", "B-L"], ["O", "O"], ["B-P", "O"]]
     said = [["B-P", "I-P", "O", "B-P"], ["B-L", "O"], ["B-P", "I-P"]]
     assert span_f1(said, gold).value == pytest.approx(100 * 2 * 1 / (4 + 3))
-    assert span_f1_statistics(said, gold).score([0]) == 50
+    assert span_f1.statistics(said, gold).score([0]) == 50
     assert token_accuracy(said, gold).value == pytest.approx(100 * 5 / 8)
     table = {one.name: one for one in span_table(said, gold)}
     assert list(table) == ["P", "L"]
@@ -282,7 +276,7 @@ def test_calibration_scores_by_their_formulas():
     assert brier(shares, gold).value == pytest.approx((first + second) / 3)
     # two texts in the bin of 0.7, half of them right; one in the last, right
     assert ece(shares, gold).value == pytest.approx(100 * (2 * abs(0.7 - 0.5) + 0) / 3)
-    assert ece_statistics(shares, gold).score([0]) == pytest.approx(30)
+    assert ece.statistics(shares, gold).score([0]) == pytest.approx(30)
 
 
 def test_bins_hold_their_upper_end_and_all_texts():

@@ -74,11 +74,11 @@ def test_rouge_by_hand(kind, hypothesis, reference, expected):
 
 
 def test_rouge_is_the_mean_of_texts_and_says_how():
-    found = scores.rouge("rougeL", ["police kill the gunman", "the gunman kill police"], [POLICE, POLICE])
+    found = scores.rouge("rougeL")(["police kill the gunman", "the gunman kill police"], [POLICE, POLICE])
     assert found.value == pytest.approx(62.5)
     for part in ("lcs:text", "case:lc", "stem:no", "tok:alnum,char-if-no-spaces", "f1:mean"):
         assert part in found.signature
-    signatures = {scores.rouge(kind, ["a"], ["a"]).signature for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")}
+    signatures = {scores.rouge(kind)(["a"], ["a"]).signature for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")}
     assert len(signatures) == 4
 
 
@@ -217,7 +217,7 @@ def test_a_tokeniser_can_be_given(given):
     found = scores.bleu(hypotheses, CHINESE, given)
     assert found.value == expected.score
     assert f"tok:{given}|" in found.signature
-    assert scores.STATISTICS["bleu"](hypotheses, CHINESE, tokenise=given).score() == pytest.approx(expected.score)
+    assert scores.bleu.statistics(hypotheses, CHINESE, tokenise=given).score() == pytest.approx(expected.score)
 
 
 def test_chinese_is_not_one_word():
@@ -245,9 +245,11 @@ def reference_scores(name, hypotheses, references):
 def test_counts_add_up_to_the_score_of_any_part(corpus, name):
     references, systems = corpus
     for hypotheses in systems:
-        statistics = scores.STATISTICS[name](hypotheses, references)
+        metric = scores.METRICS[name]
+        statistics = metric.statistics(hypotheses, references)
         whole = reference_scores(name, hypotheses, references)
-        assert scores.METRICS[name](hypotheses, references).value == pytest.approx(whole)
+        assert metric(hypotheses, references).value == pytest.approx(whole)
+        assert metric(hypotheses, references).signature == metric.signature(hypotheses, references)
         assert statistics.score() == pytest.approx(whole)
         for chosen in ([3], [1, 5, 7], list(range(0, 120, 2)), [4, 4, 4, 9]):
             part = [hypotheses[row] for row in chosen], [references[row] for row in chosen]
@@ -266,7 +268,7 @@ def test_long_outputs_for_short_references_count_as_in_sacrebleu():
     """Where a reference has no n-grams of an order, those of the output are not held against it."""
     hypotheses, references = ["abcdefghij", "abcdxfgh"], ["ab", "abcdefgh"]
     expected = CHRF().corpus_score(hypotheses, [references]).score
-    assert scores.STATISTICS["chrf"](hypotheses, references).score() == pytest.approx(expected)
+    assert scores.METRICS["chrf"].statistics(hypotheses, references).score() == pytest.approx(expected)
 
 
 # By length
@@ -302,7 +304,7 @@ def test_resamples_are_scores_of_resampled_text(corpus, name, metric):
             for texts in systems[:2]
         ]
     )
-    statistics = [scores.STATISTICS[name](texts, references) for texts in systems[:2]]
+    statistics = [scores.METRICS[name].statistics(texts, references) for texts in systems[:2]]
     first, second = scores.paired_bootstrap(statistics, samples=40, seed=3)
     for one, values, texts in zip((first, second), plain, systems, strict=False):
         assert one.interval == pytest.approx(np.quantile(values, [0.025, 0.975]))
@@ -321,7 +323,7 @@ def test_sacrebleu_finds_the_same(corpus, monkeypatch):
     named = [(str(place), texts) for place, texts in enumerate(systems)]
     test = PairedTest(named, {"BLEU": BLEU(references=[references])}, None, test_type="bs", n_samples=2000)
     theirs = test()[1]["BLEU"]
-    statistics = [scores.STATISTICS["bleu"](texts, references) for texts in systems]
+    statistics = [scores.METRICS["bleu"].statistics(texts, references) for texts in systems]
     ours = scores.paired_bootstrap(statistics, samples=2000)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.value == pytest.approx(other.score)
@@ -333,14 +335,14 @@ def test_sacrebleu_finds_the_same(corpus, monkeypatch):
 
 def test_a_system_does_not_differ_from_itself(corpus):
     references, systems = corpus
-    one = scores.STATISTICS["chrf"](systems[0], references)
+    one = scores.METRICS["chrf"].statistics(systems[0], references)
     assert scores.paired_bootstrap([one, one])[1].p == 1
     assert scores.paired_bootstrap([one, one])[1].difference == 0
 
 
 def test_the_seed_decides_and_the_memory_does_not(corpus, monkeypatch):
     references, systems = corpus
-    statistics = [scores.STATISTICS["rougeL"](texts, references) for texts in systems]
+    statistics = [scores.METRICS["rougeL"].statistics(texts, references) for texts in systems]
     before = scores.paired_bootstrap(statistics, samples=50, seed=1)
     assert before != scores.paired_bootstrap(statistics, samples=50, seed=2)
     monkeypatch.setattr(bootstrap, "_AT_ONCE", 7 * len(references))
@@ -352,7 +354,7 @@ def test_the_seed_decides_and_the_memory_does_not(corpus, monkeypatch):
 
 def test_systems_must_have_the_same_texts(corpus):
     references, systems = corpus
-    whole, part = (scores.STATISTICS["exact"](systems[0][:count], references[:count]) for count in (9, 5))
+    whole, part = (scores.METRICS["exact"].statistics(systems[0][:count], references[:count]) for count in (9, 5))
     with pytest.raises(ValueError, match="same texts"):
         scores.paired_bootstrap([whole, part])
 
@@ -361,9 +363,9 @@ def test_systems_must_have_the_same_texts(corpus):
 
 
 def test_every_table_has_the_same_metrics():
-    names = list(get_args(scores.Metric))
+    names = list(get_args(scores.TextMetric))
     assert names == ["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
-    assert list(scores.METRICS) == list(scores.STATISTICS) == list(get_args(choices.Metric)) == names
+    assert list(scores.METRICS) == list(get_args(choices.Metric)) == names
     assert ("auto", *get_args(scores.BleuTokeniser)) == get_args(choices.BleuTokeniser)
     for name in names:
         assert override(TranslateConfig(), [f"metric={name}"]).metric == name

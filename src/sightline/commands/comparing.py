@@ -21,7 +21,7 @@ from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.machine import check_seed
 from sightline.tasks.evaluation import Comparison, compare
-from sightline.training.scores import METRICS, BleuTokeniser, Metric
+from sightline.training.scores import METRICS, BleuTokeniser, TextMetric
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST_SAMPLES = 1_000_000
@@ -39,7 +39,7 @@ PAPER_NAMES = {
 def compare_command(
     runs: Sequence[Path],
     files: PairFiles,
-    metrics: Sequence[Metric],
+    metrics: Sequence[TextMetric],
     samples: int,
     seed: int,
     beam: int,
@@ -81,7 +81,7 @@ def compare_command(
         print(f"\npicture  {out}")
 
 
-def check_metrics(metrics: Sequence[str] | None) -> Sequence[Metric]:
+def check_metrics(metrics: Sequence[str] | None) -> Sequence[TextMetric]:
     """Those of text; BLEU and chrF where none was named."""
     for name in metrics or ():
         if name not in METRICS:

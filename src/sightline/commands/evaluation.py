@@ -19,7 +19,7 @@ from sightline.data.reading import PairFiles
 from sightline.tasks.evaluation import Evaluation, evaluate
 from sightline.tasks.preparing import checked, overlap_with_training
 from sightline.training.folder import RunFolder
-from sightline.training.scores import METRICS, BleuTokeniser, Metric
+from sightline.training.scores import METRICS, BleuTokeniser, TextMetric
 
 
 def evaluate_command(
@@ -80,7 +80,7 @@ def read_pairs(files: PairFiles) -> list[tuple[str, str]]:
     return pairs
 
 
-def _metric_of(run: Path) -> tuple[Metric, ...]:
+def _metric_of(run: Path) -> tuple[TextMetric, ...]:
     """What the run was trained for, unless it names something that is not known here."""
     config = RunFolder(run).read_config().get("config", {})
     metric = config.get("metric") if isinstance(config, dict) else None

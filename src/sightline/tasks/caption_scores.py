@@ -17,7 +17,7 @@ from sightline.tasks.searching import SearchConfig
 from sightline.training import scores
 from sightline.training.scores import Resampled, Score
 from sightline.training.scores.bleu_orders import References
-from sightline.training.scores.several import CAPTION_METRICS, CAPTION_STATISTICS, bleu_several
+from sightline.training.scores.several import CAPTION_METRICS, bleu_several
 
 COMPARED = ("bleu4", "bleu4_no_bp", "cider_d")
 PAPER_NAMES = {
@@ -137,7 +137,7 @@ def evaluate(
     texts, references = [one.text for one in predictions], [photo.captions for photo in kept]
     found = {name: metric(texts, references) for name, metric in CAPTION_METRICS.items()}
     found["sacrebleu"] = bleu_several(texts, references)
-    of_each = {name: CAPTION_STATISTICS[name](texts, references).of_each() for name in ("cider_d", "chrf")}
+    of_each = {name: CAPTION_METRICS[name].statistics(texts, references).of_each() for name in ("cider_d", "chrf")}
     seen = captioner.seen(photo.key for photo in kept)
     return CaptionEvaluation(kept, predictions, found, perplexity(total, tokens), of_each, seconds, bad, seen)
 
@@ -169,7 +169,7 @@ def compare(
         raise UserError(_nothing(bad))
     signatures, found = {}, {}
     for metric in chosen:
-        statistics = [CAPTION_STATISTICS[metric](some, references) for some in texts.values()]
+        statistics = [CAPTION_METRICS[metric].statistics(some, references) for some in texts.values()]
         found[metric] = dict(zip(texts, scores.paired_bootstrap(statistics, samples, seed), strict=True))
         signatures[metric] = CAPTION_METRICS[metric](next(iter(texts.values())), references).signature
     return CaptionComparison(len(references), samples, seed, signatures, found, bad)

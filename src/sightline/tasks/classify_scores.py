@@ -79,20 +79,20 @@ def statistics(metric: str, said: np.ndarray, truth: Truth) -> Statistics:
     gold = truth.gold
     if truth.kind == "one":
         one = {
-            "accuracy": lambda: scores.accuracy_statistics(said, gold),
-            "macro_f1": lambda: scores.macro_f1_statistics(said, gold, len(truth.names)),
+            "accuracy": lambda: scores.accuracy.statistics(said, gold),
+            "macro_f1": lambda: scores.macro_f1.statistics(said, gold, len(truth.names)),
         }
         return one[metric]()
     table: dict[str, dict[str, Callable[[np.ndarray, np.ndarray], Statistics]]] = {
         "several": {
-            "accuracy": scores.subset_statistics,
-            "macro_f1": scores.several_macro_f1_statistics,
-            "micro_f1": scores.micro_f1_statistics,
+            "accuracy": scores.subset_accuracy.statistics,
+            "macro_f1": scores.several_macro_f1.statistics,
+            "micro_f1": scores.micro_f1.statistics,
         },
         "number": {
-            "pearson": scores.pearson_statistics,
-            "spearman": scores.spearman_statistics,
-            "rmse": scores.rmse_statistics,
+            "pearson": scores.pearson.statistics,
+            "spearman": scores.spearman.statistics,
+            "rmse": scores.rmse.statistics,
         },
     }
     return table[truth.kind][metric](said, gold)

@@ -9,7 +9,7 @@ from sightline.errors import UserError
 from sightline.tasks.predictor import Prediction, Predictor
 from sightline.tasks.translator import Translator
 from sightline.training import scores
-from sightline.training.scores import BleuTokeniser, Bucket, Metric, Resampled, Score, Statistics
+from sightline.training.scores import BleuTokeniser, Bucket, Resampled, Score, Statistics, TextMetric
 
 AT_ONCE = 512  # enough to sort by length, few enough that a bar moves
 
@@ -50,7 +50,7 @@ class Evaluation:
         names = ("exact", "rouge1", "rouge2", "rougeL")
         of_each = {
             "chrf": self.sentences,
-            **{name: scores.STATISTICS[name](found, references).of_each() for name in names},
+            **{name: scores.METRICS[name].statistics(found, references).of_each() for name in names},
         }
         for row, prediction in enumerate(self.predictions):
             searched = {"log_prob": prediction.log_prob, "score": prediction.score}
@@ -122,7 +122,7 @@ def evaluate(
     beam: int = 5,
     length_penalty: float = 1.0,
     bleu_tokenise: BleuTokeniser | None = None,
-    by_length: Sequence[Metric] = ("bleu", "chrf"),
+    by_length: Sequence[TextMetric] = ("bleu", "chrf"),
     edges: Sequence[int] = scores.EDGES,
     on_predicted: Callable[[int], None] = lambda count: None,
 ) -> Evaluation:
@@ -136,7 +136,7 @@ def evaluate(
     tokenise = bleu_tokenise or scores.bleu_tokeniser(references)
     found = {name: _score(name, texts, references, tokenise) for name in scores.METRICS}
     if any("\n" in reference for reference in references):
-        found["rougeLsum"] = scores.rouge("rougeLsum", texts, references)
+        found["rougeLsum"] = scores.rouge("rougeLsum")(texts, references)
     statistics = {name: _statistics(name, texts, references, tokenise) for name in dict.fromkeys((*by_length, "chrf"))}
     lengths = [
         LengthScores(bucket, {name: statistics[name].score(bucket.rows) for name in dict.fromkeys(by_length)})
@@ -176,7 +176,7 @@ def compare_predictions(
     sources: Sequence[str],
     references: Sequence[str],
     *,
-    metrics: Sequence[Metric] = ("bleu", "chrf"),
+    metrics: Sequence[TextMetric] = ("bleu", "chrf"),
     samples: int = 1000,
     seed: int = 0,
     bleu_tokenise: BleuTokeniser | None = None,
@@ -217,5 +217,5 @@ def _score(metric: str, texts: Sequence[str], references: Sequence[str], tokenis
 
 def _statistics(metric: str, texts: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser) -> Statistics:
     if metric == "bleu":
-        return scores.bleu_statistics(texts, references, tokenise)
-    return scores.STATISTICS[metric](texts, references)
+        return scores.bleu.statistics(texts, references, tokenise)
+    return scores.METRICS[metric].statistics(texts, references)

@@ -43,7 +43,7 @@ class TranslateConfig(Config):
     training: TrainingConfig = field(default_factory=TrainingConfig)
     batch_tokens: int = 4096
     smoothing: float = 0.1
-    metric: scores.Metric = "bleu"
+    metric: scores.TextMetric = "bleu"
     valid_share: float = 0.05
     validated: int = 500
     seed: int = 0

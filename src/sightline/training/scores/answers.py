@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from sightline.training.scores.base import Score, Statistics, mean_statistics
+from sightline.training.scores.base import Statistics, mean_statistics, metric
 from sightline.training.scores.scripts import count_letters, words_of
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -26,12 +26,9 @@ def answer_words(text: str) -> list[str]:
     ]
 
 
-def answer_exact(said: Sequence[str], gold: Sequence[Sequence[str]]) -> Score:
+@metric("exact|squad")
+def answer_exact(said: Sequence[str], gold: Sequence[Sequence[str]]) -> Statistics:
     """The share of answers that are one of the right ones."""
-    return Score(answer_exact_statistics(said, gold).score(), "exact|squad")
-
-
-def answer_exact_statistics(said: Sequence[str], gold: Sequence[Sequence[str]]) -> Statistics:
     return mean_statistics(
         [
             100.0 * any(answer_words(one) == answer_words(right) for right in rights)
@@ -40,12 +37,9 @@ def answer_exact_statistics(said: Sequence[str], gold: Sequence[Sequence[str]]) 
     )
 
 
-def answer_f1(said: Sequence[str], gold: Sequence[Sequence[str]]) -> Score:
+@metric("f1|squad")
+def answer_f1(said: Sequence[str], gold: Sequence[Sequence[str]]) -> Statistics:
     """The mean over texts of the F1 of words, against the right answer that is nearest."""
-    return Score(answer_f1_statistics(said, gold).score(), "f1|squad")
-
-
-def answer_f1_statistics(said: Sequence[str], gold: Sequence[Sequence[str]]) -> Statistics:
     return mean_statistics(
         [
             100.0 * max(_f1(answer_words(one), answer_words(right)) for right in rights)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, ParamSpec
 
 import numpy as np
 from jaxtyping import Float64
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,45 @@ class Statistics:
     def of_each(self) -> list[float]:
         """Every text as if it were a corpus."""
         return self.scores_of_sums(self.rows).tolist()
+
+
+@dataclass(frozen=True)
+class Metric(Generic[P]):
+    """What is counted in each text, and how the score that comes of it is signed. Called, it gives that score.
+
+    ``scored`` is for metrics of which another library computes the score itself, and signs it.
+    """
+
+    name: str
+    statistics: Callable[P, Statistics]
+    signature: Callable[P, str]
+    scored: Callable[P, Score] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Score:
+        if self.scored is not None:
+            return self.scored(*args, **kwargs)
+        return Score(self.statistics(*args, **kwargs).score(), self.signature(*args, **kwargs))
+
+
+def metric(
+    signature: str | Callable[..., str] = "", *, name: str = "", scored: Callable[..., Score] | None = None
+) -> Callable[[Callable[P, Statistics]], Metric[P]]:
+    """Make a metric of the function that counts. A signature that depends on the texts or options is a function."""
+
+    def made(statistics: Callable[P, Statistics]) -> Metric[P]:
+        def sign(*args: P.args, **kwargs: P.kwargs) -> str:
+            if scored is not None:
+                return scored(*args, **kwargs).signature
+            return signature if isinstance(signature, str) else signature(*args, **kwargs)
+
+        return Metric(name or statistics.__name__, statistics, sign, scored)
+
+    return made
+
+
+def by_name(*metrics: Metric[...]) -> dict[str, Metric[...]]:
+    """A table of metrics."""
+    return {one.name: one for one in metrics}
 
 
 def mean_statistics(values: list[float]) -> Statistics:

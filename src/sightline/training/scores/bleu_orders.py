@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from sightline import __version__
-from sightline.training.scores.base import Score, Statistics
+from sightline.training.scores.base import Metric, Statistics
 from sightline.training.scores.scripts import words_of
 
 Order = Literal[1, 2, 3, 4]
@@ -25,19 +25,16 @@ LONGEST = 4
 WORDS = f"case:lc|tok:alnum,char-if-no-spaces|version:sightline-{__version__}"
 
 
-def bleu_order(order: Order, hypotheses: Sequence[str], references: References, brevity: bool = True) -> Score:
-    """BLEU with n-grams of up to ``order`` words, from 0 to 100."""
-    how = f"order:{order}|{counted(references)}|bp:{'closest' if brevity else 'no'}|smooth:none|{WORDS}"
-    return Score(bleu_order_statistics(order, hypotheses, references, brevity).score(), f"bleu|{how}")
-
-
-def bleu_order_statistics(
-    order: Order, hypotheses: Sequence[str], references: References, brevity: bool = True
-) -> Statistics:
-    """Matches and totals of each order, and both lengths."""
+def bleu_order(order: Order, brevity: bool = True) -> Metric[[Sequence[str], References]]:
+    """BLEU with n-grams of up to ``order`` words, from 0 to 100; counted are matches, totals and both lengths."""
     if order not in range(1, LONGEST + 1):
         raise ValueError(f"order is {order}; it is one of 1, 2, 3 and 4")
-    return Statistics(bleu_rows(hypotheses, references), partial(_bleu_of_sums, order=order, brevity=brevity))
+    of_sums, penalty = partial(_bleu_of_sums, order=order, brevity=brevity), "closest" if brevity else "no"
+    return Metric(
+        f"bleu{order}" if brevity else f"bleu{order}_no_bp",
+        lambda hypotheses, references: Statistics(bleu_rows(hypotheses, references), of_sums),
+        lambda hypotheses, references: f"bleu|order:{order}|{counted(references)}|bp:{penalty}|smooth:none|{WORDS}",
+    )
 
 
 def bleu_rows(hypotheses: Sequence[str], references: References) -> Float64[np.ndarray, "texts counts"]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
-from sightline.training.scores.base import Score, Statistics, mean_statistics
+from sightline.training.scores.base import Score, Statistics, mean_statistics, metric
 
 BINS = 15  # of equal width, as in Guo et al. (2017)
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are tried
@@ -45,41 +45,32 @@ def as_two_classes(
     return _no_and_yes(logits), (gold.reshape(-1) > 0).astype(np.int64)
 
 
-def nll(logits: Logits, gold: Labels, temperature: float = 1.0) -> Score:
+@metric("nll|nats")
+def nll(logits: Logits, gold: Labels, temperature: float = 1.0) -> Statistics:
     """The mean of -log of the right class's probability, in nats. Less is better."""
-    return Score(nll_statistics(logits, gold, temperature).score(), "nll|nats")
-
-
-def nll_statistics(logits: Logits, gold: Labels, temperature: float = 1.0) -> Statistics:
     _check(logits, gold)
     return mean_statistics((-_log_softmax(logits, temperature)[np.arange(len(gold)), gold]).tolist())
 
 
-def brier(chances: Probabilities, gold: Labels) -> Score:
+@metric("brier|all classes")
+def brier(chances: Probabilities, gold: Labels) -> Statistics:
     """The mean over texts of the squared distance of all classes' probabilities from 1 or 0: from 0 to 2 at the worst.
 
     As Brier defined it; for two classes, twice what is counted where only one of them is looked at.
     """
-    return Score(brier_statistics(chances, gold).score(), "brier|all classes")
-
-
-def brier_statistics(chances: Probabilities, gold: Labels) -> Statistics:
     _check(chances, gold)
     distance = chances.astype(np.float64)
     distance[np.arange(len(gold)), gold] -= 1
     return mean_statistics((distance**2).sum(axis=1).tolist())
 
 
-def ece(chances: Probabilities, gold: Labels, bins: int = BINS) -> Score:
+@metric(lambda chances, gold, bins=BINS: f"ece|top label|equal width|bins:{bins}")
+def ece(chances: Probabilities, gold: Labels, bins: int = BINS) -> Statistics:
     """Expected calibration error, in percent: how far sureness and accuracy are apart, bin by bin, weighed by texts.
 
-    Of the label that was given (the most probable), in bins of equal width.
+    Of the label that was given (the most probable), in bins of equal width. Counted are, in each bin, the sum of
+    sureness less that of right answers; and the number of texts.
     """
-    return Score(ece_statistics(chances, gold, bins).score(), f"ece|top label|equal width|bins:{bins}")
-
-
-def ece_statistics(chances: Probabilities, gold: Labels, bins: int = BINS) -> Statistics:
-    """In each bin, the sum of sureness less that of right answers; and the number of texts."""
     confidence, right = _top(chances, gold)
     rows = np.zeros((len(gold), bins + 1))
     rows[np.arange(len(gold)), _bin_of(confidence, bins)] = confidence - right

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from sightline.training.scores.base import Score, Statistics, mean_statistics
+from sightline.training.scores.base import Metric, mean_statistics
 from sightline.training.scores.bleu_orders import WORDS, References, check_references, counted, ngrams
 from sightline.training.scores.scripts import words_of
 
@@ -23,16 +23,17 @@ _Counts = list[Counter[tuple[str, ...]]]  # of each order
 _Vector = dict[tuple[str, ...], float]
 
 
-def cider(variant: Variant, hypotheses: Sequence[str], references: References) -> Score:
-    """The mean over images; not bounded by 100."""
-    how = "clip:yes|sigma:6" if variant == "cider_d" else "clip:no"
-    signature = f"{variant.replace('_', '-')}|n:1-4|{how}|{counted(references)}|idf:these references|stem:no|{WORDS}"
-    return Score(cider_statistics(variant, hypotheses, references).score(), signature)
+def cider(variant: Variant) -> Metric[[Sequence[str], References]]:
+    """The mean over images; not bounded by 100.
 
-
-def cider_statistics(variant: Variant, hypotheses: Sequence[str], references: References) -> Statistics:
-    """A resample keeps the idf of all images, which moves its score very little."""
-    return mean_statistics(cider_of_each(variant, hypotheses, references))
+    A resample keeps the idf of all images, which moves its score very little.
+    """
+    how = f"{variant.replace('_', '-')}|n:1-4|{'clip:yes|sigma:6' if variant == 'cider_d' else 'clip:no'}"
+    return Metric(
+        variant,
+        lambda hypotheses, references: mean_statistics(cider_of_each(variant, hypotheses, references)),
+        lambda hypotheses, references: f"{how}|{counted(references)}|idf:these references|stem:no|{WORDS}",
+    )
 
 
 def cider_of_each(variant: Variant, hypotheses: Sequence[str], references: References) -> list[float]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int, Int64
 
-from sightline.training.scores.base import Score, Statistics, mean_statistics
+from sightline.training.scores.base import Statistics, mean_statistics, metric
 
 Labels = Int[np.ndarray, " texts"]
 Sets = Bool[np.ndarray, "texts classes"]
@@ -32,27 +32,21 @@ class OfClass:
     said: int
 
 
-def accuracy(said: Labels, gold: Labels) -> Score:
+@metric()
+def accuracy(said: Labels, gold: Labels) -> Statistics:
     """The share of texts with the right label."""
-    return Score(accuracy_statistics(said, gold).score())
-
-
-def accuracy_statistics(said: Labels, gold: Labels) -> Statistics:
     _same_length(said, gold)
     return mean_statistics((100.0 * (said == gold)).tolist())
 
 
-def macro_f1(said: Labels, gold: Labels, classes: int) -> Score:
+@metric("macro|classes:seen")
+def macro_f1(said: Labels, gold: Labels, classes: int) -> Statistics:
     """The mean of the F1 of classes, each counting the same, however rare.
 
     Over the classes that some text has or was given; a class that is in neither says nothing and is left out. So one
     that is only ever said by mistake counts, with 0.
     """
-    return Score(macro_f1_statistics(said, gold, classes).score(), "macro|classes:seen")
-
-
-def macro_f1_statistics(said: Labels, gold: Labels, classes: int) -> Statistics:
-    return several_macro_f1_statistics(_one_hot(said, classes), _one_hot(gold, classes))
+    return several_macro_f1.statistics(_one_hot(said, classes), _one_hot(gold, classes))
 
 
 def confusion(said: Labels, gold: Labels, classes: int) -> Int64[np.ndarray, "gold said"]:
@@ -94,33 +88,24 @@ def best_threshold(probabilities: Float[np.ndarray, "texts classes"], gold: Sets
     return float((values[last] + (values[last + 1] if last + 1 < len(values) else 0.0)) / 2)
 
 
-def subset_accuracy(said: Sets, gold: Sets) -> Score:
+@metric()
+def subset_accuracy(said: Sets, gold: Sets) -> Statistics:
     """The share of texts of which every label is right, and none too many."""
-    return Score(subset_statistics(said, gold).score())
-
-
-def subset_statistics(said: Sets, gold: Sets) -> Statistics:
     _same_length(said, gold)
     return mean_statistics((100.0 * (said == gold).all(axis=1)).tolist())
 
 
-def micro_f1(said: Sets, gold: Sets) -> Score:
+@metric("micro")
+def micro_f1(said: Sets, gold: Sets) -> Statistics:
     """F1 of all labels of all texts together. 0 where there is none to find and none was said."""
-    return Score(micro_f1_statistics(said, gold).score(), "micro")
-
-
-def micro_f1_statistics(said: Sets, gold: Sets) -> Statistics:
     _same_length(said, gold)
     rows = np.stack([(said & gold).sum(axis=1), said.sum(axis=1), gold.sum(axis=1)], axis=1)
     return Statistics(rows.astype(np.float64), f1_of_sums)
 
 
-def several_macro_f1(said: Sets, gold: Sets) -> Score:
+@metric("macro|classes:seen")
+def several_macro_f1(said: Sets, gold: Sets) -> Statistics:
     """The mean of the F1 of labels, over those that some text has or was given."""
-    return Score(several_macro_f1_statistics(said, gold).score(), "macro|classes:seen")
-
-
-def several_macro_f1_statistics(said: Sets, gold: Sets) -> Statistics:
     _same_length(said, gold)
     return Statistics(np.concatenate([said & gold, said, gold], axis=1).astype(np.float64), _macro_of_sums)
 

@@ -2,66 +2,64 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from jaxtyping import Float64
 
 from sightline.errors import UserError
-from sightline.training.scores.base import Score, Statistics, mean_statistics
+from sightline.training.scores.base import Score, Statistics, mean_statistics, metric
 from sightline.training.scores.scripts import BleuTokeniser, bleu_tokeniser
 
 if TYPE_CHECKING:
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics import BLEU, CHRF
 
 _BLEU_ORDER, _CHRF_ORDER, _CHRF_BETA = 4, 6, 2  # sacreBLEU's defaults
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Score:
-    """sacreBLEU with its signature. ``tokenise`` is sacreBLEU's own; None finds it by the script of the references."""
-    metric = _bleu(tokenise or bleu_tokeniser(references))
-    found = metric.corpus_score(list(hypotheses), [list(references)])
+def by_sacrebleu(metric: "BLEU | CHRF", hypotheses: Sequence[str], streams: Any) -> Score:
+    """sacreBLEU's own score of a corpus, with its signature; ``streams`` are the first references, the second ones…"""
+    found = metric.corpus_score(list(hypotheses), [list(stream) for stream in streams])
     return Score(found.score, str(metric.get_signature()))
 
 
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of text that is tokenised already, lower-cased: the number in old tables (multi-bleu)."""
-    metric = _bleu("none", lowercase=True)
-    found = metric.corpus_score(list(hypotheses), [list(references)])
-    return Score(found.score, str(metric.get_signature()))
+def _bleu_score(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Score:
+    return by_sacrebleu(_bleu(tokenise or bleu_tokeniser(references)), hypotheses, [references])
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """sacreBLEU's chrF2: F-score of character n-grams, spaces left out (Popović 2015)."""
+def _chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     from sacrebleu.metrics import CHRF
 
-    metric = CHRF()
-    found = metric.corpus_score(list(hypotheses), [list(references)])
-    return Score(found.score, str(metric.get_signature()))
+    return by_sacrebleu(CHRF(), hypotheses, [references])
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The share of outputs that are the reference, character by character."""
-    return Score(exact_statistics(hypotheses, references).score())
+@metric(scored=_bleu_score)
+def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Statistics:
+    """sacreBLEU with its signature. ``tokenise`` is sacreBLEU's own; None finds it by the script of the references.
 
-
-def bleu_statistics(
-    hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None
-) -> Statistics:
-    """Matches and totals of n-grams, and both lengths: BLEU is made of their sums, not of scores of sentences."""
+    Counted are matches and totals of n-grams, and both lengths: BLEU is made of their sums, not of scores of sentences.
+    """
     return _counted_by(_bleu(tokenise or bleu_tokeniser(references), sentences=True), hypotheses, references)
 
 
-def tokenised_bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+@metric(scored=lambda hypotheses, references: by_sacrebleu(_bleu("none", lowercase=True), hypotheses, [references]))
+def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """BLEU of text that is tokenised already, lower-cased: the number in old tables (multi-bleu)."""
     return _counted_by(_bleu("none", lowercase=True, sentences=True), hypotheses, references)
 
 
-def exact_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+@metric(name="exact")
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """The share of outputs that are the reference, character by character."""
     return mean_statistics([100.0 * (a == b) for a, b in zip(hypotheses, references, strict=True)])
 
 
-def chrf_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """For each order: character n-grams of the hypothesis, of the reference, and those that match."""
+@metric(scored=_chrf_score)
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """sacreBLEU's chrF2: F-score of character n-grams, spaces left out (Popović 2015).
+
+    Counted are, for each order, n-grams of the hypothesis, of the reference, and those that match.
+    """
     rows = np.zeros((len(references), _CHRF_ORDER, 3))
     for row, texts in enumerate(zip(hypotheses, references, strict=True)):
         # sacreBLEU leaves out what Python takes for white space, within a text as at its ends

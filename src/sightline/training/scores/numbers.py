@@ -3,51 +3,41 @@
 import numpy as np
 from jaxtyping import Float, Float64
 
-from sightline.training.scores.base import Score, Statistics
+from sightline.training.scores.base import Statistics, metric
 
 Numbers = Float[np.ndarray, " texts"]
 
 
-def pearson(said: Numbers, gold: Numbers) -> Score:
+@metric("pearson")
+def pearson(said: Numbers, gold: Numbers) -> Statistics:
     """Correlation times 100, as tables of text similarity have it: 100 on a rising line, 0 unrelated, -100 falling.
 
     0 where one side is the same number everywhere: it says nothing of the other.
     """
-    return Score(pearson_statistics(said, gold).score(), "pearson")
-
-
-def pearson_statistics(said: Numbers, gold: Numbers) -> Statistics:
     x, y = _centred(said), _centred(gold)
     _same_length(x, y)
     return Statistics(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _pearson_of_sums)
 
 
-def spearman(said: Numbers, gold: Numbers) -> Score:
-    """The correlation of ranks, times 100; equal numbers share the mean of their ranks."""
-    return Score(spearman_statistics(said, gold).score(), "spearman|ties:mean")
+@metric("spearman|ties:mean")
+def spearman(said: Numbers, gold: Numbers) -> Statistics:
+    """The correlation of ranks, times 100; equal numbers share the mean of their ranks.
+
+    Ranks are those among all texts; a resample keeps them, which moves its score very little.
+    """
+    return pearson.statistics(mean_ranks(said), mean_ranks(gold))
 
 
-def spearman_statistics(said: Numbers, gold: Numbers) -> Statistics:
-    """Ranks are those among all texts; a resample keeps them, which moves its score very little."""
-    return pearson_statistics(mean_ranks(said), mean_ranks(gold))
-
-
-def rmse(said: Numbers, gold: Numbers) -> Score:
+@metric("rmse")
+def rmse(said: Numbers, gold: Numbers) -> Statistics:
     """The root of the mean squared error, in the unit of the numbers. Less is better."""
-    return Score(rmse_statistics(said, gold).score(), "rmse")
-
-
-def rmse_statistics(said: Numbers, gold: Numbers) -> Statistics:
     error = _errors(said, gold)
     return Statistics(np.stack([error * error, np.ones_like(error)], axis=1), _root_mean)
 
 
-def mae(said: Numbers, gold: Numbers) -> Score:
+@metric("mae")
+def mae(said: Numbers, gold: Numbers) -> Statistics:
     """The mean of the sizes of the errors, in the unit of the numbers. Less is better."""
-    return Score(mae_statistics(said, gold).score(), "mae")
-
-
-def mae_statistics(said: Numbers, gold: Numbers) -> Statistics:
     error = np.abs(_errors(said, gold))
     return Statistics(np.stack([error, np.ones_like(error)], axis=1), _mean)
 

@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sightline import __version__
-from sightline.training.scores.base import Score, Statistics, mean_statistics
+from sightline.training.scores.base import Metric, mean_statistics
 from sightline.training.scores.scripts import words_of
 
 RougeKind = Literal["rouge1", "rouge2", "rougeL", "rougeLsum"]
 _HOW: dict[str, str] = {"rouge1": "n:1", "rouge2": "n:2", "rougeL": "lcs:text", "rougeLsum": "lcs:lines"}
 
 
-def rouge(kind: RougeKind, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def rouge(kind: RougeKind) -> Metric[[Sequence[str], Sequence[str]]]:
     """The mean F1 of texts, from 0 to 100."""
-    signature = (
-        f"nrefs:1|{_HOW[kind]}|f1:mean|case:lc|tok:alnum,char-if-no-spaces|stem:no|version:sightline-{__version__}"
+    words = f"case:lc|tok:alnum,char-if-no-spaces|stem:no|version:sightline-{__version__}"
+    return Metric(
+        kind,
+        lambda hypotheses, references: mean_statistics(
+            [rouge_f1(kind, a, b) for a, b in zip(hypotheses, references, strict=True)]
+        ),
+        lambda hypotheses, references: f"nrefs:1|{_HOW[kind]}|f1:mean|{words}",
     )
-    return Score(rouge_statistics(kind, hypotheses, references).score(), signature)
-
-
-def rouge_statistics(kind: RougeKind, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    return mean_statistics([rouge_f1(kind, a, b) for a, b in zip(hypotheses, references, strict=True)])
 
 
 def rouge_f1(kind: RougeKind, hypothesis: str, reference: str) -> float:

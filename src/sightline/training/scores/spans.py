@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sightline.training.scores.base import Score, Statistics
+from sightline.training.scores.base import Statistics, metric
 from sightline.training.scores.labels import OfClass, f1_of_sums
 
 Span = tuple[int, int, str]  # the first word, the word behind the last, the kind
@@ -46,12 +46,9 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
     return found if open_kind is None else [*found, (start, len(tags), open_kind)]
 
 
-def span_f1(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Score:
+@metric("spans|micro|scheme:any")
+def span_f1(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Statistics:
     """F1 of spans: a span counts where its first word, its last word and its kind are right."""
-    return Score(span_f1_statistics(said, gold).score(), "spans|micro|scheme:any")
-
-
-def span_f1_statistics(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Statistics:
     rows = np.zeros((len(gold), 3))
     for row, (of_said, of_gold) in enumerate(zip(said, gold, strict=True)):
         found, wanted = set(_checked(of_said, of_gold)), set(spans_of(of_gold))
@@ -82,12 +79,9 @@ def span_table(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> 
     ]
 
 
-def token_accuracy(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Score:
+@metric("tokens")
+def token_accuracy(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Statistics:
     """The share of tokens with the right tag, all texts together."""
-    return Score(token_accuracy_statistics(said, gold).score(), "tokens")
-
-
-def token_accuracy_statistics(said: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Statistics:
     rows = np.zeros((len(gold), 2))
     for row, (of_said, of_gold) in enumerate(zip(said, gold, strict=True)):
         rows[row] = sum(a == b for a, b in zip(of_said, of_gold, strict=True)), len(of_gold)
