@@ -280,24 +280,33 @@ def test_an_interrupt_leaves_nothing(tmp_path, small_blocks, monkeypatch):
     assert list((tmp_path / "run" / "data").iterdir()) == []
 
 
+def hashed(pairs, seed):
+    key, normalise = splitting.key_of(seed), splitting.normalise
+    sources = np.array([hash_of(normalise(source), key) for source, _ in pairs], np.uint64)
+    return sources, np.array([hash_of(normalise(target)) for _, target in pairs], np.uint64)
+
+
 def test_the_split_is_that_of_the_pairs(tmp_path, small_blocks):
     pairs = [*some_pairs(900), ("a  b", "x"), ("a b", " y"), ("c", "y")]
-    splitter = splitting.split_pairs(lambda: iter(pairs), 0.1, 3)
+    sources, targets = hashed(pairs, 3)
+    split = splitting.split_hashes(sources, targets, 0.1)
     with Spool(tmp_path / "spool", iter(pairs)) as kept:
         hashes = kept.hashes(splitting.key_of(3))
-        split = splitting.split_hashes(hashes.sources, hashes.targets, 0.1)
-        assert list(kept.pairs(kept.mark(split.train))) == list(splitter.train())
-        assert list(kept.pairs(kept.mark(split.valid))) == list(splitter.valid())
+        np.testing.assert_array_equal(hashes.sources, sources)
+        np.testing.assert_array_equal(hashes.targets, targets)
+        for side in (split.train, split.valid):
+            assert list(kept.pairs(kept.mark(side))) == [pairs[i] for i in np.flatnonzero(side(0, len(pairs)))]
         evaluation = [*pairs[:5], ("a b", "x"), ("a b", "new"), ("new", "y")]
         found = splitting.overlap_of_hashes((hashes.sources, hashes.targets), evaluation, splitting.key_of(3))
-    assert found == splitting.count_overlap(pairs, evaluation) == (splitting.Overlap(8, 6, 7))
+    assert found == splitting.Overlap(8, 6, 7)
 
 
 def test_a_share_of_very_many_is_no_more_than_can_be_held(monkeypatch):
     monkeypatch.setattr(splitting, "MOST_VALID", 100)
     pairs = [(f"source {number}", f"target {number}") for number in range(2000)]
-    assert 50 <= splitting.split_pairs(lambda: iter(pairs), 0.1, 0).count().valid <= 150
-    assert 250 <= splitting.split_pairs(lambda: iter(pairs), 300, 0).count().valid <= 350  # asked for by number
+    hashes = hashed(pairs, 0)
+    assert 50 <= splitting.split_hashes(*hashes, 0.1).valid(0, 2000).sum() <= 150
+    assert 250 <= splitting.split_hashes(*hashes, 300).valid(0, 2000).sum() <= 350  # asked for by number
 
 
 def test_a_vocabulary_is_learnt_from_a_part_of_very_many(tmp_path, monkeypatch):

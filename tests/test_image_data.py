@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sightline.data.checking import Limits
-from sightline.data.features import Features, Fitted, bad_lines, write_features
+from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import CAPTION_NAMES, LABEL_NAMES, MASK_NAMES, is_image_data, read_image_table
 from sightline.data.shapes import COLOURS, made_shapes
 from sightline.errors import UserError
@@ -189,7 +189,6 @@ def test_features_are_computed_once_and_read_from_disk(tmp_path):
     again = write_features(tmp_path / "f", paths, Fitted(8, 8), encode, **options)
     assert sum(calls) == 10
     assert again.bad == kept.bad == Features.open(tmp_path / "f").bad
-    assert bad_lines(paths, kept.bad) == ["1 of 11 images left out:", f"  {paths[4]}: {kept.bad[4]}"]
 
 
 @pytest.mark.parametrize("change", ["key", "size", "image", "order"])

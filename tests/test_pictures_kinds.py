@@ -10,7 +10,7 @@ from PIL import Image
 from sightline import Record, Slots, Tokens
 from sightline.errors import UserError
 from sightline.explanation import Explanation, Stack, Step
-from sightline.records import Cells, Frames, Grid
+from sightline.records import Cells, Grid
 from sightline.view import animation, heads, highlight, overlay, pictures
 from sightline.view.drawing import draw
 from sightline.view.flow import flow
@@ -151,43 +151,6 @@ def test_an_image_is_bright_where_it_was_looked_at(figures, tmp_path):
         overlay.overlay(np.zeros((4, 4)), record(), tmp_path / "x.png")
     with pytest.raises(UserError, match="found the shape"):
         overlay.overlay(np.zeros((4, 4, 7)), one, tmp_path / "x.png")
-
-
-def test_sound_and_map_stand_under_each_other(figures, tmp_path):
-    one = record(ROWS, Frames(50, 0.02))
-    sound = RANDOM.random((20, 200))
-    overlay.over_spectrogram(sound, one, tmp_path / "x.png", row=1)
-    heard, looked = figures[0].axes[:2]
-    np.testing.assert_array_equal(heard.images[0].get_array(), sound)
-    np.testing.assert_array_equal(looked.images[0].get_array(), one.matrix())
-    assert heard.get_position().x0 == looked.get_position().x0
-    assert heard.get_position().x1 == looked.get_position().x1
-    assert looked.get_xticklabels()[1].get_text().endswith(" s")
-    brightest = heard.images[1].get_array()[0, :, 3].argmin() / 256
-    assert abs(brightest - (one.matrix()[1].argmax() + 0.5) / 50) < 0.02
-    with pytest.raises(UserError, match="frames of sound"):
-        overlay.over_spectrogram(sound, record(), tmp_path / "x.png")
-
-
-def test_a_grid_with_its_cells(figures, tmp_path):
-    one = record(Slots(2), Grid(2, 3))
-    cells = np.array([["#", ".", "a"], ["b", "$", "c"]])
-    overlay.over_grid(cells, one, 1, tmp_path / "x.png")
-    axes = figures[0].axes[0]
-    np.testing.assert_array_equal(axes.images[0].get_array(), one.matrix()[1].reshape(2, 3))
-    assert [text.get_text() for text in axes.texts] == list("#.ab$c")
-    with pytest.raises(UserError, match="2 × 3"):
-        overlay.over_grid(cells.T, one, 1, tmp_path / "x.png")
-    with pytest.raises(UserError, match="does not fit"):
-        overlay.over_grid(np.full((200, 200), 7), record(Slots(1), Grid(200, 200)), 0, tmp_path / "x.png")
-
-
-def test_a_memory_over_time(figures, tmp_path):
-    one = record(Slots(12), Slots(5))
-    overlay.memory_over_time(one, tmp_path / "x.png")
-    axes = figures[0].axes[0]
-    np.testing.assert_array_equal(axes.images[0].get_array(), one.matrix().T)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time", "memory slot")
 
 
 def test_long_titles_are_broken_between_words():

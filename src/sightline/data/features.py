@@ -29,7 +29,6 @@ FORMAT, VERSION = "sightline features", 1
 ARRAY, ABOUT = "features.npy", "features.json"
 _TYPES = ("uint8", "float16")
 _SAVED_EVERY = 20.0  # seconds
-_SHOWN = 20  # bad images that are named
 
 Encode = Callable[[np.ndarray], np.ndarray]  # uint8 b h w 3 -> float16 b s d, or any other rows
 Tell = Callable[[int, int, float], None]  # images done, all images, images a second
@@ -151,15 +150,6 @@ def _share(folder: Path, also: Path) -> None:
             os.link(folder / name, also / name)
         except OSError:
             shutil.copyfile(folder / name, also / name)
-
-
-def bad_lines(images: Sequence[Path], bad: Mapping[int, str]) -> list[str]:
-    """What was left out and why, to read in a terminal; nothing where nothing was."""
-    if not bad:
-        return []
-    lines = [f"{len(bad):,} of {len(images):,} images left out:"]
-    lines += [f"  {images[number]}: {why}" for number, why in sorted(bad.items())[:_SHOWN]]
-    return lines + ([f"  and {len(bad) - _SHOWN:,} more"] if len(bad) > _SHOWN else [])
 
 
 def check_bad(images: Sequence[Path], bad: Mapping[int, str], limits: Limits, done: int) -> None:

@@ -2,19 +2,16 @@
 
 import hashlib
 import unicodedata
-from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from sightline.data.hashes import HashSet, hash_of
+from sightline.data.hashes import hash_of
 from sightline.errors import UserError
 
 Pair = tuple[str, str]
-Part = Literal["train", "valid", "left out"]
 MOST_VALID = 20_000  # pairs that a share comes to; more say no more, and are held in memory
 _BINS_BITS = 20  # fine enough that a bin of a large corpus is a handful of pairs
 _CHUNK = 1 << 18
@@ -25,84 +22,12 @@ def normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-@dataclass(frozen=True)
-class Counts:
-    train: int
-    valid: int
-    left_out: int  # of training, because validation has their target
-
-
-class Splitter:
-    """Says for each pair where it goes. Made by `split_pairs`.
+class HashedSplit(NamedTuple):
+    """Which pairs are for training and which for validation, by their hashes.
 
     A pair is for validation if the hash of its source falls into a chosen bin, so all pairs of a source go together. Of
     the others, those whose target stands in validation are left out: a model would have been shown the answer.
     """
-
-    def __init__(
-        self, pairs_factory: Callable[[], Iterator[Pair]], key: bytes, chosen: bytearray, valid_targets: HashSet
-    ) -> None:
-        self._pairs_factory = pairs_factory
-        self._key = key
-        self._chosen = chosen
-        self._valid_targets = valid_targets
-
-    def part_of(self, source: str, target: str) -> Part:
-        if self._chosen[_bin_of(source, self._key)]:
-            return "valid"
-        return "left out" if hash_of(normalise(target)) in self._valid_targets else "train"
-
-    def train(self) -> Iterator[Pair]:
-        """One more reading of the pairs; those for training."""
-        count = 0
-        for pair in self._pairs_factory():
-            if self.part_of(*pair) == "train":
-                count += 1
-                yield pair
-        if not count:
-            raise _nothing_left()
-
-    def valid(self) -> Iterator[Pair]:
-        """One more reading of the pairs; those for validation."""
-        return (pair for pair in self._pairs_factory() if self._chosen[_bin_of(pair[0], self._key)])
-
-    def count(self) -> Counts:
-        """One more reading of the pairs; how many go where."""
-        parts = Counter(self.part_of(*pair) for pair in self._pairs_factory())
-        if not parts["train"]:
-            raise _nothing_left()
-        return Counts(parts["train"], parts["valid"], parts["left out"])
-
-
-def split_pairs(pairs_factory: Callable[[], Iterator[Pair]], share_or_count: float | int, seed: int) -> Splitter:
-    """Split by seed and content: the same pairs in any order give the same parts.
-
-    ``share_or_count`` is the share of the pairs for validation (0.05), but no more than 20,000 of them, or their number
-    (2000), met within 10 % or 50 pairs. ``pairs_factory`` begins the pairs anew; it is called twice here.
-    """
-    _check_asked(share_or_count)
-    key = key_of(seed)
-    bins = array("Q", [0]) * (1 << _BINS_BITS)
-    total = 0
-    for source, _ in pairs_factory():
-        bins[_bin_of(source, key)] += 1
-        total += 1
-    chosen = _choose_bins(bins, _asked(share_or_count, total))
-    valid_targets, again = HashSet(), 0
-    for source, target in pairs_factory():
-        again += 1
-        if chosen[_bin_of(source, key)]:
-            valid_targets.add(hash_of(normalise(target)))
-    if again != total:
-        raise UserError(
-            f"the pairs were {total:,} at the first reading and {again:,} at the second; expected the same, "
-            "so save them to a file if they come from a pipe"
-        )
-    return Splitter(pairs_factory, key, chosen, valid_targets)
-
-
-class HashedSplit(NamedTuple):
-    """Which pairs are for training and which for validation, by their hashes."""
 
     sources: np.ndarray
     targets: np.ndarray
@@ -117,7 +42,11 @@ class HashedSplit(NamedTuple):
 
 
 def split_hashes(sources: np.ndarray, targets: np.ndarray, share_or_count: float | int) -> HashedSplit:
-    """As `split_pairs` splits, by the hashes of normalised texts: of the sources with the key of the seed."""
+    """Split by seed and content: the same pairs in any order give the same parts.
+
+    ``share_or_count`` is the share of the pairs for validation (0.05), but no more than 20,000 of them, or their number
+    (2000), met within 10 % or 50 pairs. Hashes are of normalised texts: of the sources with the key of the seed.
+    """
     _check_asked(share_or_count)
     total, bins = len(sources), np.zeros(1 << _BINS_BITS, np.int64)
     parts = [(start, min(start + _CHUNK, total)) for start in range(0, total, _CHUNK)]
@@ -168,10 +97,6 @@ def _check_asked(asked: float | int) -> None:
         )
 
 
-def _bin_of(source: str, key: bytes) -> int:
-    return hash_of(normalise(source), key) >> (64 - _BINS_BITS)
-
-
 def _choose_bins(bins: Sequence[int], asked: int) -> bytearray:
     """Bins that hold about as many pairs as asked for, in the order of their hash, without those that hold too many."""
     chosen, taken = bytearray(len(bins)), 0
@@ -214,23 +139,8 @@ class Overlap:
     sources: int  # whose source stands in training, with any target
 
 
-def count_overlap(train: Iterable[Pair], evaluation: Iterable[Pair]) -> Overlap:
-    """Read evaluation, which is held as hashes, then training, which streams."""
-    pairs: Counter[int] = Counter()
-    sources: Counter[int] = Counter()
-    for source, target in evaluation:
-        pairs[_pair_hash(source, target)] += 1
-        sources[hash_of(normalise(source))] += 1
-    total = pairs.total()
-    found_pairs = found_sources = 0
-    for source, target in train:
-        found_sources += sources.pop(hash_of(normalise(source)), 0)
-        found_pairs += pairs.pop(_pair_hash(source, target), 0)
-    return Overlap(total, found_pairs, found_sources)
-
-
 def overlap_of_hashes(train: tuple[np.ndarray, np.ndarray], evaluation: Sequence[Pair], key: bytes) -> Overlap:
-    """As `count_overlap`, by the hashes of the normalised training texts: of sources (with the key) and targets."""
+    """How much of it stands in training, by the hashes of its normalised texts: sources (with the key) and targets."""
     sources = np.array([hash_of(normalise(source), key) for source, _ in evaluation], np.uint64)
     pairs = _mixed(sources, np.array([hash_of(normalise(target)) for _, target in evaluation], np.uint64))
     found = []
@@ -248,7 +158,3 @@ def overlap_of_hashes(train: tuple[np.ndarray, np.ndarray], evaluation: Sequence
 def _mixed(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """One number for both; which is which must matter."""
     return sources * np.uint64(0x9E3779B97F4A7C15) ^ targets
-
-
-def _pair_hash(source: str, target: str) -> int:
-    return hash_of(f"{normalise(source)}\n{normalise(target)}")  # no line break is left in what is normalised

@@ -43,12 +43,6 @@ class Pretrained(NamedTuple):
         return encoder
 
 
-def is_pretrained(folder: Path) -> bool:
-    """Whether this looks like a folder of Hugging Face, and not like a run of ours."""
-    config = folder / CONFIG
-    return config.is_file() and "model_type" in read_json(config, LARGEST_CONFIG)
-
-
 def load_pretrained(folder: str | Path, pooling: Pooling | None = None) -> Pretrained:
     """Read a folder with config.json, model.safetensors and tokenizer.json.
 

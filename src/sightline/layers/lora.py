@@ -88,11 +88,6 @@ def is_adapted(module: nn.Module) -> bool:
     )
 
 
-def holds_lora(tensors: Iterable[str]) -> bool:
-    """Whether these names of tensors are those of a model whose products are apart, not merged."""
-    return any(".parametrizations." in name for name in tensors)
-
-
 def merge_lora(model: nn.Module) -> list[str]:
     """Make every sum the weight itself, under its old name, and let everything move again; the layers' names."""
     merged = [name for name, module in model.named_modules() if is_adapted(module)]

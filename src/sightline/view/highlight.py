@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from sightline.errors import UserError
-from sightline.explanation import Highlights, Span
+from sightline.explanation import Highlights
 from sightline.records import Record, Slots, Tokens
 from sightline.view.flow import Placed, flow, height_of, sheet, words_along, write
 from sightline.view.fonts import widths
@@ -161,9 +161,3 @@ def _legend(page: Axes, left: float, top: float, what: str, most: float, colours
     for text, x in zip(texts, (left, start + 5 * step + gap), strict=True):
         page.text(x, top + height / 2, text, fontsize=size, va="center_baseline")
     return start + 5 * step + gap + lengths[1]
-
-
-def _shade(word: Span | None) -> float:
-    if word is None:
-        return 0.0
-    return word.weight if word.in_sentence is None else word.in_sentence

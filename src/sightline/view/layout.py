@@ -147,12 +147,6 @@ def thin_frame(axes: Axes) -> None:
         spine.set_color("#666666")
 
 
-def write_title(axes: Axes, title: str | None, size: float, longest: int = 80) -> None:
-    """A title above axes, as text."""
-    if title:
-        axes.set_title(shown(title, longest), fontsize=size, parse_math=False, pad=3)
-
-
 def fits(title: str | None, size: float, width: float) -> int:
     """How many characters of a title fit into a width in inches."""
     if not title:

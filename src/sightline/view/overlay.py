@@ -1,11 +1,9 @@
 """Weights laid over what was looked at: an image, sound, a grid, a memory."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
@@ -13,29 +11,20 @@ from PIL import Image
 
 from sightline.errors import UserError
 from sightline.picture import WHOLE, Box
-from sightline.records import Frames, Grid, Record, TopK
+from sightline.records import Grid, Record, TopK
 from sightline.view.flow import words_along
 from sightline.view.layout import (
-    COLOURS,
-    INCH,
     SMALLEST,
     TALLEST,
     TEXT_WIDTH,
-    add_scale,
     fits,
     inches,
-    ink,
-    label,
     largest,
-    largest_of,
     line_of,
-    room,
-    shade,
     size_for,
     thin_frame,
-    write_title,
 )
-from sightline.view.pictures import RIGHT, heat_map, save
+from sightline.view.pictures import save
 from sightline.view.texts import shown
 
 DARKEST = 0.72  # how much of the light is taken from what was not looked at: its shape can still be seen
@@ -104,110 +93,6 @@ def scale_of(most: float, rows: int) -> str:
     """What light and lines mean, in words: over several rows, each has its own frame; one may be a label."""
     whose = "the word's" if rows > 1 else "the"
     return f"dark: weight 0, full light: {most:g} or more; framed: at least half of {whose} largest weight"
-
-
-def over_spectrogram(
-    spectrogram: np.ndarray,
-    record: Record,
-    path: Path,
-    *,
-    row: int | None = None,
-    title: str | None = None,
-    width: float = TEXT_WIDTH,
-    colours: str = COLOURS,
-    most: float | None = None,
-) -> Path:
-    """A spectrogram (bins × time, low sounds first) above the map of who looked where, along the same seconds.
-
-    ``row`` darkens what that row did not look at.
-    """
-    if not isinstance(record.columns, Frames):
-        raise UserError(f"{record.name} does not look at frames of sound")
-    if spectrogram.ndim != 2 or not spectrogram.size:
-        raise UserError(f"a spectrogram is bins × time; found the shape {spectrogram.shape}")
-    top = largest([record]) if most is None else most
-    size = size_for(width)
-    line = line_of(size)
-    left, above = room(record.rows, size) + 0.02, 1.8 * line if title else 0.05
-    wide, sound, gap, below = width - left - RIGHT, 0.9, 0.06, 3.0 * line
-    tall = min(max(len(record.rows), 1) * 1.15 * line, TALLEST - above - sound - below)
-    figure = Figure(figsize=(width, above + sound + gap + tall + below))
-    heard = figure.add_axes(inches(figure, left, below + tall + gap, wide, sound))
-    heard.imshow(spectrogram, cmap="Greys", origin="lower", aspect="auto", interpolation="antialiased")
-    heard.set(xticks=[], yticks=[])
-    heard.set_ylabel("frequency", fontsize=size)
-    if row is not None:
-        values = _row(record, row)
-        black = veil(values, Grid(1, len(values)), (1, max(len(values), 256)), top)
-        box = (-0.5, spectrogram.shape[1] - 0.5, -0.5, spectrogram.shape[0] - 0.5)
-        heard.imshow(black, aspect="auto", extent=box)
-    axes = figure.add_axes(inches(figure, left, below, wide, tall))
-    image = shade(axes, record.matrix(), top, colours)
-    label(axes, "x", record.columns, size)
-    label(axes, "y", record.rows, size)
-    axes.set_xlabel("time", fontsize=size)
-    add_scale(axes, image, top, size)
-    for part in (heard, axes):
-        thin_frame(part)
-    write_title(heard, title, size + 1, fits(title, size + 1, wide + left))
-    return save(figure, path)
-
-
-def over_grid(
-    cells: np.ndarray,
-    record: Record,
-    row: int,
-    path: Path,
-    *,
-    title: str | None = None,
-    width: float | None = None,
-    colours: str = COLOURS,
-    most: float | None = None,
-) -> Path:
-    """A grid with what its cells hold, each shaded by the weight that one row gave it."""
-    grid = _grid(record)
-    if cells.shape != (grid.height, grid.width):
-        raise UserError(f"the cells are {cells.shape}, but the map looks at {grid.height} × {grid.width}")
-    weights = _row(record, row).reshape(grid.height, grid.width)
-    top = largest_of(weights) if most is None else most
-    size = size_for(width)
-    line = line_of(size)
-    above = 1.8 * line if title else 0.05
-    free = TEXT_WIDTH - RIGHT if width is None else width - RIGHT
-    cell = min(0.36 if width is None else 1.0, free / grid.width, (TALLEST - above) / grid.height)
-    wide, tall = cell * grid.width, cell * grid.height
-    figure = Figure(figsize=(wide + RIGHT, tall + above + 0.05))
-    axes = figure.add_axes(inches(figure, 0.0, 0.05, wide, tall))
-    image = shade(axes, weights, top, colours)
-    axes.set(xticks=[], yticks=[])
-    _write_cells(axes, cells, weights, cell, top, colours)
-    add_scale(axes, image, top, size)
-    thin_frame(axes)
-    write_title(axes, title, size + 1, fits(title, size + 1, wide + RIGHT))
-    return save(figure, path)
-
-
-def memory_over_time(
-    record: Record,
-    path: Path,
-    *,
-    title: str | None = None,
-    width: float | None = None,
-    colours: str = COLOURS,
-    most: float | None = 1.0,
-) -> Path:
-    """The slots of a memory from top to bottom, time from left to right: which slot was used when."""
-    turned = replace(record, rows=record.columns, columns=record.rows, weights=record.matrix().T, scores=None)
-    return heat_map(
-        turned,
-        path,
-        title=title,
-        rows_label="memory slot",
-        columns_label="time",
-        width=width,
-        colours=colours,
-        most=most,
-    )
 
 
 def _grid(record: Record) -> Grid:
@@ -283,18 +168,3 @@ def _along(pixels: int, places: int, start: float, end: float) -> np.ndarray:
     at = np.clip((share - start) / (end - start) * places - 0.5, 0, places - 1)
     near = np.clip(1.0 - np.abs(at[:, None] - np.arange(places)), 0.0, 1.0)
     return near * ((share >= start) & (share <= end))[:, None]
-
-
-def _write_cells(axes: Axes, cells: np.ndarray, weights: np.ndarray, cell: float, most: float, colours: str) -> None:
-    texts = np.vectorize(lambda one: shown(f"{one:g}" if isinstance(one, float) else str(one), 8), otypes=[object])(
-        cells
-    )
-    longest = max((len(text) for text in texts.flat), default=1)
-    size = min(9.0, cell * INCH * 0.9 / max(0.65 * longest, 1.2))
-    if size < SMALLEST:
-        raise UserError(
-            f"the text of a cell does not fit into {cell:.2f} inches; give fewer cells, shorter texts or a larger width"
-        )
-    for (row, column), text in np.ndenumerate(texts):
-        _, colour = ink(float(weights[row, column]), most, colours)
-        axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, parse_math=False)
