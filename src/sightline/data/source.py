@@ -55,9 +55,7 @@ class Source:
                 if names is None:
                     names = _named(columns, list(map(str, row)), self.columns)
                 missing = [
-                    name
-                    for name, column in zip(names, columns, strict=True)
-                    if name not in row and not column.optional
+                    name for name, column in zip(names, columns, strict=True) if name not in row and not column.optional
                 ]
                 if missing:
                     problem = f"missing field: found {listed(list(map(str, row)))}, expected {missing[0]!r}"

@@ -68,9 +68,7 @@ class TagsOutput(Output):
             raise BadValueError("missing label: found an empty word or label, expected both")
         for tag in tags:
             if len(tag) > LONGEST_LABEL:
-                raise BadValueError(
-                    f"label too long: found {len(tag):,} characters, expected at most {LONGEST_LABEL}"
-                )
+                raise BadValueError(f"label too long: found {len(tag):,} characters, expected at most {LONGEST_LABEL}")
             if (problem := text_problem(tag, "the labels")) is not None:
                 raise BadValueError(problem)
         return tags
@@ -259,7 +257,7 @@ class TagsOutput(Output):
 
     def shown_error(self, row: Mapping[str, Any]) -> str:
         triples = zip(row["words"], row["tags"], row["prediction"], strict=True)
-        return "\n".join(
+        return "\n" + "\n".join(
             f"   {word}\t{said}" + ("" if right == said else f"\tright is {right}") for word, right, said in triples
         )
 
@@ -292,4 +290,3 @@ class TagsOutput(Output):
 
     def row(self, example: Example, prediction: TagPrediction) -> dict[str, Any]:
         return {"words": example.x, "tags": example.y, "prediction": prediction.tags}
-

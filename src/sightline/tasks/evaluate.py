@@ -154,7 +154,9 @@ def compare(
         raise UserError(f"there is {len(runs)} to compare; expected two or more")
     for name, one in runs.items():
         if one.task.name != first.task.name:
-            raise UserError(f"{name} is a run of {one.task.name}, and {first.name} of {first.task.name}: not comparable")
+            raise UserError(
+                f"{name} is a run of {one.task.name}, and {first.name} of {first.task.name}: not comparable"
+            )
         one.output.check_comparable(first.output, name)
     systems = {
         name: evaluate(one, examples, on_predicted=on_predicted, **options).statistics for name, one in runs.items()
@@ -166,11 +168,15 @@ def compare(
             if metric not in statistics:
                 raise UserError(f"{metric} is no metric of {name}; there is {', '.join(known)}")
     resampled = {
-        metric: dict(zip(systems, paired_bootstrap([one[metric] for one in systems.values()], samples, seed), strict=True))
+        metric: dict(
+            zip(systems, paired_bootstrap([one[metric] for one in systems.values()], samples, seed), strict=True)
+        )
         for metric in chosen
     }
     extra = {
-        metric: first.output.compared_extra(metric, examples, {name: one[metric] for name, one in systems.items()}, (samples, seed))
+        metric: first.output.compared_extra(
+            metric, examples, {name: one[metric] for name, one in systems.items()}, (samples, seed)
+        )
         for metric in chosen
     }
     return Comparison(first.task.rows, len(examples), samples, seed, resampled, extra)

@@ -7,13 +7,20 @@ from typing import Any
 from sightline.errors import UserError
 
 
-def fields_of(line: str, number: int, names: Sequence[Sequence[str]]) -> list[Any]:
-    """One field of a line of JSON by each list of names."""
+def object_of(line: str, number: int) -> dict[str, Any]:
+    """An object in a line of JSON."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UserError(f"line {number:,} is not JSON: {error}") from None
-    there = found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise UserError(f"line {number:,}: expected an object of JSON with named fields")
+    return found
+
+
+def fields_of(line: str, number: int, names: Sequence[Sequence[str]]) -> list[Any]:
+    """One field of a line of JSON by each list of names."""
+    there = object_of(line, number)
     chosen = [next((name for name in some if name in there), None) for some in names]
     if None in chosen:
         expected = ", ".join(repr(some[0]) for some in names)

@@ -211,7 +211,10 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         corpus = fitted_output.write(fitted_input, rows, setting)
         fitted_output.write_valid(fitted_input, kept, setting)
         _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0])
-        yield Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap), rows
+        yield (
+            Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap),
+            rows,
+        )
 
 
 def _fitted(config: Any, input: Input, output: Output, new: bool) -> Any:

@@ -14,6 +14,7 @@ from sightline.layers.lora import merge_lora
 from sightline.tasks.loading import Saved
 from sightline.tasks.task import BadValueError, Example, Input, Output, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
+from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
     from sightline.explanation import Explanation
@@ -55,7 +56,9 @@ class Run:
 
     # -- predicting
 
-    def predict(self, items: Sequence[Any], *, on_predicted: Callable[[int], None] = _ignore, **options: Any) -> list[Any]:
+    def predict(
+        self, items: Sequence[Any], *, on_predicted: Callable[[int], None] = _ignore, **options: Any
+    ) -> list[Any]:
         """A prediction for each item, in their order. Options are those of the output, such as ``beam``."""
         self.input.check_several(items)
         chosen = self.output.options(options)
@@ -178,17 +181,6 @@ def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
         rows = max(1, budget // max(1, sizes[order[start]]))
         yield order[start : start + rows]
         start += rows
-
-
-def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch, whatever it is made of, where the model is."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(to_device(one, device) for one in batch))
-    if isinstance(batch, tuple | list):
-        return type(batch)(to_device(one, device) for one in batch)
-    return batch
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sightline.tasks.evaluate import Table
+from sightline.tasks.evaluate import Evaluation, Table
 from sightline.training.scores import OfClass
 
 
@@ -15,3 +15,17 @@ def class_table(rows: Sequence[OfClass], first: str, there: str) -> Table:
 def _class_row(one: OfClass) -> tuple[str, ...]:
     shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
     return (one.name, *shares, f"{one.support:,}", f"{one.said:,}")
+
+
+def score_table(evaluation: Evaluation) -> Table:
+    """Every score in a row: of all examples, and of those that the run was not trained on."""
+    rows = {"all": (evaluation.values, len(evaluation.examples))}
+    if evaluation.without is not None and evaluation.seen is not None:
+        rows["not in the training data"] = (evaluation.without, int((~evaluation.seen).sum()))
+    names = ("", *(name.replace("_", " ") for name in evaluation.values), evaluation.run.task.rows)
+    return Table(
+        names,
+        tuple(
+            (name, *(f"{one:.2f}" for one in values.values()), f"{count:,}") for name, (values, count) in rows.items()
+        ),
+    )

@@ -140,6 +140,23 @@ class Task:
         """The names of all models, the default first."""
         return tuple(dict.fromkeys(name for variant in self.variants for name in variant.models))
 
+    def check_source(self, source: "Source") -> None:
+        """Refuse a command line that names no data, or names it twice."""
+        names = [one.name for one in self.options if one.metavar == "FILE"]
+        given = [name for name in names if source.options.get(name)]
+        spelled = " and ".join(f"--{name} FILE" for name in names)
+        if source.data is None and source.held is None and not given:
+            other = f", or {spelled}" if names else f": {self.data}"
+            raise UserError(f"give {'either ' if names else ''}--data FILE{other}")
+        if given and source.data is not None:
+            raise UserError(f"give either --data FILE, or {spelled}")
+        if given and len(given) < len(names):
+            raise UserError(
+                f"{' and '.join(f'--{name}' for name in names)} go together: one sentence a line, as many lines in both"
+            )
+        if given and source.columns is not None:
+            raise UserError(f"--columns are those of --data; files given with {spelled.replace(' FILE', '')} have none")
+
     def variant_for(self, source: "Source") -> Variant:
         """The variant that reads this data."""
         for variant in self.variants:
@@ -263,6 +280,10 @@ class Input(ABC):
         """What errors call an item of several."""
         return f"{self.noun.removesuffix('s')} {number + 1:,}"
 
+    def pair(self, first: str, second: str, name: str) -> Any:
+        """An item out of --text and --text2, where items are two texts; ``name`` is the run's."""
+        raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
+
     def item(self, given: Any) -> Any:
         """An item out of what a Python program gives to `Run.predict`."""
         return given
@@ -273,8 +294,34 @@ class Input(ABC):
             raise UserError(f"{self.noun} is one {self.noun.removesuffix('s')}; expected a list of {self.noun}")
 
     def parse(self, line: str, number: int, is_json: bool) -> Any:
-        """An item out of a line of `sightline predict --input`."""
-        return line
+        """An item out of a line of `sightline predict --input`: its first column, or an object of JSON."""
+        cells = {self.columns[0].name: line} if self.columns else {}
+        if is_json:
+            from sightline.tasks.lines import object_of
+
+            cells = object_of(line, number)
+        try:
+            return self.read(cells)
+        except BadValueError as error:
+            raise UserError(f"line {number:,}: {error}") from None
+
+    columns: ClassVar[tuple[Column, ...]] = ()  # those that `read` reads, for lines of JSON
+    reads_files: ClassVar[bool] = False  # items are files, named with --image
+    joins_lines: ClassVar[bool] = False  # an item may be several lines
+
+    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
+        """The files that options name: files, folders of them, and those that ``listed`` lists."""
+        raise UserError(f"{self.noun} are no files")
+
+    def joined(self, lines: Any) -> Iterator[tuple[list[Any], int]]:
+        """Blocks of items out of lines, where an item may be several of them."""
+        raise NotImplementedError
+
+    def bad_line(self, x: Any, reason: str, as_json: bool) -> str:
+        """The line of an item that cannot be used: it keeps its place."""
+        import json
+
+        return json.dumps({"item": self.label(x), "problem": reason}, ensure_ascii=False) if as_json else ""
 
 
 class Output(ABC):
@@ -391,6 +438,10 @@ class Output(ABC):
         """Options of `predict` in training, such as greedy search."""
         return self.options({})
 
+    def trial_options(self, examples: Sequence[Example]) -> Any:
+        """The same for an untrained model in a dry run."""
+        return self.validation_options()
+
     @abstractmethod
     def outputs(self, run: "Run", xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
         """Raw outputs of a batch, one for each part: logits, hypotheses, numbers. ``xs`` are the items of the parts."""
@@ -451,6 +502,23 @@ class Output(ABC):
         """The scores as `evaluate --json` has them."""
         return dict(evaluation.values)
 
+    def score_table(self, evaluation: "Evaluation") -> "Table":
+        """The scores as `evaluate` prints them."""
+        from sightline.tasks.tables import score_table
+
+        return score_table(evaluation)
+
+    names: ClassVar[Mapping[str, str]] = {}  # of metrics as papers write them, where they are not their own
+    by_length: ClassVar[bool] = False  # whether scores are also given by the length of the source
+
+    def metric_name(self, metric: str) -> str:
+        """A metric's name as tables show it."""
+        return self.names.get(metric, metric.replace("_", " "))
+
+    def paper_name(self, metric: str) -> str:
+        """A metric's name as pictures show it."""
+        return self.metric_name(metric)
+
     def check_comparable(self, first: "Output", name: str) -> None:
         """Refuse to compare runs whose outputs mean different things."""
 
@@ -495,6 +563,16 @@ class Output(ABC):
     def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
         """What the model card says of the task; pictures go into the folder."""
 
+    searches: ClassVar[bool] = False  # whether outputs are searched for, so that there is a beam
+
+    def check_explained(self, run: "Run", given: Mapping[str, Any]) -> None:
+        """Refuse options of `view` that mean nothing for this output."""
+        for name, value in given.items():
+            if value is not None and not self.searches:
+                raise UserError(
+                    f"{run.name} is a run of {run.task.name}, and {name} is for runs that write texts; leave it out"
+                )
+
     @abstractmethod
     def explain(self, run: "Run", x: Any, options: Any) -> "Explanation":
         """Where the model looked while it made its prediction (`sightline.tasks.explain.ExplainOptions`)."""
@@ -506,6 +584,25 @@ class Output(ABC):
     @abstractmethod
     def to_json(self, x: Any, prediction: Any) -> dict[str, Any]:
         """A prediction as plain data, with its probabilities."""
+
+    def block_options(self, options: Any, block: int) -> Any:
+        """The options for a block of items with this number: draws at random differ from block to block."""
+        return options
+
+    def check_written(self, options: Any, as_json: bool) -> None:
+        """Refuse options of `predict` that do not go together, or not with this form."""
+
+    def warn(self, xs: Sequence[Any], block: int) -> None:
+        """Warn on standard error of items that are predicted badly, such as long ones."""
+
+    def ensemble(self, runs: "Sequence[Run]") -> "Run":
+        """Several runs as one, where the output can."""
+        raise UserError(f"{runs[0].name} does not write texts, and --ensemble is for runs that do; leave it out")
+
+    writes_files: ClassVar[bool] = False  # `predict --out` is a folder with files for each item
+
+    def write_files(self, run: "Run", x: Any, prediction: Any, folder: Path, names: set[str]) -> None:
+        """The files of one prediction; ``names`` are those that are taken."""
 
     def served(self, x: Any, prediction: Any) -> Any:
         """A prediction as the server answers it."""
@@ -528,5 +625,5 @@ class Output(ABC):
         return []
 
     def shown_error(self, row: Mapping[str, Any]) -> str:
-        """One of the worst predictions as `evaluate --errors` prints it."""
-        return "\n".join(f"   {name:<12}{value}" for name, value in row.items())
+        """One of the worst predictions as `evaluate --errors` prints it behind its number."""
+        return "\n" + "\n".join(f"   {name:<12}{value}" for name, value in row.items())

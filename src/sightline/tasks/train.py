@@ -198,4 +198,3 @@ def train_together(
     found = train_task(task, source, out, config, device=device, on_begin=begin, **listeners, **options)
     ranks.wait()
     return found
-

@@ -1,0 +1,111 @@
+"""Options of commands as data: made into real parsers by tyro, grouped by what they are for."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import tyro
+
+REQUIRED: Any = dataclasses.MISSING
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: its name, the type of its value, its default, its help, and the group it is shown in.
+
+    ``bool`` is a flag without a value. ``choices`` replace the type. ``positional`` ones are given without their name.
+    """
+
+    name: str
+    type: Any
+    help: str
+    default: Any = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    group: str = ""
+    positional: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in Python."""
+        return self.name.replace("-", "_")
+
+    def field(self) -> Any:
+        """As a field of a dataclass that tyro reads."""
+        kind: Any = Literal[self.choices] if self.choices else self.type
+        if self.default is None and kind is not bool:
+            kind = kind | None
+        metavar = self.metavar or (f"{{{','.join(self.choices)}}}" if self.choices else None)
+        about: Any = tyro.conf.arg(
+            name=self.name,
+            help=self.help,
+            metavar=None if kind is bool else metavar or _metavar(self.type),
+            help_behavior_hint="(required)" if self.default is REQUIRED and not self.positional else "",
+        )
+        marks = (tyro.conf.Positional,) if self.positional else ()
+        default = False if kind is bool else self.default
+        annotated = Annotated[(kind, about, *marks)]
+        return (
+            (self.key, annotated) if default is REQUIRED else (self.key, annotated, dataclasses.field(default=default))
+        )
+
+
+def _metavar(kind: Any) -> str:
+    names = {int: "N", float: "X", str: "TEXT"}
+    return names.get(kind, "FILE")
+
+
+def parsed(options: Sequence[Option], prog: str, description: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """The values of the options on a command line, by their names in Python. Errors and help end the program."""
+    groups: dict[str, list[Any]] = {}
+    for option in sorted(options, key=lambda one: one.default is not REQUIRED):  # what is required comes first
+        groups.setdefault(option.group, []).append(option.field())
+    own = groups.pop("", [])
+    inner = {title: dataclasses.make_dataclass(_class_name(title), fields) for title, fields in groups.items()}
+    nested = [
+        (title.replace(" ", "_"), Annotated[kind, tyro.conf.arg(name="")], dataclasses.field(default_factory=kind))
+        for title, kind in inner.items()
+    ]
+    whole = dataclasses.make_dataclass("Options", [*own, *nested])
+    marks = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+    found = tyro.cli(whole, prog=prog, description=description, args=list(arguments), config=marks)
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(found):
+        value = getattr(found, field.name)
+        values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
+    return values
+
+
+def _class_name(title: str) -> str:
+    return "".join(word.capitalize() for word in title.split())
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its options, what it says of itself, and the function that gets their values.
+
+    ``run`` names the function as ``module:name``: nothing heavy is imported before the options are right.
+    """
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    run: str
+
+    def __call__(self, arguments: Sequence[str]) -> None:
+        values = parsed(self.options, f"sightline {self.name}", self.help, arguments)
+        self._function()(**values)
+
+    def _function(self) -> Callable[..., None]:
+        from sightline.tasks.task import imported
+
+        return imported(self.run)
+
+
+THREADS = Option("threads", int, "Processor threads; left out, PyTorch decides.")
+JSON = Option("json", bool, "Print JSON instead of tables.")
+DEVICE = Option(
+    "device", str, "auto takes a graphics card where there is one.", "auto", choices=("auto", "cpu", "cuda")
+)
+SET = "Any field of the configuration, such as model.size=256 training.learning_rate=0.001"

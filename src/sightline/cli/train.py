@@ -1,0 +1,118 @@
+"""`sightline train TASK`: a real command for each task, with that task's options, models and metrics only."""
+
+import difflib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Option, parsed
+from sightline.tasks.registry import task_named, tasks
+from sightline.tasks.task import SIZES, Task
+
+HELP = """Train a model on your data. Ctrl-C saves; `sightline resume RUN` continues.
+
+Choose a task; `sightline train TASK --help` lists its options:
+
+"""
+
+
+def train(arguments: Sequence[str]) -> None:
+    """Train a model for one of the tasks."""
+    name = arguments[0] if arguments else ""
+    if name in ("", "-h", "--help"):
+        print(f"usage: sightline train TASK [OPTIONS]\n\n{HELP}{_listed()}")
+        sys.exit(0 if name else 2)
+    if name not in tasks():
+        close = difflib.get_close_matches(name, list(tasks()), n=1)
+        advice = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(tasks())}"
+        print(f"sightline: there is no task {name!r}; {advice}", file=sys.stderr)
+        sys.exit(2)
+    task = task_named(name)
+    values = parsed(options_of(task), f"sightline train {name}", described(task), arguments[1:])
+    from sightline.commands.train import train_command
+
+    train_command(task, values)
+
+
+def _listed() -> str:
+    width = max(map(len, tasks()))
+    return "\n".join(f"  {name:<{width}}  {task.help}" for name, task in tasks().items())
+
+
+def described(task: Task) -> str:
+    """What stands above a task's options."""
+    return f"Train {task.name}: {task.help}. Ctrl-C saves; `sightline resume RUN` continues."
+
+
+def options_of(task: Task) -> tuple[Option, ...]:
+    """All options of `train` for one task."""
+    columns = " ".join(f"[{one.name.upper()}]" if one.optional else one.name.upper() for one in task.columns)
+    names = ", ".join(one.name for one in task.columns if not one.optional)
+    models = ", ".join([f"{task.models[0]} (the default)", *task.models[1:]])
+    own = tuple(
+        Option(
+            one.name,
+            bool if one.flag else Path if one.metavar == "FOLDER" else str,
+            one.help,
+            False if one.flag else None,
+            one.metavar or None,
+            one.choices,
+        )
+        for one in task.options
+    )
+    return (
+        Option("out", Path, "The run folder to make.", REQUIRED, "FOLDER"),
+        Option("data", str, f"{task.data[0].upper()}{task.data[1:]}; - for a pipe.", None, "FILE"),
+        Option("valid", str, "Validation data in the same form; left out, a part of the data.", None, "FILE"),
+        Option("columns", tuple[str, ...], f"Column names, where they are not {names}.", None, columns),
+        *own,
+        Option("model", str, f"{models}.", None, "NAME", group="the model"),
+        Option("preset", str, "The size; tiny unless given.", None, choices=SIZES, group="the model"),
+        Option(
+            "from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="the model"
+        ),
+        *_metric(task),
+        Option("config", Path, "A file of the configuration, such as a run's config.json.", group="the model"),
+        Option("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="the model"),
+        Option("epochs", int, "Stop after this many passes; 30 without any limit.", group="training"),
+        Option("steps", int, "Stop after this many updates.", group="training"),
+        Option("minutes", float, "Stop after this many minutes.", group="training"),
+        Option("seed", int, "Same seed, data and threads: same model; 0 unless given.", group="training"),
+        Option(DEVICE.name, str, DEVICE.help, DEVICE.default, choices=DEVICE.choices, group="training"),
+        Option("threads", int, THREADS.help, group="training"),
+        Option("dry-run", bool, "Train a few batches; print time, memory and disk; keep nothing.", group="training"),
+        Option("tensorboard", bool, "Write RUN/tensorboard too.", group="training"),
+        Option(
+            "max-characters", int, f"Longer texts are left out; {task.max_characters:,} unless given.", group="training"
+        ),
+        Option(
+            "max-bad-share",
+            float,
+            f"Refuse if more rows are bad; {task.max_bad_share:g} unless given.",
+            group="training",
+        ),
+    )
+
+
+def _metric(task: Task) -> tuple[Option, ...]:
+    if not task.metrics:
+        return ()
+    about = "Decides which checkpoint is best."
+    return (Option("metric", str, about, None, choices=task.metrics, group="the model"),)
+
+
+def assignments(task: Task, values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """What a task's own options set in the configuration, and what they tell its reader."""
+    sets: list[str] = []
+    reader: dict[str, Any] = {}
+    for option in task.options:
+        value = values[option.name.replace("-", "_")]
+        if value is None or value is False:
+            continue
+        value = option.value if option.flag else value
+        if option.sets is None:
+            reader[option.name.replace("-", "_")] = value
+        else:
+            sets.append(f"{option.sets}={value}")
+    return sets, reader

@@ -1,0 +1,47 @@
+"""Items to predict or to view: lines of a file or of the command line, or files such as images."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.commands.lines import Lines
+from sightline.errors import UserError
+from sightline.tasks.run import Run
+
+Block = tuple[list[Any], int]  # items, and how many bytes of the file they are
+
+
+def blocks_of(run: Run, lines: Lines, files: Sequence[Path]) -> Iterator[Block]:
+    """The items that a command line names, some at a time."""
+    if run.input.reads_files:
+        if lines.texts:
+            raise UserError(
+                f"{run.name} reads {run.input.noun}, and --text is for runs that read texts; name {run.input.noun} with --image"
+            )
+        paths = run.input.paths(files, lines.path)
+        step = run.input.at_once
+        for start in range(0, len(paths), step):
+            yield [run.input.item(path) for path in paths[start : start + step]], 0
+        return
+    if files:
+        raise UserError(f"{run.name} reads {run.input.noun}, and --image is for runs that read images; leave it out")
+    if run.input.joins_lines:
+        yield from run.input.joined(lines)
+        return
+    number = 0
+    for block, size in lines.blocks():
+        items = []
+        for line in block:
+            number += 1
+            items.append(run.input.parse(line, number, lines.is_json))
+        yield items, size
+
+
+def items_of(run: Run, lines: Lines, files: Sequence[Path], most: int) -> list[Any]:
+    """The items to view: at most so many and one more, without empty lines."""
+    items: list[Any] = []
+    for some, _ in blocks_of(run, lines, files):
+        items += [one for one in some if run.input.label(one).strip()]
+        if len(items) > most:
+            break
+    return items

@@ -1,0 +1,228 @@
+"""Train and resume from the command line: the configuration, the display, the dry run."""
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rich.console import Console
+
+from sightline.cli.train import assignments
+from sightline.commands.common import set_up
+from sightline.commands.display import Board, Display
+from sightline.config import ConfigError, override
+from sightline.data.checking import Limits
+from sightline.data.progress import watched
+from sightline.data.source import Source
+from sightline.errors import UserError
+from sightline.files import is_no_folder
+from sightline.machine import check_seed, choose_device
+from sightline.tasks.card import CARD
+from sightline.tasks.dry_run import Estimate, estimate
+from sightline.tasks.registry import task_of
+from sightline.tasks.task import SIZES, Task, Variant, imported
+from sightline.tasks.train import started, train_together
+from sightline.training.checkpoint import Progress
+from sightline.training.folder import CONFIG, RunFolder
+from sightline.training.ranks import Ranks
+from sightline.training.steps import Event
+from sightline.training.stopping import Terminated
+
+SIZES_OF_BATCHES = ("batch", "batch_rows", "batch_tokens")
+
+
+def preset(variant: Variant, model: str | None = None, size: str = "tiny") -> Any:
+    """The configuration of a model in one of its sizes. A model that is not built in has its defaults only."""
+    if size not in SIZES:
+        raise ConfigError(f"preset is {size!r}; it is one of {', '.join(SIZES)}")
+    kind, name = imported(variant.config), model or next(iter(variant.models))
+    sizes = variant.models.get(name)
+    if sizes is None and size != "tiny":
+        raise ConfigError(f"the model {name!r} has no presets; set its fields with --set")
+    fields = {} if sizes is None else sizes[size]
+    chosen = get_type_hints(kind)["model"].from_json({"kind": name, **fields})
+    rates = variant.rates.get(name, variant.rates.get("", variant.rates))
+    config = replace(kind(), model=chosen)
+    if size in rates:
+        config = replace(config, training=replace(config.training, learning_rate=rates[size]))
+    return override(config, [f"{name}={json.dumps(value)}" for name, value in variant.fields.get(size, {}).items()])
+
+
+def read_config(path: Path, kind: Any) -> Any:
+    """A task's configuration: a file of its fields, or the config.json of a run."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    try:
+        return kind.from_json(data["config"] if isinstance(data, dict) and "config" in data else data)
+    except ConfigError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def base_config(
+    task: Task, variant: Variant, model: str | None, size: str | None, start: Path | None, path: Path | None = None
+) -> Any:
+    """A configuration file, that of an earlier run to begin with, or a preset."""
+    if path is not None:
+        if model is not None or start is not None or size is not None:
+            raise UserError("--config says which model to train; leave out --model, --preset and --from")
+        return read_config(path, imported(variant.config))
+    if start is not None:
+        if size is not None:
+            raise UserError(f"{start} has its size already; leave out --preset")
+        config = started(task, variant, start).config()
+        if model not in (None, config.model.kind):
+            raise UserError(f"{start} is a {config.model.kind}; what goes on from it cannot be a {model}")
+        return config
+    if model is not None and model not in variant.models and any(model in one.models for one in task.variants):
+        raise UserError(f"--model {model} is for other data; here it is one of {', '.join(variant.models)}")
+    config = preset(variant, model, size or "tiny")
+    return override(config, task.overrides)
+
+
+def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Sequence[str]) -> Any:
+    """A preset, then the file, then the options, then --set: what comes later counts."""
+    try:
+        config = base_config(task, variant, values["model"], values["preset"], values["from"], values["config"])
+        config = override(config, sets)
+        if values["seed"] is not None:
+            config = replace(config, seed=check_seed(values["seed"]))
+        if values.get("metric") is not None:
+            config = override(config, [f"metric={values['metric']}"])
+        limits = {name: values[name] for name in ("epochs", "steps", "minutes") if values[name] is not None}
+        config = override(config, [f"training.{name}={value}" for name, value in limits.items()])
+        return override(config, values["set"])
+    except (ConfigError, ValueError) as error:
+        raise UserError(str(error)) from None
+
+
+def limits_for(task: Task, most: int | None = None, share: float | None = None, *, options: bool = False) -> Limits:
+    """How long a row may be and how many may be bad: the task's own limits unless others are given."""
+    return Limits(most or task.max_characters, task.max_bad_share if share is None else share, options=options)
+
+
+def train_command(task: Task, values: dict[str, Any]) -> None:
+    """Build the configuration, train, say what came of it."""
+    set_up(values["threads"])
+    sets, reader = assignments(task, values)
+    source = Source.of(values["data"], values["columns"], **reader)
+    task.check_source(source)
+    valid = None if values["valid"] is None else replace(source, data=values["valid"], options={})
+    variant = task.variant_for(source)
+    config, device, out = configured(task, variant, values, sets), choose_device(values["device"]), values["out"]
+    limits = limits_for(task, values["max_characters"], values["max_bad_share"], options=True)
+    if is_no_folder(out):
+        raise UserError(f"--out is {out}, which is a file; name a folder for the run")
+    if (out / CONFIG).exists() and not Ranks.is_launched():
+        RunFolder.create(out)  # says that there is a run already, before the data is read
+    if values["dry_run"]:
+        print_estimate(estimate(task, source, valid, config, limits, values["from"], device), config, task)
+        return
+    command = shlex.join(["sightline", *sys.argv[1:]])
+    fresh = {"valid": valid, "limits": limits, "start": values["from"], "command": command}
+    _train(task, source, out, config, device, Board(out) if values["tensorboard"] else None, fresh=fresh)
+
+
+def print_estimate(found: Estimate, config: Any, task: Task) -> None:
+    """What training would take."""
+    for line in found.prepared.lines():
+        print(line)
+    training = found.training
+    limits = [
+        f"{getattr(training, name):g} {name}" for name in ("epochs", "steps", "minutes") if getattr(training, name)
+    ]
+    print(f"model   {config.model.kind}, {found.parameters:,} parameters")
+    print(
+        f"data    {len(found.prepared.corpus):,} {task.rows} to train on, {len(found.prepared.valid):,} to validate; "
+        f"{found.steps_per_epoch:,} steps an epoch"
+    )
+    print(
+        f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
+        f"{found.seconds_per_epoch / 60:,.1f} minutes an epoch"
+    )
+    print(f"speed   {found.tokens_per_second:,.0f} {task.counted} a second")
+    if found.memory is not None:
+        print(f"memory  {found.memory / 2**20:,.0f} MB")
+    print(f"disk    {found.disk / 2**20:,.0f} MB")
+    print("nothing was kept: leave out --dry-run to train")
+
+
+def resume_command(
+    run: Path, verify: int | None, device: str, threads: int | None, tensorboard: bool, set: Sequence[str]
+) -> None:
+    """Go on from the last checkpoint; with ``verify``, prove in copies that this changes nothing."""
+    if verify is not None:
+        from sightline.commands.verifying import verify_command
+
+        if set or tensorboard:
+            raise UserError("--verify changes nothing in the run; leave out --set and --tensorboard")
+        verify_command(run, verify, threads, device)
+        return
+    set_up(threads)
+    folder = RunFolder.open(run)
+    task, about = task_of(run), folder.read_config()
+    try:
+        before = imported(task.variant_of(str(about.get("task"))).config).from_json(about["config"])
+        config = override(before, [_of_training(assignment) for assignment in set])
+    except (ConfigError, KeyError) as error:
+        raise UserError(f"{run}: {error}") from None
+
+    def write() -> None:
+        if config != before:  # whoever resumes next, resumes with this
+            folder.write_json(CONFIG, {**about, "config": config.to_json()})
+
+    _train(task, None, run, config, choose_device(device), Board(run) if tensorboard else None, on_begin=write)
+
+
+def _of_training(assignment: str) -> str:
+    """What may change when a run is resumed: how it is trained, and how large its batches are."""
+    name = assignment.partition("=")[0]
+    return assignment if name in SIZES_OF_BATCHES else f"training.{assignment.removeprefix('training.')}"
+
+
+def _train(
+    task: Task, source: Source | None, out: Path, config: Any, device: str, board: Board | None, **options: Any
+) -> None:
+    console = Console()
+    display = Display(console, task.counted.split()[-1])
+    if source is not None:
+        options["fresh"]["on_items"] = display.items
+
+    def on_step(event: Event) -> None:
+        display.step(event)
+        if board is not None:
+            board.step(event)
+
+    def on_scores(progress: Progress, scores: dict[str, float]) -> None:
+        display.scores(progress, scores)
+        if board is not None:
+            board.scores(progress, scores)
+
+    listeners: dict[str, Any] = {"on_report": display.report, "on_step": on_step, "on_scores": on_scores}
+    try:
+        with display.progress, watched(display.preparing):
+            ended = train_together(
+                task, source, out, config, device=device, on_remark=display.remark, **listeners, **options
+            )
+    except KeyboardInterrupt as stopped:
+        code = 143 if isinstance(stopped, Terminated) else 130
+        raise UserError(_kept(out), exit_code=code) from None
+    if ended is None:
+        return  # the first process tells
+    _, outcome = ended
+    reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
+    lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
+def _kept(out: Path) -> str:
+    """What an interrupted training leaves, and how to resume."""
+    if (out / "checkpoints").exists():
+        return f"stopped, and saved; go on with: sightline resume {out}"
+    if (out / CONFIG).exists():  # the data is prepared, and the model is the one that training begins with
+        return f"stopped before the first step; what was prepared is kept; begin with: sightline resume {out}"
+    return "stopped before training began; there is nothing to go on with yet: give the same command again"

@@ -1,0 +1,122 @@
+"""What a training will take, measured: the data is prepared and a few batches are trained, and nothing is kept.
+
+The longest batch comes first, so the memory it needs is the most that training will need.
+"""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline.data.checking import Limits
+from sightline.data.source import Source
+from sightline.machine import peak_memory
+from sightline.tasks.batches import TaskLesson
+from sightline.tasks.prepare import DATA, Prepared, Setting, preparing
+from sightline.tasks.run import Run
+from sightline.tasks.task import Task
+from sightline.tasks.train import build, checked_config, started
+from sightline.training.loop import TrainingConfig
+from sightline.training.steps import gradients, make_optimiser, to_device
+
+TRIED, DECODED = 8, 64  # batches to train, validation items to predict
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds and bytes, at most: training may end early."""
+
+    training: TrainingConfig
+    prepared: Prepared
+    parameters: int
+    steps_per_epoch: int
+    tokens_per_second: float
+    seconds_per_epoch: float
+    seconds: float
+    memory: int | None
+    disk: int
+
+
+def estimate(
+    task: Task,
+    source: Source,
+    valid: Source | None,
+    config: Any,
+    limits: Limits | None = None,
+    start: Path | None = None,
+    device: str = "cpu",
+) -> Estimate:
+    """Prepare, train a little, measure, and leave nothing behind."""
+    variant = task.variant_for(source)
+    earlier = started(task, variant, start)
+    config = checked_config(config, source, earlier)
+    with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
+        setting = Setting(task, variant, config, Path(name) / DATA, limits or Limits(), earlier, device)
+        with preparing(source, valid, setting) as (prepared, _):
+            model = build(prepared, earlier)
+        stored = sum(path.stat().st_size for path in Path(name).rglob("*") if path.is_file())
+        run = Run(task, variant, model, prepared.input, prepared.output, prepared.config)
+        lesson = TaskLesson(run, prepared)
+        tokens, rows, spent = _train_a_little(run, lesson, device)
+        validation = _validation_seconds(run, lesson)
+        plan = lesson.epoch(0)
+    training = config.training.limited(len(plan))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    steps = training.steps_in(len(plan))
+    # By rows, not by tokens: with BPE dropout the same rows are more tokens.
+    per_epoch = sum(map(len, plan)) * spent / rows + validation * steps / training.interval(len(plan))
+    # A checkpoint is the model and two moments of each parameter; one more is written while the oldest is still there.
+    checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
+    return Estimate(
+        training,
+        prepared,
+        parameters,
+        steps,
+        tokens / spent,
+        per_epoch,
+        _seconds(training, per_epoch, steps),
+        peak_memory(),
+        stored + checkpoints,
+    )
+
+
+def _train_a_little(run: Run, lesson: TaskLesson, device: str) -> tuple[int, int, float]:
+    """Tokens and rows that were trained on, and the seconds that it took."""
+    model = run.model.to(device)
+    optimiser = make_optimiser(model, run.config.training)
+    plan = list(lesson.epoch(0))
+    plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest
+    tokens, rows, began = 0, 0, time.perf_counter()
+    for number, handle in enumerate(plan):
+        if number == 1:  # the first step also sets things up
+            tokens, rows, began = 0, 0, time.perf_counter()
+        batch = to_device(lesson.batch(handle), torch.device(device))
+        tokens += gradients(model, optimiser, lesson, [batch], run.config.training).tokens
+        optimiser.step()
+        rows += len(handle)
+    return tokens, rows, time.perf_counter() - began
+
+
+def _validation_seconds(run: Run, lesson: TaskLesson) -> float:
+    """An untrained model that writes does not know when to end: it is stopped where the targets end."""
+    some = lesson.valid[:DECODED]
+    xs = [one.x for one in some]
+    options = run.output.trial_options(some)
+    began = time.perf_counter()
+    raws = run.raw(xs, options=options)
+    run.output.validate(run, raws, some)
+    return (time.perf_counter() - began) * len(lesson.valid) / len(some)
+
+
+def _seconds(training: TrainingConfig, per_epoch: float, steps_per_epoch: int) -> float:
+    limits = []
+    if training.epochs is not None:
+        limits.append(training.epochs * per_epoch)
+    if training.steps is not None:
+        limits.append(training.steps * per_epoch / steps_per_epoch)
+    if training.minutes is not None:
+        limits.append(60 * training.minutes)
+    return min(limits)
