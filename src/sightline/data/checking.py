@@ -109,6 +109,7 @@ class Report:
     identical: int = 0
     source_characters: Lengths = field(default_factory=Lengths)
     target_characters: Lengths = field(default_factory=Lengths)
+    input: Any = None  # what read the items (`sightline.tasks.task.Input`): it knows what they are called
 
     @property
     def bad(self) -> int:

@@ -7,13 +7,14 @@ its problem, and whoever reads decides how many are too many. The images are not
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of
+from sightline.data.source import Source
 from sightline.data.tables import FORMATS, LINE_LIMIT, name_of
 from sightline.errors import UserError
 
@@ -116,6 +117,15 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     if columns is None:
         return any(name in IMAGE_NAMES[:3] for name in found)
     return first is not None and str(first.values[0]).strip().lower().endswith(ENDINGS)
+
+
+def is_image_source(source: Source) -> bool:
+    """The same of a source; of rows that a Python program holds, the names of the fields decide."""
+    if source.held is None:
+        return source.data is not None and is_image_data(source.data, source.columns)
+    first = None if isinstance(source.held, Iterator) else next(iter(source.held), None)
+    names = [str(name).strip().casefold() for name in first] if isinstance(first, Mapping) else []
+    return any(name in IMAGE_NAMES[:3] for name in names)
 
 
 def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[ImageCells]:

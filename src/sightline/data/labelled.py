@@ -5,11 +5,12 @@ As with pairs, a row that cannot be used is yielded with its problem, and whoeve
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sightline.data.columns import Cells, Columns, asked_columns, read_columns, text_problem
+from sightline.data.source import Source
 from sightline.data.tables import kind_of, listed, name_of
 from sightline.errors import UserError
 
@@ -93,6 +94,60 @@ def read_labelled(files: LabelledFile) -> Iterator[LabelledRow]:
         raise UserError(
             f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected texts and labels"
         )
+
+
+def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every row of a source as a text, a second one or None, and a label as the file has it, those with a problem too."""
+    files, names = LabelledFile(str(source.data), source.columns), list[str]()
+
+    def find(name: str, there: Sequence[str]) -> Columns | None:
+        chosen = find_columns(name, there, files.columns)
+        if chosen is None and len(there) != 2:
+            raise UserError(
+                f"{name}: found the columns {listed(there)}; expected 'text' and 'label'; name the columns to use: "
+                "--columns TEXT LABEL"
+            )
+        names[:] = map(repr, chosen) if chosen else ("the first column", "the second column")
+        return None if chosen is None else Columns(chosen)
+
+    row = None
+    for row in read_columns(files.data, find):
+        values, problem = row.values, row.problem
+        for name, text in zip(names[:-1], values, strict=False):
+            problem = problem or text_problem(text, name)
+        texts = (values[0], values[1] if len(values) == 3 else None) if values else ()
+        yield Cells((*texts, *values[-1:]), row.file, row.line, problem)
+    if row is None:
+        raise UserError(
+            f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected texts and labels"
+        )
+
+
+def separated(rows: Iterable[Cells], place: int, separator: str | None) -> tuple[str | None, Iterator[Cells]]:
+    """Rows with the cells at this place cut into lists of labels; the separator is looked for unless it is given."""
+    coming = iter(rows)
+    if separator is None:
+        first = list(itertools.islice(coming, LOOKED_AT))
+        coming = itertools.chain(first, coming)
+        cells = [str(row.values[place]) for row in first if row.problem is None and _is_cell(row.values[place])]
+        separator = next((sign for sign in SEPARATORS if any(sign in cell for cell in cells)), None)
+    return separator, coming if separator is None else (_cut(row, place, separator) for row in coming)
+
+
+def _is_cell(value: Any) -> bool:
+    return value is not None and not isinstance(value, list | dict)
+
+
+def _cut(row: Cells, place: int, separator: str) -> Cells:
+    if row.problem is not None or not _is_cell(row.values[place]):
+        return row
+    labels = [part for part in str(row.values[place]).split(separator) if part.strip()]
+    return row._replace(values=(*row.values[:place], labels, *row.values[place + 1 :]))
+
+
+def read_label(value: Any, kind: LabelKind) -> Label:
+    """A label, several or a number out of a cell, or a `ValueError` that says what is wrong."""
+    return _READERS[kind](value, None)
 
 
 def found_separator(files: LabelledFile) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
 from sightline.data.labelled import Example, Label, LabelKind, LabelledRow
+from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 
@@ -21,7 +22,7 @@ TEXT_LIMITS = Limits(max_characters=LINE_LIMIT)  # texts of any length are read;
 class LabelReport(Report):
     """What was found: as of pairs (``pairs`` are the rows kept), and of the labels."""
 
-    what: ClassVar[str] = "texts"  # that have the labels
+    what: ClassVar[str] = "texts"  # that have the labels, unless the input says something else
     kind: LabelKind = "one"
     labels: Counter[str] = field(default_factory=Counter)
     empty: int = 0
@@ -37,6 +38,24 @@ class LabelReport(Report):
         """The standard deviation of numbers."""
         return math.sqrt(self.squares / self.pairs) if self.pairs else 0.0
 
+    @property
+    def noun(self) -> str:
+        """What has the labels."""
+        return self.what if self.input is None else self.input.noun
+
+    def add(self, x: Any, y: Any) -> None:
+        """Count an item that is kept, and its label."""
+        texts = self.input.texts(x)
+        for lengths, text in zip((self.source_characters, self.target_characters), texts, strict=False):
+            lengths.add(len(text))
+        self.empty += bool(texts) and not "".join(texts).strip()
+        self.add_label(y)
+        if len(self.labels) > MOST_LABELS:
+            self.check()
+
+    def repeats(self, rows: int, different: int, items: int) -> None:
+        self.duplicates, self.contradicting = rows - different, different - items
+
     def add_label(self, label: Label) -> None:
         if isinstance(label, float):
             self.least, self.most = min(self.least, label), max(self.most, label)
@@ -50,20 +69,22 @@ class LabelReport(Report):
 
     def to_json(self) -> dict[str, Any]:
         found = super().to_json()
-        found["texts"] = found.pop("pairs")
-        found["characters"] = found.pop("source_characters")
-        if not (second := found.pop("target_characters")):
-            found.pop("identical")
-        else:
+        found[self.noun] = found.pop("pairs")
+        first, second = found.pop("source_characters"), found.pop("target_characters")
+        if first:
+            found |= {"characters": first, "empty": self.empty}
+        if second:
             found["second_characters"] = second
-        found |= {"empty": self.empty, "contradicting": self.contradicting, "kind": self.kind}
+        else:
+            found.pop("identical")
+        found |= {"contradicting": self.contradicting, "kind": self.kind}
         if self.kind == "number":
             numbers = {"min": self.least, "mean": self.mean, "max": self.most, "deviation": self.spread}
             return found | {"numbers": numbers}
         return found | {"labels": dict(self.labels.most_common())}
 
     def lines(self) -> list[str]:
-        lines = [f"{self.pairs:,} texts of {self.rows:,} rows"]
+        lines = [f"{self.pairs:,} {self.noun} of {self.rows:,} rows"]
         for name, lengths in (("characters", self.source_characters), ("of the second text", self.target_characters)):
             if found := lengths.to_json():
                 lines.append(f"{name}: " + ", ".join(f"{key} {value:,}" for key, value in found.items()))
@@ -71,9 +92,9 @@ class LabelReport(Report):
         if self.empty:
             lines.append(f"{self.empty:,} texts are empty (kept)")
         if self.duplicates:
-            lines.append(f"{self.duplicates:,} texts were there before with the same label (kept)")
+            lines.append(f"{self.duplicates:,} {self.noun} were there before with the same label (kept)")
         if self.contradicting:
-            lines.append(f"{self.contradicting:,} texts were there before with another label (kept)")
+            lines.append(f"{self.contradicting:,} {self.noun} were there before with another label (kept)")
         return lines + self.left_out_lines()
 
     def label_lines(self) -> list[str]:
@@ -87,7 +108,7 @@ class LabelReport(Report):
         more = f" and {len(ranked) - NAMED:,} more, down to {ranked[-1][1]:,}" if len(ranked) > NAMED else ""
         lines = [f"{len(ranked):,} labels: " + ", ".join(shares) + more]
         if self.without:
-            lines.append(f"{self.without:,} {self.what} have none of the labels")
+            lines.append(f"{self.without:,} {self.noun} have none of the labels")
         single = [name for name, count in ranked if count == 1]
         if single:
             named = ", ".join(map(repr, single[:NAMED])) + (" ..." if len(single) > NAMED else "")
@@ -99,8 +120,10 @@ class LabelReport(Report):
             )
         return lines
 
-    def check(self, column: str = "the label column") -> None:
+    def check(self, source: Source | str | None = None) -> None:
         """Refuse labels from which nothing can be learnt."""
+        columns = getattr(source, "columns", None)
+        column = f"the column {columns[-1]!r}" if columns else source if isinstance(source, str) else "the label column"
         if self.kind == "number":
             if self.least == self.most:
                 raise UserError(f"all {self.pairs:,} rows have the number {self.least:g}; there is nothing to learn")
@@ -121,7 +144,7 @@ class LabelReport(Report):
         found = f"{column} has {len(self.labels):,} different labels in {self.pairs:,} rows ({examples})"
         if all(map(_is_number, list(self.labels)[:1000])):
             return f"{found}, as numbers have: learn them with --labels number, or name the columns with --columns"
-        first = self.what.removesuffix("s").upper()
+        first = self.noun.removesuffix("s").upper()
         return f"{found}, as texts have: is it the wrong column? Name the columns with --columns {first} LABEL"
 
 

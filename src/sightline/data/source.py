@@ -73,8 +73,8 @@ class Source:
                     problem = f"wrong number of columns: found {len(row)}, expected {least}"
                     yield Cells((), ROWS, number, problem)
                     continue
-                values = tuple(map(_plain, row))
-                yield Cells((*values, *[None] * (len(columns) - len(values))), ROWS, number)
+                values = dict(zip(_given(columns, len(row)), map(_plain, row), strict=True))
+                yield Cells(tuple(values.get(column.name) for column in columns), ROWS, number)
         if not number:
             raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
 
@@ -102,11 +102,18 @@ class _Again:
         return self.begin()
 
 
+def _given(columns: Sequence[Any], count: int) -> list[str]:
+    """The columns that so many values are of: where they are fewer, the last of the optional ones are missing."""
+    spare = len(columns) - count
+    missing = [column.name for column in columns if column.optional][-spare:] if spare > 0 else []
+    return [column.name for column in columns if column.name not in missing]
+
+
 def _named(columns: Sequence[Any], found: Sequence[str], wanted: tuple[str, ...] | None) -> list[str]:
     """For each column the name by which these rows have it; a name of an optional column may be missing."""
     if wanted is not None:
-        chosen = list(asked_columns(ROWS, found, wanted).wanted)
-        return [*chosen, *(column.name for column in columns[len(chosen) :])]
+        asked = dict(zip(_given(columns, len(wanted)), asked_columns(ROWS, found, wanted).wanted, strict=False))
+        return [asked.get(column.name, "" if column.optional else column.name) for column in columns]
     there = {name.strip().casefold(): name for name in reversed(found)}
     names = []
     for column in columns:

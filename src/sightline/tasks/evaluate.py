@@ -74,7 +74,7 @@ class Evaluation:
         if self.seen is not None:
             found["in_training"] = int(self.seen.sum())
         if self.without is not None:
-            found[f"without_training_{self.run.input.noun}"] = self.without
+            found[f"without_training_{self.run.input.noun}"] = self.run.output.without_json(self)
         found |= self.run.output.summary(self)
         return found | ({"errors": self.worst(errors)} if errors else {})
 

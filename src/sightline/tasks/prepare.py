@@ -166,7 +166,9 @@ def checked(
         output.check(y, limits)
         return Example(x, y)
 
-    return CheckedExamples(rows, read, output.report(), limits, expected)
+    report = output.report()
+    report.input = input
+    return CheckedExamples(rows, read, report, limits, expected)
 
 
 def grouped(examples: Iterable[Example], input: Input) -> Iterator[Example]:
@@ -186,7 +188,11 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
     source = keep_pipe(source, setting.data)
     setting = replace(setting, source=source)
     input, output = unfitted(setting)
-    tables = [table_of(one, setting.task, setting.columns) for one in (source, valid) if one is not None]
+    tables = [
+        output.stage(table_of(one, setting.task, setting.columns), one, setting.columns)
+        for one in (source, valid)
+        if one is not None
+    ]
     staged = input.stage(tables, setting)
     expected = f"{setting.task.rows}: {' and '.join(one.name for one in setting.columns if not one.optional)}"
     readings = [checked(rows, input, output, setting.columns, setting.limits, expected) for rows in staged]
@@ -267,7 +273,8 @@ def read_examples(
     """The good rows of data to score, and what was left out."""
     columns = variant.columns or task.columns
     expected = f"{task.rows}: {' and '.join(one.name for one in columns if not one.optional)}"
-    reading = checked(table_of(source, task, columns), input, output, columns, limits, expected)
+    rows = output.stage(table_of(source, task, columns), source, columns)
+    reading = checked(rows, input, output, columns, limits, expected)
     examples = list(grouped(reading, input) if output.grouped else reading)
     return examples, reading.report
 

@@ -188,6 +188,10 @@ class Input(ABC):
     at_once: ClassVar[int] = 4096  # items encoded together
     budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
     keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
+    # Where items may have labels: ``module:function`` of a run, an item and options that explains one, and
+    # ``module:Class`` of the baselines (`sightline.tasks.label_baselines`).
+    label_explanation: ClassVar[str | None] = None
+    label_baselines: ClassVar[str | None] = None
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -276,6 +280,18 @@ class Input(ABC):
         """An item in one line."""
         return str(x)
 
+    def fields(self, x: Any) -> dict[str, Any]:
+        """An item as the first fields of a row of JSON."""
+        return {self.noun.removesuffix("s"): self.label(x)}
+
+    def texts(self, x: Any) -> tuple[str, ...]:
+        """The texts of an item, if it has any: what reports measure and baselines read."""
+        return ()
+
+    def too_long(self, xs: Sequence[Any]) -> int | None:
+        """How many of these items are read only in part; None where a model reads all of any item."""
+        return None
+
     def named(self, x: Any, number: int) -> str:
         """What errors call an item of several."""
         return f"{self.noun.removesuffix('s')} {number + 1:,}"
@@ -342,6 +358,10 @@ class Output(ABC):
         self.config = config
 
     # -- reading
+
+    def stage(self, rows: "Iterable[Cells]", source: "Source", columns: Sequence[Column]) -> "Iterable[Cells]":
+        """The rows of a source before they are read one by one, where some must be looked at first."""
+        return rows
 
     @abstractmethod
     def read(self, cells: Mapping[str, Any], x: Any) -> Any:
@@ -501,6 +521,10 @@ class Output(ABC):
     def scores_json(self, evaluation: "Evaluation") -> dict[str, Any]:
         """The scores as `evaluate --json` has them."""
         return dict(evaluation.values)
+
+    def without_json(self, evaluation: "Evaluation") -> dict[str, Any]:
+        """The scores of the examples that the run was not trained on, as `evaluate --json` has them."""
+        return dict(evaluation.without or {})
 
     def score_table(self, evaluation: "Evaluation") -> "Table":
         """The scores as `evaluate` prints them."""
