@@ -3,25 +3,18 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from sightline.commands import captioning, classifying, gridding, image_classifying
 from sightline.commands.common import load_run, set_up
 from sightline.errors import MachineError, UserError
 from sightline.serve import Limits, check_installed, serve
-from sightline.serve.kinds import Served
 from sightline.serve.worker import MODEL_THREAD
-from sightline.tasks.table import task_of
+from sightline.tasks.run import Run
 
 TOKEN = "SIGHTLINE_TOKEN"
-LOADERS: dict[str, Callable[[Path], Served]] = {
-    "classify": classifying.load_run,
-    "caption": captioning.load_run,
-    "grid": gridding.load_run,
-    "classify_images": image_classifying.load_run,
-}
 
 
 def serve_command(
@@ -71,12 +64,12 @@ def serve_command(
     print("sightline: stopped; every request was answered", file=sys.stderr)
 
 
-def named(runs: Sequence[Path]) -> dict[str, Served]:
+def named(runs: Sequence[Path]) -> dict[str, Run]:
     """The runs by names that say nothing of where on the disk they are: their folders', with numbers at need.
 
     The models go by these names too, so that no answer and no error shows a path.
     """
-    found: dict[str, Served] = {}
+    found: dict[str, Run] = {}
     for path in runs:
         whole = path.resolve()
         name = f"{whole.parent.parent.name} {whole.name}" if whole.parent.name == "checkpoints" else whole.name
@@ -85,7 +78,5 @@ def named(runs: Sequence[Path]) -> dict[str, Served]:
         while unique in found:
             number += 1
             unique = f"{name} ({number})"
-        run = LOADERS.get(task_of(path), load_run)(path)
-        run.name = unique
-        found[unique] = run
+        found[unique] = replace(load_run(path), name=unique)
     return found

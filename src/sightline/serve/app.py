@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,17 +17,15 @@ from starlette.responses import HTMLResponse, Response
 from sightline import __version__
 from sightline.errors import SightlineError, UserError
 from sightline.explanation import Explanation
-from sightline.serve import kinds, problems, schema
+from sightline.serve import asking, problems, schema
+from sightline.serve.asking import FOR_WRITING, How
 from sightline.serve.guard import Guard
-from sightline.serve.kinds import How, Served
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError
 from sightline.serve.seeing import Eyes
 from sightline.serve.worker import Explaining, Predicting, Worker
-from sightline.tasks.classifier import Classifier, LabelPrediction
-from sightline.tasks.explaining import Wanted
-from sightline.tasks.predictor import Prediction
-from sightline.tasks.searching import SearchConfig
+from sightline.tasks.explain import ExplainOptions
+from sightline.tasks.run import Run
 from sightline.view.page.live import Document, documentation_page, front_page
 from sightline.view.page.packing import pack
 
@@ -52,85 +50,71 @@ ABOUT = (
 class Service:
     """The runs with their worker, from the side of the requests."""
 
-    def __init__(self, runs: Mapping[str, Served], limits: Limits) -> None:
+    def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
         if not runs:
             raise UserError("there is nothing to serve: name at least one run")
         self.runs, self.limits = dict(runs), limits
         self.worker = Worker(runs, limits)
         self.eyes = Eyes(limits)
-        self.described = [kinds.described(name, run) for name, run in self.runs.items()]
-        self.classifies = any(isinstance(run, Classifier) for run in self.runs.values())
-        self.pairs = any(map(kinds.pairs, self.runs.values()))
-        self.sees = [name for name, run in self.runs.items() if kinds.sees(run)]
+        self.described = [asking.described(name, run) for name, run in self.runs.items()]
+        self.pairs = any(run.input.two_texts for run in self.runs.values())
+        self.sees = [name for name, run in self.runs.items() if run.input.reads_files]
         self.writing = asyncio.Semaphore(1)  # explanations are large: one is made into JSON at a time
 
     async def predict(self, request: schema.Predict) -> Response:
         run = self.runs[request.run]
         _check_input(run, request, "texts", "images")
-        if kinds.sees(run):
-            return await self._predict_images(run, request)
+        given = request.model_fields_set - {"run", "texts", "texts2", "images"}
+        how = self._how(run, request, given)
+        if run.input.reads_files:
+            async with self.eyes.seen(run, request.images, "images", shown=False) as seen:  # type: ignore[attr-defined]
+                return await self._predicted(Predicting(how, seen))
         try:
-            if isinstance(run, Classifier):
-                job = Predicting(How(request.run, SearchConfig(beam=1)), _to_classify(run, request))
-            else:
-                _check_written(request.run, request)
-                how = How(request.run, request.search(), request.split, request.keep_unknown)
-                job = Predicting(how, request.texts, request.prefix)
+            items = [run.input.item(one) for one in _texts(run, request, request.texts, "texts2")]
         except UserError as error:
             raise RefusedError(422, str(error)) from None
-        found = await self._answer(job, job.answer)
-        answers = [[_output(one) for one in some] for some in found]
-        return _json(
-            {"run": request.run, "predictions": [one for (one,) in answers] if isinstance(run, Classifier) else answers}
-        )
+        return await self._predicted(Predicting(how, items))
 
-    async def _predict_images(self, run: Served, request: schema.Predict) -> Response:
-        for_texts = {"texts2", "prefix", "split", "keep_unknown"}
-        for given in sorted(request.model_fields_set - {"run", "images"}):
-            if given in for_texts or not kinds.writes(run):
-                kind = "read texts" if given in for_texts else "write"
-                raise RefusedError(422, f"{request.run} reads images, and {given} is for runs that {kind}")
+    def _how(self, run: Run, request: schema.Predict, given: Container[str]) -> How:
+        """How to predict; options that mean nothing for the run are refused, not passed over."""
+        fields = [name for name in type(request).model_fields if name in given]
+        options = tuple((name, getattr(request, name)) for name in fields if name != "split")
+        for name in fields:
+            if not run.output.searches or (run.input.reads_files and name in ("prefix", "split", "keep_unknown")):
+                raise RefusedError(422, _not_for(run, request.run, name))
+        beam = () if not run.output.searches or "beam" in given else (("beam", request.beam),)
         try:
-            how = How(request.run, request.search())
+            run.output.options({**dict(options), **dict(beam)})
         except UserError as error:
             raise RefusedError(422, str(error)) from None
-        images: list[str] = request.images  # type: ignore[attr-defined]
-        async with self.eyes.seen(run, images, "images", shown=False) as seen:
-            job = Predicting(how, seen)
-            found = await self._answer(job, job.answer)
-        answers = [[_output(one) for one in some] for some in found]
-        return _json({"run": request.run, "predictions": answers if kinds.writes(run) else [one for (one,) in answers]})
+        return How(request.run, (*options, *beam), request.split)
+
+    async def _predicted(self, job: Predicting) -> Response:
+        return _json({"run": job.how.run, "predictions": await self._answer(job, job.answer)})
 
     async def explain(self, request: schema.Explain) -> Response:
         run = self.runs[request.run]
         _check_input(run, request, "text", "image")
-        wanted = Wanted(request.output, request.beam, request.alternatives, request.top, request.shift, request.measure)
-        if kinds.sees(run):
-            for given in sorted(request.model_fields_set & kinds.unused(run)):
-                raise RefusedError(422, f"{request.run} reads images, and {given} is not for it; leave it out")
-            image: str = request.image  # type: ignore[attr-defined]
-            async with self.eyes.seen(run, [image], "image", shown=True) as (seen,):
-                return await self._explained(Explaining(request.run, seen, wanted), request.form)
-        return await self._explained(Explaining(request.run, self._text(request), wanted), request.form)
+        options = ExplainOptions(
+            request.output, request.beam, request.alternatives, request.top, request.shift, request.measure
+        )
+        refused = (frozenset() if run.output.searches else FOR_WRITING) | run.output.explains_without
+        for name in sorted(request.model_fields_set & refused):
+            raise RefusedError(422, _not_for(run, request.run, name))
+        if run.input.reads_files:
+            async with self.eyes.seen(run, [request.image], "image", shown=True) as (seen,):  # type: ignore[attr-defined]
+                return await self._explained(Explaining(request.run, seen, options), request.form)
+        try:
+            (text,) = _texts(run, request, [request.text], "text2")
+            item = run.input.item(text)
+        except UserError as error:
+            raise RefusedError(422, str(error)) from None
+        return await self._explained(Explaining(request.run, item, options), request.form)
 
     async def _explained(self, job: Explaining, form: str) -> Response:
         found = await self._answer(job, job.answer)
         async with self.writing:
             return await asyncio.to_thread(_written, found, form)
-
-    def _text(self, request: schema.Explain) -> Any:
-        """What to explain: a text, or of a run that reads pairs two."""
-        run = self.runs[request.run]
-        second = getattr(request, "text2", None)
-        reads_two = kinds.pairs(run)
-        if reads_two != (second is not None):
-            raise RefusedError(
-                422, f"{request.run} reads {'two texts: give text2' if reads_two else 'one text: leave text2 out'}"
-            )
-        given = sorted(request.model_fields_set & {"beam", "alternatives", "shift"})
-        if isinstance(run, Classifier) and given:
-            raise RefusedError(422, _for_writing(request.run, given[0]))
-        return request.text if second is None else (request.text, second)
 
     async def _answer(self, job: Predicting | Explaining, answer: "Future[T]") -> T:
         """Wait for the worker; whoever stops waiting, for whatever reason, takes the job back."""
@@ -147,7 +131,7 @@ class Service:
             answer.cancel()
 
     def health(self) -> schema.Health:
-        answer: type[schema.Health] = schema.ClassifyingHealth if self.classifies else schema.Health
+        answer: type[schema.Health] = schema.Health
         more = {}
         if self.sees:
             answer = schema.SeeingHealth
@@ -165,7 +149,7 @@ class Service:
 
 
 def application(
-    runs: Mapping[str, Served],
+    runs: Mapping[str, Run],
     *,
     limits: Limits | None = None,
     token: str | None = None,
@@ -216,10 +200,7 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     async def explain(request: explain_request) -> Response:  # type: ignore[valid-type]
         return await service.explain(request)
 
-    predictions: type[Any] = schema.LabelledPredictions if service.classifies else schema.Predictions
-    predictions = schema.SeeingPredictions if service.sees else predictions
-    healthy: type[schema.Health] = schema.ClassifyingHealth if service.classifies else schema.Health
-    healthy = schema.SeeingHealth if service.sees else healthy
+    healthy: type[schema.Health] = schema.SeeingHealth if service.sees else schema.Health
 
     async def health() -> healthy:  # type: ignore[valid-type]
         return service.health()
@@ -233,7 +214,7 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
         "/predict",
         summary=_summary(service),
         response_description="The outputs",
-        response_model=predictions,
+        response_model=schema.Predictions,
         responses={**posts},
     )(predict)
     app.post("/explain", summary="Where a model looked", responses={**posts, 200: explained})(explain)
@@ -257,53 +238,39 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
 
 
 def _summary(service: Service) -> str:
-    what = "of texts or images" if service.sees else "of texts"
-    return f"The labels, or the best outputs, {what}" if service.classifies else f"The best outputs {what}"
+    return f"The predictions of {'texts or images' if service.sees else 'texts'}"
 
 
-def _check_input(run: Served, request: Any, texts: str, images: str) -> None:
+def _check_input(run: Run, request: Any, texts: str, images: str) -> None:
     """That a run which reads images is given images, and one that reads texts texts."""
-    wanted, other, what = (images, texts, "images") if kinds.sees(run) else (texts, images, "texts")
+    expected, other, what = (images, texts, "images") if run.input.reads_files else (texts, images, "texts")
     if getattr(request, other, None) is not None:
-        raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {wanted}")
-    if getattr(request, wanted, None) is None:
-        raise RefusedError(422, f"{request.run} reads {what}: give {wanted}")
+        raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {expected}")
+    if getattr(request, expected, None) is None:
+        raise RefusedError(422, f"{request.run} reads {what}: give {expected}")
 
 
-def _to_classify(run: Classifier, request: schema.Predict) -> list[Any]:
-    """The texts, or pairs of them; what is for runs that write is refused, not passed over."""
-    given = sorted(request.model_fields_set - {"run", "texts", "texts2"})
-    if given:
-        raise UserError(_for_writing(request.run, given[0]))
-    second = getattr(request, "texts2", None)
-    if not run.labels.pairs:
-        _check_written(request.run, request)
-        return request.texts
-    if second is None or len(second) != len(request.texts):
-        found = "none" if second is None else f"{len(second)}"
-        raise UserError(f"{request.run} reads two texts: texts has {len(request.texts)}, texts2 {found}; give as many")
-    return list(zip(request.texts, second, strict=True))
+def _texts(run: Run, request: Any, texts: list[str], second: str) -> list[Any]:
+    """The texts, or of a run that reads two texts the pairs of them."""
+    given = getattr(request, second, None)
+    others = [given] if isinstance(given, str) else given
+    if not run.input.two_texts:
+        if others is not None:
+            raise UserError(f"{request.run} reads one text: leave {second} out")
+        return list(texts)
+    if others is None or len(others) != len(texts):
+        raise UserError(f"{request.run} reads two texts: give {second}, one for each text")
+    return list(zip(texts, others, strict=True))
 
 
-def _for_writing(name: str, option: str) -> str:
-    return f"{name} classifies texts, and {option} is for runs that write them; leave it out"
-
-
-def _check_written(name: str, request: schema.Predict) -> None:
-    if getattr(request, "texts2", None) is not None:
-        raise UserError(f"{name} reads one text each; texts2 is for runs that read pairs: leave it out")
+def _not_for(run: Run, name: str, option: str) -> str:
+    for_texts = run.input.reads_files and run.output.searches
+    kind = "read texts" if for_texts else "write texts"
+    return f"{name} is a run of {run.task.name}, and {option} is for runs that {kind}; leave it out"
 
 
 def _page(document: Document) -> Response:
     return HTMLResponse(document.html, headers={"content-security-policy": document.policy})
-
-
-def _output(one: Prediction | LabelPrediction | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(one, dict):
-        return one
-    if isinstance(one, LabelPrediction):
-        return one._asdict()
-    return {"text": one.text, "log_prob": _finite(one.log_prob), "score": _finite(one.score)}
 
 
 def _written(found: Explanation, form: str) -> Response:

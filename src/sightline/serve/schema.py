@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from sightline.serve.limits import Limits
-from sightline.tasks.searching import SearchConfig
 
 SEED = 2**53 - 1  # what every program that reads JSON can hold exactly
 
@@ -21,53 +20,11 @@ class Error(BaseModel):
     error: str
 
 
-class Output(BaseModel):
-    """An output, its log-probability, and the score that it was ranked by."""
-
-    text: str
-    log_prob: float | None
-    score: float | None
-
-
 class Predictions(BaseModel):
-    """For each text, in the order of the texts, its outputs, likeliest first."""
+    """For each item, in their order: of a run that searches its outputs, likeliest first; of others one prediction."""
 
     run: str
-    predictions: list[list[Output]]
-
-
-class Labelled(BaseModel):
-    """A label (several, or a number), its probability, and those of all labels; a number has none."""
-
-    label: str | list[str] | float | None
-    probability: float | None = None
-    probabilities: dict[str, float | None] | None = None
-
-
-class LabelledPredictions(BaseModel):
-    """For each text, in the order of the texts: of a run that classifies its label, of another its outputs."""
-
-    run: str
-    predictions: list[Labelled] | list[list[Output]]
-
-
-class Celled(BaseModel):
-    """The cells of an image, row by row: the number of each one's class, and its probabilities.
-
-    Of two classes the probability is that of the second, of several there is one for each.
-    """
-
-    cell: int = Field(description="Pixels along a side of a cell.")
-    classes: list[str]
-    labels: list[list[int]]
-    probabilities: list[list[float]] | list[list[list[float]]]
-
-
-class SeeingPredictions(BaseModel):
-    """For each text or image, in their order: its outputs, its label, or the labels of its cells."""
-
-    run: str
-    predictions: list[Celled] | list[Labelled] | list[list[Output]]
+    predictions: list[Any]
 
 
 class Run(BaseModel):
@@ -76,21 +33,11 @@ class Run(BaseModel):
     name: str
     model: str = Field(description="Its kind, such as transformer.")
     parameters: int
-
-
-class ClassifyingRun(Run):
-    """A model that is served and classifies texts."""
-
-    task: Literal["classify"] = "classify"
+    task: str
+    searches: bool = Field(description="Whether it searches for what it writes, so that there is a beam.")
     pairs: bool = Field(description="Whether it reads two texts.")
-    labels: list[str] = Field(description="What it may answer; none where it gives a number.")
-
-
-class SeeingRun(Run):
-    """A model that is served and reads images."""
-
-    task: Literal["caption", "grid", "classify"]
-    images: Literal[True] = True
+    images: bool = Field(description="Whether it reads images.")
+    labels: list[str] = Field(description="The labels that it may answer; none where it gives something else.")
 
 
 class Health(BaseModel):
@@ -104,16 +51,9 @@ class Health(BaseModel):
     most_beam: int = Field(description="How wide a beam may be.")
 
 
-class ClassifyingHealth(Health):
-    """The same of a server with runs that classify."""
-
-    runs: list[ClassifyingRun | Run]
-
-
 class SeeingHealth(Health):
     """The same of a server with runs that read images."""
 
-    runs: list[ClassifyingRun | SeeingRun | Run]
     most_images: int = Field(description="In one request.")
     most_image_bytes: int = Field(description="Of all images of a request together, as files.")
     most_pixels: int = Field(description="Of one image.")
@@ -145,9 +85,6 @@ class Predict(Strict):
         if self.split and (self.best > 1 or self.prefix):
             raise ValueError("split goes with neither best above 1 nor prefix: every sentence has its own")
         return self
-
-    def search(self) -> SearchConfig:
-        return SearchConfig(**{name: getattr(self, name) for name in SearchConfig.__dataclass_fields__})
 
 
 class Explain(Strict):

@@ -15,11 +15,12 @@ from typing import Any
 
 from sightline.explanation import Explanation
 from sightline.records import Grid, Record
-from sightline.serve import kinds
-from sightline.serve.kinds import TURN_TEXTS, TURN_TOKENS, Found, How, Served
+from sightline.serve import asking
+from sightline.serve.asking import TURN_TEXTS, TURN_TOKENS, How, Received
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError, busy
-from sightline.tasks.explaining import Wanted
+from sightline.tasks.explain import ExplainOptions
+from sightline.tasks.run import Run
 
 MODEL_THREAD = "sightline-model"
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds without a new request that end the gathering of a turn, and at most
@@ -32,9 +33,8 @@ class Predicting:
 
     how: How
     texts: Sequence[Any]
-    prefix: str = ""
-    answer: "Future[list[Found]]" = field(default_factory=Future)
-    found: list[Found] = field(default_factory=list)
+    answer: "Future[list[Any]]" = field(default_factory=Future)
+    found: list[Any] = field(default_factory=list)
     costs: list[int] | None = None
 
     @property
@@ -48,7 +48,7 @@ class Explaining:
 
     run: str
     text: Any
-    wanted: Wanted
+    wanted: ExplainOptions
     answer: "Future[Explanation]" = field(default_factory=Future)
     seen: bool = False  # the map is made, and small enough for what is still to be measured
 
@@ -60,7 +60,7 @@ class _AbandonedError(Exception):
 class Worker:
     """Takes requests from any thread; answers come as futures. A future that is cancelled is left out."""
 
-    def __init__(self, runs: Mapping[str, Served], limits: Limits) -> None:
+    def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
         self.runs, self.limits = dict(runs), limits
         self._predictions: deque[Predicting] = deque()
         self._explanations: deque[Explaining] = deque()
@@ -164,7 +164,7 @@ class Worker:
         for job in jobs:
             if job.costs is None:
                 try:
-                    job.costs = kinds.costs(self.runs[job.how.run], job.texts, job.how.search)
+                    job.costs = asking.costs(self.runs[job.how.run], job.how, _items(job.texts))
                 except BaseException as error:
                     _settle(job.answer, error=error)
 
@@ -174,7 +174,7 @@ class Worker:
         taken = {id(job): len(job.found) for job in together}
         chosen: list[tuple[Predicting, int]] = []
         room, open_jobs = TURN_TOKENS, deque(together)
-        while open_jobs and len(chosen) < (1 if how.search.sample else TURN_TEXTS):
+        while open_jobs and len(chosen) < (1 if how.sample else TURN_TEXTS):
             job = open_jobs.popleft()
             place = taken[id(job)]
             cost = (job.costs or [])[place]
@@ -193,21 +193,18 @@ class Worker:
 
     def _predict(self, chosen: list[tuple[Predicting, int]]) -> None:
         how = chosen[0][0].how
-        texts = [job.texts[place] for job, place in chosen]
-        prefixes = [job.prefix for job, _ in chosen]
+        texts = _items([job.texts[place] for job, place in chosen])
 
         def going() -> None:
             if all(job.over for job, _ in chosen):
                 raise _AbandonedError
 
         try:
-            found: list[Found | BaseException] = [*self._found(how, texts, prefixes, going)]
+            found: list[Any] = asking.predicted(self.runs[how.run], how, texts, going)
         except _AbandonedError:
             return
         except BaseException as error:  # one text may spoil it for all: each by itself, and it alone is refused
-            found = (
-                [error] if len(texts) == 1 else [self._alone(how, *one) for one in zip(texts, prefixes, strict=True)]
-            )
+            found = [error] if len(texts) == 1 else [self._alone(how, text) for text in texts]
         for (job, _), outputs in zip(chosen, found, strict=True):
             if isinstance(outputs, BaseException):
                 _settle(job.answer, error=outputs)
@@ -216,26 +213,21 @@ class Worker:
             if len(job.found) == len(job.texts):
                 _settle(job.answer, job.found)
 
-    def _alone(self, how: How, text: Any, prefix: str) -> Found | BaseException:
+    def _alone(self, how: How, text: Any) -> Any:
         try:
-            return self._found(how, [text], [prefix])[0]
+            return asking.predicted(self.runs[how.run], how, [text])[0]
         except BaseException as error:
             return error
-
-    def _found(
-        self, how: How, texts: list[Any], prefixes: list[str], going: Callable[[], None] | None = None
-    ) -> Sequence[Found]:
-        return kinds.predicted(self.runs[how.run], how, texts, prefixes, going)
 
     def _explain(self, job: Explaining) -> None:
         """The map first; what it takes to measure it is a second turn, so that predictions come in between."""
         try:
             wanted = replace(job.wanted, measure=job.seen)
-            found = self._checked(kinds.explained(self.runs[job.run], job.text, wanted))
+            found = self._checked(asking.explained(self.runs[job.run], job.text, wanted))
         except BaseException as error:
             _settle(job.answer, error=error)
             return
-        if not job.wanted.measure or job.seen or not kinds.measures(self.runs[job.run]):
+        if not job.wanted.measure or job.seen or not self.runs[job.run].output.measures:
             _settle(job.answer, found)
             return
         longest = max((max(len(one.rows), _columns(one)) for one in found.records), default=0)
@@ -257,6 +249,10 @@ class Worker:
                 f"shorter text or a smaller image, or ask with top for the largest weights of each row only",
             )
         return found
+
+
+def _items(given: Sequence[Any]) -> list[Any]:
+    return [one.item if isinstance(one, Received) else one for one in given]
 
 
 def _columns(record: Record) -> int:

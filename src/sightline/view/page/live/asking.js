@@ -35,7 +35,7 @@ export function askingForm(health, onask, refuse) {
     for (const option of select.options) option.hidden = option.value !== "" && sees(option.value) !== seeing;
     if (chosen.other && sees(chosen.other) !== seeing) chosen.other = select.value = "";
     pair.hidden = !asked().some((run) => run.pairs);
-    beam.hidden = asked().every((run) => run.task === "classify" || run.task === "grid");
+    beam.hidden = asked().every((run) => !run.searches);
     for (const part of [label, text, tallies]) part.hidden = seeing;
     if (field) field.element.hidden = !seeing;
   };

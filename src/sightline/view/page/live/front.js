@@ -9,7 +9,6 @@ import { askForToken, showProblem } from "./token.js";
 
 const ALTERNATIVES = 3;
 const TITLE = "Type a text and see where the model looks";
-const SEARCHLESS = new Set(["classify", "grid"]);
 const SEEING = "Drop an image and see where the model looks";
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
@@ -48,13 +47,15 @@ function inputOf(request, { images, pairs }, listed) {
 /** Runs that give labels take no beam. */
 function bodyOf(request, run, listed, more, writing) {
   const about = known.get(run);
-  return { ...inputOf(request, about, listed), ...more, ...(SEARCHLESS.has(about.task) ? {} : writing), run };
+  return { ...inputOf(request, about, listed), ...more, ...(about.searches ? writing : {}), run };
 }
 
 /** What a run answered about one input, as outputs of a run that writes. */
 function outputsOf(one) {
   if (Array.isArray(one)) return one;
-  return one.classes ? cellsOf(one) : labelsOf(one);
+  if (one.classes) return cellsOf(one);
+  if ("label" in one) return labelsOf(one);
+  return [{ text: one.filled ?? one.answer ?? one.tags?.join(" ") ?? JSON.stringify(one) }];
 }
 
 /** How many cells have which label. */

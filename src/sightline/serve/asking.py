@@ -1,0 +1,77 @@
+"""What a server asks of a run, whatever its task: what it reads, what a request costs, predictions, explanations."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from sightline.explanation import Explanation
+from sightline.picture import Picture
+from sightline.serve import schema
+from sightline.tasks.explain import ExplainOptions
+from sightline.tasks.run import Run
+
+TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
+FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
+
+
+@dataclass(frozen=True)
+class How:
+    """What the items of one turn have in common: the run, and the options that were given, in order."""
+
+    run: str
+    given: tuple[tuple[str, Any], ...] = ()
+    split: bool = False
+
+    @property
+    def sample(self) -> bool:
+        return dict(self.given).get("sample") is True
+
+
+class Received(NamedTuple):
+    """An item that was sent as a file: as the run reads it, its bytes in memory, and a small picture to show."""
+
+    item: Any
+    size: int
+    picture: Picture | None = None
+
+
+def described(name: str, run: Run) -> schema.Run:
+    """What the server says of a run."""
+    parameters = sum(one.numel() for one in run.model.parameters()) + run.input.extra_parameters
+    inner = getattr(run.model, "model", run.model)
+    return schema.Run(
+        name=name,
+        model=type(inner).__name__,
+        parameters=parameters,
+        task=run.task.name,
+        searches=run.output.searches,
+        pairs=run.input.two_texts,
+        images=run.input.reads_files,
+        labels=run.output.label_names(),
+    )
+
+
+def costs(run: Run, how: How, items: Sequence[Any]) -> list[int]:
+    """How much work each item is, in tokens of hypotheses."""
+    options = run.output.options(dict(how.given))
+    return [run.output.cost(work + 8, options) for work in run.input.work(items)]
+
+
+def predicted(run: Run, how: How, items: list[Any], going: Callable[[], None] | None = None) -> list[Any]:
+    """What a run makes of items that were all asked for in the same way."""
+    if how.split:
+        return run.output.predict_split(run, items, dict(how.given), going)
+    options = run.output.options({**dict(how.given), "batch_tokens": TURN_TOKENS})
+    if going is not None and any(one.name == "going" for one in fields(options)):
+        options = replace(options, going=going)
+    raws = run.raw(items, options=options)
+    predictions = [run.output.decide(x, raw, options) for x, raw in zip(items, raws, strict=True)]
+    return [run.output.served(x, one) for x, one in zip(items, predictions, strict=True)]
+
+
+def explained(run: Run, item: Any, options: ExplainOptions) -> Explanation:
+    """Where a run looked; over an image as it was sent, not as the run reads it."""
+    if not isinstance(item, Received):
+        return run.output.explain(run, item, options)
+    explanation = run.output.explain(run, item.item, options)
+    return explanation if item.picture is None else replace(explanation, image=item.picture)
