@@ -9,6 +9,7 @@ from sightline.data.columns import Cells, Columns, choose_columns, read_columns,
 from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import Example
 from sightline.data.labels_checking import TEXT_LIMITS
+from sightline.data.source import Source
 from sightline.data.tables import kind_of, name_of
 from sightline.errors import UserError
 
@@ -79,6 +80,24 @@ def read_answers(files: AnswersFile) -> Iterator[AskedRow]:
         raise UserError(f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected questions")
 
 
+def answer_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every row of a source as question, text, answer and, where there is one, start."""
+    files, row = AnswersFile(str(source.data), source.columns), None
+    names = (QUESTION_NAMES, TEXT_NAMES, ANSWER_NAMES)
+    for row in read_columns(
+        files.data, lambda name, found: choose_columns(name, found, names, files.columns, (START_NAMES,))
+    ):
+        yield row
+    if row is None:
+        raise UserError(f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected questions")
+
+
+def answers_in(text: str, answer: Any, start: Any) -> tuple[tuple[str, ...], int]:
+    """The right answers and where the first of them begins, or a `ValueError` that says what is wrong."""
+    answers, begins = _answers(answer, start)
+    return answers, _place(text, answers, begins)
+
+
 class _AnswerError(ValueError):
     """What is wrong with an answer: "kind: what was found"."""
 
@@ -90,8 +109,8 @@ def _row(cells: Cells) -> AskedRow:
     if problem is None:
         try:
             question, text, answer, *rest = cells.values
-            answers, start = _answers(answer, rest[0] if rest else None)
-            return AskedRow(Asked(question, text, answers, _place(text, answers, start)), cells.file, cells.line)
+            found = answers_in(text, answer, rest[0] if rest else None)
+            return AskedRow(Asked(question, text, *found), cells.file, cells.line)
         except _AnswerError as error:
             problem = str(error)
     return AskedRow(None, cells.file, cells.line, problem)
@@ -147,6 +166,16 @@ class AnswerReport(Report):
     """What was found; ``pairs`` are the questions kept."""
 
     unanswered: int = 0
+
+    def add(self, x: tuple[str, str], y: tuple[Sequence[str], int]) -> None:
+        self.source_characters.add(len(x[1]))
+        self.target_characters.add(len(x[0]))
+        self.unanswered += not y[0]
+
+    def check(self, source: Any) -> None:
+        """Refuse questions without any answer."""
+        if self.unanswered == self.pairs:
+            raise UserError(f"none of the {self.pairs:,} questions has an answer; there is nothing to learn")
 
     def to_json(self) -> dict[str, Any]:
         found = super().to_json()

@@ -153,6 +153,15 @@ class MaskedBlocks:
         found = hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
         return found._replace(parts=parts, follows=follows)
 
+    def texts_of(self, handle: Handle, places: np.ndarray, width: int) -> np.ndarray:
+        """The number of the text that each place of a batch, which is so wide, is from; of pairs, that of the first."""
+        blocks, inside = handle.blocks[places // width], places % width
+        if self.config.pairs:
+            return self._segments[blocks, 0]
+        room, total = self.config.length - 2, int(self._ends[-1])
+        shift = int(self._random(handle.epoch, 0).integers(room))
+        return np.searchsorted(self._ends, (blocks * room + shift + inside - 1) % total, side="right")
+
     def _random(self, *numbers: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *numbers])
 

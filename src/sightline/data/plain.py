@@ -1,15 +1,16 @@
 """Plain text to learn from without labels: a text a line, paragraphs, or the text column of a table."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sightline.data.checking import TOO_LONG, Checked, Limits, Report
-from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
 from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import TEXT_NAMES
 from sightline.data.labels_checking import TEXT_LIMITS
 from sightline.data.shards import ending_of, over_shards, shards_of
+from sightline.data.source import Source
 from sightline.data.tables import FORMATS, decode, lines_of, name_of
 from sightline.errors import UserError
 
@@ -60,6 +61,24 @@ def read_plain(files: PlainFile) -> Iterator[PlainRow]:
         raise UserError(f"{name_of(files.data)} has no text: found an empty file or a header alone")
 
 
+def plain_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every text of a source; its option ``paragraphs`` puts lines of a .txt file together up to an empty one."""
+    files, row = PlainFile(str(source.data), source.columns, source.options.get("paragraphs") is True), None
+    if files.is_plain:
+        rows: Iterator[Cells] = (Cells((one.text,), *one[1:]) for one in _plain(files))
+    else:
+        rows = read_columns(files.data, lambda name, found: choose_columns(name, found, (TEXT_NAMES,), files.columns))
+    for row in without_blanks(rows):
+        yield row
+    if row is None:
+        raise UserError(f"{name_of(files.data)} has no text: found an empty file or a header alone")
+
+
+def without_blanks(rows: Iterable[Cells]) -> Iterator[Cells]:
+    """Without those that hold blanks alone: they are no texts."""
+    return (one for one in rows if one.problem or not (isinstance(one.values[0], str) and not one.values[0].strip()))
+
+
 def _plain(files: PlainFile) -> Iterator[PlainRow]:
     return over_shards(
         files.shards,
@@ -101,6 +120,9 @@ def _column(files: PlainFile) -> Iterator[PlainRow]:
 @dataclass
 class PlainReport(Report):
     """What was found; ``pairs`` are the texts kept."""
+
+    def add(self, x: str, y: Any) -> None:
+        self.source_characters.add(len(x))
 
     def to_json(self) -> dict[str, Any]:
         found = super().to_json()

@@ -1,11 +1,13 @@
 """Sentences as words: each word is cut into pieces by itself, so that it is known which pieces are its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sightline.data.checking import TOO_LONG, Limits
 from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
+from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
 from sightline.data.texts import TextReader
 from sightline.errors import UserError
 from sightline.inputs.text import ReaderInput
@@ -81,10 +83,30 @@ class WordsInput(ReaderInput):
     def item(self, given: Any) -> Words:
         return tuple(given.split() if isinstance(given, str) else given)
 
+    joins_lines = True
+
+    def joined(self, lines: Any) -> Iterator[tuple[list[Words], int]]:
+        """A sentence a line; or a word a line and an empty one behind each sentence, in a file whose name says so."""
+        ending = "" if lines.path is None else Path(lines.path).suffix.lower()
+        number, waiting = 0, list[str]()
+        for block, size in lines.blocks():
+            some = list[Words]()
+            for line in block:
+                number += 1
+                if ending not in CONLL_ENDINGS or ending == ".txt":
+                    some.append(self.parse(line, number, lines.is_json))
+                elif line.strip():
+                    waiting.append(line.split("\t" if "\t" in line else None)[0].strip())
+                elif waiting:
+                    some.append(tuple(waiting))
+                    waiting = []
+            yield some, size
+        if waiting:
+            yield [tuple(waiting)], 0
+
     def parse(self, line: str, number: int, is_json: bool) -> Words:
         words: Any = line
         if is_json:
-            from sightline.data.tagged import WORD_NAMES
             from sightline.tasks.lines import fields_of
 
             (words,) = fields_of(line, number, (WORD_NAMES,))

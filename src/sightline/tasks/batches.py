@@ -42,8 +42,7 @@ class TaskLesson:
     def __init__(self, run: Run, prepared: Prepared) -> None:
         config = run.config
         self.run, self.batches = run, run.output.batches(prepared, config)
-        chosen = validated_rows(len(prepared.valid), config.validated, config.seed)
-        self.valid = [prepared.valid[row] for row in chosen]
+        self.valid = run.output.validated(prepared.valid, config)
         self.step = 0
         self._parts: list[list[Any]] | None = None
 
@@ -70,4 +69,4 @@ class TaskLesson:
         xs = [one.x for one in self.valid]
         if self._parts is None and len(xs) <= run.input.at_once:
             self._parts = run.encode(xs)
-        return run.raw(xs, parts=self._parts, options=run.output.validation_options())
+        return run.output.scored(run, xs, self._parts, run.output.validation_options())

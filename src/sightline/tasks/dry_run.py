@@ -54,7 +54,7 @@ def estimate(
     earlier = started(task, variant, start)
     config = checked_config(config, source, earlier)
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
-        setting = Setting(task, variant, config, Path(name) / DATA, limits or Limits(), earlier, device)
+        setting = Setting(task, variant, config, Path(name) / DATA, limits or Limits(task.max_characters, task.max_bad_share), earlier, device)
         with preparing(source, valid, setting) as (prepared, _):
             model = build(prepared, earlier)
         stored = sum(path.stat().st_size for path in Path(name).rglob("*") if path.is_file())
@@ -106,7 +106,7 @@ def _validation_seconds(run: Run, lesson: TaskLesson) -> float:
     xs = [one.x for one in some]
     options = run.output.trial_options(some)
     began = time.perf_counter()
-    raws = run.raw(xs, options=options)
+    raws = run.output.scored(run, xs, options=options)
     run.output.validate(run, raws, some)
     return (time.perf_counter() - began) * len(lesson.valid) / len(some)
 

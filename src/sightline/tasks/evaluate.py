@@ -74,7 +74,8 @@ class Evaluation:
         if self.seen is not None:
             found["in_training"] = int(self.seen.sum())
         if self.without is not None:
-            found[f"without_training_{self.run.input.noun}"] = self.run.output.without_json(self)
+            noun = self.run.input.known_by or self.run.input.noun
+            found[f"without_training_{noun}"] = self.run.output.without_json(self)
         found |= self.run.output.summary(self)
         return found | ({"errors": self.worst(errors)} if errors else {})
 
@@ -105,7 +106,7 @@ def evaluate(
     chosen = run.output.options(options)
     started = time.perf_counter()
     xs = [example.x for example in examples]
-    raws = run.raw(xs, options=chosen, on_predicted=on_predicted)
+    raws = run.output.scored(run, xs, None, chosen, on_predicted)
     predictions = [run.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
     seconds = time.perf_counter() - started
     statistics = run.output.statistics(run, examples, predictions, raws)

@@ -185,7 +185,8 @@ def grouped(examples: Iterable[Example], input: Input) -> Iterator[Example]:
 @contextmanager
 def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterator[tuple[Prepared, Rows]]:
     """Check, split, fit and store the data under ``setting.data``. Inside the block the training rows can be read."""
-    source = keep_pipe(source, setting.data)
+    source = keep_pipe(_as_configured(source, setting.config), setting.data)
+    valid = None if valid is None else _as_configured(valid, setting.config)
     setting = replace(setting, source=source)
     input, output = unfitted(setting)
     tables = [
@@ -206,7 +207,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         report.repeats(spool.count, *(_different(one) for one in hashes[:2]))
         marks, overlap = None, None
         if kept is None:
-            marks, kept = _split(spool, hashes, input, output, setting)
+            marks, kept = _split(spool, hashes, input, output, setting, report)
         else:
             overlap = _overlap(hashes, [pack(one) for one in kept], input, output, setting.config.seed)
         if not kept or (marks is not None and not marks.count):
@@ -221,6 +222,12 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
             Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap),
             rows,
         )
+
+
+def _as_configured(source: Source, config: Any) -> Source:
+    """With the options of the reader that the configuration decides."""
+    given = getattr(config, "source_options", dict)()
+    return replace(source, options={**given, **source.options}) if given and source.data is not None else source
 
 
 def _fitted(config: Any, input: Input, output: Output, new: bool) -> Any:
@@ -330,7 +337,12 @@ def _different(hashes: np.ndarray) -> int:
 
 
 def _split(
-    spool: Spool, hashes: tuple[np.ndarray, np.ndarray, Any], input: Input, output: Output, setting: Setting
+    spool: Spool,
+    hashes: tuple[np.ndarray, np.ndarray, Any],
+    input: Input,
+    output: Output,
+    setting: Setting,
+    report: Report,
 ) -> tuple[Marks, list[Example]]:
     """Marks of the training rows, and the validation examples: an item is on one side only."""
     whole, items, targets = hashes
@@ -342,7 +354,7 @@ def _split(
         try:
             chosen = choose_keys(items, _strata(spool, input, output), share, setting.task.rows)
         except UserError as error:
-            raise output.cannot_split(error, spool.count) from None
+            raise output.cannot_split(error, report) from None
         valid = spool.mark(lambda start, end: np.isin(items[start:end], chosen))
         train = spool.mark(lambda start, end: ~np.isin(items[start:end], chosen))
     return train, list(map(unpack, spool.rows(valid)))

@@ -10,7 +10,10 @@ from sightline.tasks.task import Task, imported
 
 GROUP = "sightline.task"  # the entry points of other packages; each names a `Task`
 BUILT_IN = {
+    "classify": "sightline.tasks.declared.classify:CLASSIFY",
     "tag": "sightline.tasks.declared.tag:TAG",
+    "span": "sightline.tasks.declared.span:SPAN",
+    "pretrain": "sightline.tasks.declared.pretrain:PRETRAIN",
 }
 
 

@@ -188,6 +188,7 @@ class Input(ABC):
     at_once: ClassVar[int] = 4096  # items encoded together
     budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
     keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
+    known_by: ClassVar[str] = ""  # what of an item a run knows again, where that is not the whole: a question's text
     # Where items may have labels: ``module:function`` of a run, an item and options that explains one, and
     # ``module:Class`` of the baselines (`sightline.tasks.label_baselines`).
     label_explanation: ClassVar[str | None] = None
@@ -333,6 +334,21 @@ class Input(ABC):
         """Blocks of items out of lines, where an item may be several of them."""
         raise NotImplementedError
 
+    extra_parameters: int = 0  # of what stands before the model, such as a frozen encoder
+
+    @property
+    def two_texts(self) -> bool:
+        """Whether an item is two texts: a pair, or a question and a text."""
+        return False
+
+    def work(self, xs: Sequence[Any]) -> list[int]:
+        """How much work each item is, in tokens."""
+        return [sum(map(self.size, parts)) for parts in self.encode(xs)]
+
+    def receive(self, content: bytes, limits: Any, shown: bool) -> tuple[Any, int, Any]:
+        """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``."""
+        raise UserError(f"{self.noun} are no files")
+
     def bad_line(self, x: Any, reason: str, as_json: bool) -> str:
         """The line of an item that cannot be used: it keeps its place."""
         import json
@@ -392,7 +408,7 @@ class Output(ABC):
     def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:  # noqa: A002
         """Both, fitted to the training rows (vocabularies, labels), or kept from an earlier run (``setting.start``)."""
 
-    def cannot_split(self, error: UserError, rows: int) -> UserError:
+    def cannot_split(self, error: UserError, report: "Report") -> UserError:
         """What to say where the rows are too few to keep some apart."""
         return error
 
@@ -461,6 +477,23 @@ class Output(ABC):
     def trial_options(self, examples: Sequence[Example]) -> Any:
         """The same for an untrained model in a dry run."""
         return self.validation_options()
+
+    def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
+        """The validation examples that are scored in training: at most ``config.validated``, drawn by the seed."""
+        from sightline.tasks.batches import validated_rows
+
+        return [examples[row] for row in validated_rows(len(examples), config.validated, config.seed)]
+
+    def scored(
+        self,
+        run: "Run",
+        xs: Sequence[Any],
+        parts: Sequence[list[Any]] | None = None,
+        options: Any = None,
+        on_predicted: Callable[[int], None] = lambda count: None,
+    ) -> list[Any]:
+        """Raw outputs that scores are made of, where these are not the predictions of the items (hidden words)."""
+        return run.raw(xs, parts=parts, options=options, on_predicted=on_predicted)
 
     @abstractmethod
     def outputs(self, run: "Run", xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
@@ -627,6 +660,17 @@ class Output(ABC):
 
     def write_files(self, run: "Run", x: Any, prediction: Any, folder: Path, names: set[str]) -> None:
         """The files of one prediction; ``names`` are those that are taken."""
+
+    measures: ClassVar[bool] = True  # whether it can be measured what to make of its maps
+    explains_without: ClassVar[frozenset[str]] = frozenset()  # options of /explain that mean nothing here
+
+    def label_names(self) -> list[str]:
+        """The labels that it may answer, where it gives labels."""
+        return []
+
+    def predict_split(self, run: "Run", items: list[Any], given: dict[str, Any], going: Any = None) -> list[Any]:
+        """Predictions sentence by sentence, as the server answers them, where the output writes texts."""
+        raise UserError(f"{run.name} is a run of {run.task.name}, and split is for runs that write texts; leave it out")
 
     def served(self, x: Any, prediction: Any) -> Any:
         """A prediction as the server answers it."""

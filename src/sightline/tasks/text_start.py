@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from sightline.data.texts import TextReader
+from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig
 from sightline.tasks.starting import Start, is_foreign, read_start
 from sightline.tasks.task import Task, Variant, imported
@@ -54,7 +55,8 @@ class TextStart:
             patience=5,
             averaged=3,
         )
-        return replace(config, training=training)
+        longest = min(config.longest, config.tuned_longest or config.longest)
+        return replace(config, training=training, longest=longest)
 
     def with_model(self, config: Any) -> Any:
         """The configuration with the earlier model and its vocabulary; no longer than its positions reach."""
@@ -71,3 +73,24 @@ class TextStart:
     def put_into(self, model: nn.Module, output: Any) -> None:
         """Copy every tensor of the text model, and the head's where the labels are the same."""
         self.start.put_into(model, getattr(output, "labels", None), prefix=self.prefix)
+
+
+class PretrainStart(TextStart):
+    """The same for pre-training, which is of an encoder."""
+
+    prefix = "encoder."
+
+    def tuned(self, config: Any) -> Any:
+        """Others' encoders are of the size `base`, or near it."""
+        model = self.start.model
+        if not isinstance(model, EncoderConfig):
+            raise UserError(f"{self.path} has a model of the kind {model.kind!r}; pre-training is of an encoder")
+        training = replace(config.training, learning_rate=self.variant.rates["base"] / 4)
+        return replace(config, training=training, **self.variant.fields["base"])
+
+    def with_model(self, config: Any) -> Any:
+        model: Any = self.start.model
+        if model.positions == "learned":
+            length = min(config.masking.length, model.longest)
+            config = replace(config, masking=replace(config.masking, length=length))
+        return super().with_model(config)

@@ -44,6 +44,10 @@ class TaskConfig(Config):
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
 
+    def source_options(self) -> dict[str, Any]:
+        """Options of the reader that the configuration decides."""
+        return {}
+
     def build(self, input: "Input", output: "Output") -> nn.Module:
         """The model for a fitted input and output."""
         raise TypeError(f"{type(self).__name__} says no model to build")
@@ -72,6 +76,7 @@ class TextTaskConfig(TaskConfig):
     counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "batch_rows")
     shares: ClassVar[tuple[str, ...]] = ("dropout",)
     documents: ClassVar[bool] = False  # whether a model of documents (han) can be used
+    tuned_longest: ClassVar[int | None] = None  # at most so many tokens of a model that is fine-tuned
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,128 @@
+"""A question and the text that answers it: ``START question END text END``, several times over parts of a long text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sightline.data.answers import QUESTION_NAMES, TEXT_NAMES
+from sightline.data.checking import TOO_LONG, Limits
+from sightline.errors import UserError
+from sightline.inputs.text import ReaderInput, text_of
+from sightline.tasks.task import BadValueError
+from sightline.tasks.windows import windows
+
+Question = tuple[str, str]  # the question, and the text
+
+
+class Stretch(NamedTuple):
+    """A question with the tokens ``first`` up to ``behind`` of the text; ``offset`` is the place of the first of them.
+
+    ``places`` are the characters that each token of the whole text covers.
+    """
+
+    tokens: list[int]
+    offset: int
+    first: int
+    behind: int
+    places: list[tuple[int, int]]
+
+
+class QuestionInput(ReaderInput):
+    """Questions to texts. Where both have more than ``config.longest`` tokens, the text is read in stretches."""
+
+    kind = "pair"
+    noun = "questions"
+    known_by = "texts"
+    at_once = 256
+    reads_pairs = True
+    questions_cut = 0  # questions that were too long to be stored whole
+
+    def read(self, cells: Mapping[str, Any]) -> Question:
+        return text_of(cells, "question"), text_of(cells, "text")
+
+    def check(self, x: Question, limits: Limits) -> None:
+        most = limits.max_characters
+        for text in x:
+            if len(text) > most:
+                raise BadValueError(f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}")
+        if not x[0].strip():
+            raise BadValueError("no question: found an empty one, expected text")
+
+    def identity(self, x: Question) -> str:
+        """The text: all questions to one go together."""
+        from sightline.tasks.prepare import normalised
+
+        return normalised(x[1])
+
+    def pack(self, x: Question) -> list[Any]:
+        return [*x]
+
+    def unpack(self, row: Sequence[Any]) -> tuple[Question, Sequence[Any]]:
+        return (row[0], row[1]), row[2:]
+
+    def encode(self, xs: Sequence[Question]) -> list[list[Stretch]]:
+        return [self._stretches(*x)[0] for x in xs]
+
+    def train_parts(self, xs: Sequence[Question]) -> list[list[Stretch]]:
+        found = [self._stretches(*x) for x in xs]
+        self.cut += sum(len(parts) > 1 for parts, _ in found)
+        self.questions_cut += sum(cut for _, cut in found)
+        return [parts for parts, _ in found]
+
+    def _stretches(self, question: str, text: str) -> tuple[list[Stretch], bool]:
+        """The parts, and whether the question's end was left out."""
+        tokeniser: Any = self.reader.tokeniser
+        specials, longest = self.reader.specials, self.config.longest
+        asked, tokens = tokeniser.encode([question, text])
+        places = [place for _, place in tokeniser.pieces(text)]
+        most = max(1, (longest - 3) // 2)
+        room = longest - 3 - min(len(asked), most)
+        before = [specials.start, *asked[:most], specials.end]
+        parts = [
+            Stretch([*before, *tokens[first:behind], specials.end], len(before), first, behind, places)
+            for first, behind in windows([1] * len(tokens), room, min(self.config.overlap, room // 2))
+        ]
+        return parts, len(asked) > most
+
+    def stored(self, part: Any) -> Sequence[int]:
+        return part.tokens if isinstance(part, Stretch) else part
+
+    def notes(self) -> list[str]:
+        lines = []
+        if self.cut:
+            lines.append(
+                f"{self.cut:,} texts have, with their question, more than {self.config.longest:,} tokens (longest): they "
+                "are read in stretches"
+            )
+        if self.questions_cut:
+            lines.append(f"{self.questions_cut:,} questions are longer than half of that: their ends are left out")
+        return lines
+
+    def label(self, x: Question) -> str:
+        return "\t".join(x)
+
+    def fields(self, x: Question) -> dict[str, Any]:
+        return {"question": x[0], "text": x[1]}
+
+    def texts(self, x: Question) -> tuple[str, ...]:
+        return x
+
+    def pair(self, first: str, second: str, name: str) -> Question:
+        return first, second
+
+    def item(self, given: Any) -> Question:
+        if isinstance(given, str) or len(given) != 2 or not all(isinstance(one, str) for one in given):
+            raise UserError(f"expected a question and a text, found {given!r:.60}")
+        return given[0], given[1]
+
+    def parse(self, line: str, number: int, is_json: bool) -> Question:
+        if is_json:
+            from sightline.tasks.lines import fields_of
+
+            question, text = fields_of(line, number, (QUESTION_NAMES, TEXT_NAMES))
+            if not isinstance(question, str) or not isinstance(text, str):
+                raise UserError(f"line {number:,}: question and text are not both texts")
+            return question, text
+        question, tab, text = line.partition("\t")
+        if not tab:
+            raise UserError(f"line {number:,} has no tab; expected a question and a text with a tab between them")
+        return question, text

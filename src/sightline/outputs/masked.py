@@ -1,0 +1,355 @@
+"""Words that were hidden in plain text: what a model learns that nobody gave labels, and what it would write for them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.data.masking import Handle, MaskedBlocks
+from sightline.data.plain import PlainReport
+from sightline.data.stratified import LEAST_TEXTS
+from sightline.data.texts import TextReader
+from sightline.data.tokenise import train_tokeniser
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.inputs.plain import Masked, Plain, PlainInput
+from sightline.models.masked import MaskedWords
+from sightline.models.text_to_labels import Texts
+from sightline.tasks.card import Wording
+from sightline.tasks.evaluate import Evaluation
+from sightline.tasks.latent import begin_with, text_rows, word_vectors
+from sightline.tasks.loading import Saved
+from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
+from sightline.tasks.run import Run, evaluating, to_device
+from sightline.tasks.task import Example, Input, Output, PredictOptions
+from sightline.training.scores import Statistics
+from sightline.vocabulary import MASK, Specials
+
+
+@dataclass(frozen=True)
+class MaskedOptions(PredictOptions):
+    """``best`` is how many words to name for each mask; ``blocks``, how many blocks of text are scored at most."""
+
+    best: int = 5
+    blocks: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.best < 1:
+            raise UserError(f"best is {self.best}; it must be at least 1")
+
+
+class Filling(NamedTuple):
+    """A text with its masks filled, and for each mask the likeliest words with their probabilities."""
+
+    text: str
+    masks: tuple[tuple[tuple[str, float], ...], ...]
+
+
+class Guesses(NamedTuple):
+    """Of the words hidden in a text: how many there were, how many were guessed, and the sum of −log p.
+
+    ``pairs`` and ``knew``: how often it was asked whether one piece of text follows another, and how often it knew.
+    """
+
+    words: int
+    right: int
+    loss: float
+    pairs: int = 0
+    knew: int = 0
+
+
+class Blocks:
+    """A batch before it is made."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+
+    def __len__(self) -> int:
+        return len(self.handle.blocks)
+
+
+class BlockBatches:
+    """Training batches: blocks of the stream of all texts, with words hidden."""
+
+    def __init__(self, corpus: Any, reader: TextReader, config: Any, seed: int) -> None:
+        shape = (reader.words, reader.specials, config.hiding, config.blocks_at_once)
+        self.blocks = MaskedBlocks(corpus, *shape, seed)
+
+    def epoch(self, number: int) -> list[Blocks]:
+        return [Blocks(handle) for handle in self.blocks.epoch(number)]
+
+    def batch(self, handle: Blocks) -> tuple[Any, ...]:
+        """Texts with words hidden, the places asked for, what stood there, and whether the texts follow each other."""
+        words, places, gold, parts, follows = (
+            None if array is None else torch.from_numpy(np.asarray(array)) for array in self.blocks.batch(handle.handle)
+        )
+        assert words is not None
+        return Texts(words, parts), places, gold, follows
+
+
+class _Tokens(NamedTuple):
+    """Texts in memory, as blocks are cut from them."""
+
+    rows: list[np.ndarray]
+
+    def lengths(self) -> tuple[np.ndarray, None]:
+        return np.array([len(row) for row in self.rows], np.int64), None
+
+    def __getitem__(self, row: int) -> tuple[np.ndarray, None]:  # type: ignore[override]
+        return self.rows[row], None
+
+
+class MaskedOutput(Output):
+    """Hidden words. Nothing is given as a target: words of the texts themselves are hidden, by the seed."""
+
+    noun = "words"
+    unit = "nats a hidden word"
+    decides = ("masked_accuracy",)
+    predict_options: ClassVar[type[PredictOptions]] = MaskedOptions
+    compared = ("masked_accuracy", "perplexity")
+
+    def __init__(self, config: Any, reader: TextReader | None = None) -> None:
+        super().__init__(config)
+        self.reader = reader
+        self.vectors: np.ndarray | None = None  # those that words begin with, in a new model
+
+    def read(self, cells: Mapping[str, Any], x: str) -> None:
+        return None
+
+    def report(self) -> PlainReport:
+        return PlainReport()
+
+    def pack(self, y: None) -> list[Any]:
+        return []
+
+    def unpack(self, row: Sequence[Any]) -> None:
+        return None
+
+    def cannot_split(self, error: UserError, report: Any) -> UserError:
+        if not 0 < report.pairs < LEAST_TEXTS:
+            return error
+        bad = f" besides those that cannot be used ({'; '.join(report.places[:3])})" if report.bad else ""
+        return UserError(
+            f"found {report.pairs} texts{bad}; expected at least {LEAST_TEXTS}, to keep some apart: write a text a line, "
+            "or give text to validate on (--valid)"
+        )
+
+    def source_options(self) -> dict[str, Any]:
+        return self.config.source_options()
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+        assert isinstance(input, PlainInput)
+        if setting.start is None:
+            tokeniser = train_tokeniser(rows.texts(lambda one: (one.x,)), setting.config.tokeniser, mask=True)
+            reader = TextReader(tokeniser, Specials(mask=MASK))
+        else:
+            reader = setting.start.reader
+            if reader.specials.mask is None:
+                raise UserError(f"{setting.start.path} has no token for hidden words (<mask>): pre-training needs one")
+        fitted = input.fitted(reader)
+        return fitted, MaskedOutput(setting.config, fitted.reader)
+
+    def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
+        corpus = super().write(input, rows, setting)
+        config = self.config
+        if setting.start is None and config.latent:
+            assert self.reader is not None
+            found = text_rows(corpus, config.seed)
+            self.vectors = word_vectors(found, self.reader.words, config.model.size, config.seed)
+        return corpus
+
+    def initialise(self, model: nn.Module, prepared: Prepared) -> None:
+        """Let words begin with vectors that tell in which texts they stand."""
+        assert isinstance(model, MaskedWords)
+        if self.vectors is not None:
+            begin_with(model.encoder.embedding, self.vectors)
+
+    def encode(self, x: Plain, y: None, parts: Sequence[Any]) -> Iterator[tuple[Any, Sequence[int]]]:
+        return ((part, []) for part in parts)
+
+    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
+        """Runs of earlier versions have kept the tokens of the texts alone."""
+        if (setting.data / VALID).exists():
+            return super().open_valid(input, setting)
+        from sightline.data.store import Corpus
+
+        corpus = Corpus.open(setting.data / "valid")
+        return [Example(tuple(corpus[row][0].tolist()), None) for row in range(len(corpus))]
+
+    def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
+        """All of them, as tokens: what is scored is counted in blocks."""
+        return [Example(tuple(tokens), None) for tokens in self._tokens([one.x for one in examples])]
+
+    def _tokens(self, xs: Sequence[Plain]) -> list[list[int]]:
+        return PlainInput(self.config, self.reader).tokens(xs)
+
+    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Any:
+        raise TypeError("hidden words have batches of their own")
+
+    def batches(self, prepared: Prepared, config: Any) -> BlockBatches:
+        assert self.reader is not None
+        return BlockBatches(prepared.corpus, self.reader, config, config.seed)
+
+    def counted(self, batch: Any) -> int:
+        return len(batch[2])
+
+    def validation_options(self) -> MaskedOptions:
+        return MaskedOptions(blocks=self.config.validated)
+
+    def outputs(self, run: Run, xs: Sequence[Any], parts: Sequence[Masked], batch: Texts, options: Any) -> list[Any]:
+        """For each part its masks: the number of the token in the text, the likeliest words and their probabilities."""
+        width = batch.words.shape[1]
+        places = [row * width + at for row, part in enumerate(parts) for at in part.masks]
+        model: Any = run.model
+        probs = torch.softmax(model.logits(batch, torch.tensor(places, device=batch.words.device)), dim=-1)
+        top = probs.topk(min((options or MaskedOptions()).best, probs.shape[-1]), dim=-1)
+        rows = iter(zip(top.indices.tolist(), top.values.tolist(), strict=True))
+        return [[(part.first + at - 1, *next(rows)) for at in part.masks] for part in parts]
+
+    def merge(self, x: Plain, parts: Sequence[Masked], outputs: Sequence[Any]) -> list[Any]:
+        return [one for some in outputs for one in some]
+
+    def decide(self, x: Plain, raw: Any, options: Any = None) -> "Filling | Guesses":
+        if isinstance(raw, Guesses):
+            return raw
+        assert self.reader is not None
+        tokeniser: Any = self.reader.tokeniser
+        if not raw:
+            return Filling(x if isinstance(x, str) else tokeniser.decode([list(x)])[0], ())
+        tokens = PlainInput(self.config, self.reader).with_masks(str(x))
+        masks = []
+        for place, ids, probs in raw:
+            tokens[place] = ids[0]
+            spelled = (one.strip() for one in tokeniser.decode([[token] for token in ids]))
+            masks.append(tuple(zip(spelled, probs, strict=True)))
+        return Filling(tokeniser.decode([tokens])[0], tuple(masks))
+
+    @torch.no_grad()
+    def scored(
+        self,
+        run: Run,
+        xs: Sequence[Plain],
+        parts: Any = None,
+        options: Any = None,
+        on_predicted: Callable[[int], None] = lambda count: None,
+    ) -> list[Guesses]:
+        """Hide words of the texts, always the same ones for the run's seed, and count for each text what is guessed.
+
+        The seed is another one than in training. The texts are one stream that is cut into blocks, as in training.
+        """
+        assert self.reader is not None
+        rows = _Tokens([np.array(tokens, np.int64) for tokens in self._tokens(xs)])
+        source = BlockBatches(rows, self.reader, self.config, self.config.seed + 1)
+        handles = source.epoch(0)
+        if options is not None and options.blocks is not None:
+            handles = handles[: max(1, options.blocks // self.config.blocks_at_once)]
+        counts = np.zeros((len(xs), 5))
+        with evaluating(run.model):
+            for handle in handles:
+                self._count(run, source, handle, counts)
+        on_predicted(len(xs))
+        return [
+            Guesses(int(words), int(right), loss, int(pairs), int(knew))
+            for words, right, loss, pairs, knew in counts.tolist()
+        ]
+
+    def _count(self, run: Run, source: BlockBatches, handle: Blocks, counts: np.ndarray) -> None:
+        texts, places, gold, follows = to_device(source.batch(handle), run.device)
+        model: Any = run.model
+        logits = model.logits(texts, places)
+        losses = F.cross_entropy(logits, gold, reduction="none").double()
+        right = logits.argmax(dim=-1) == gold
+        owners = source.blocks.texts_of(handle.handle, places.cpu().numpy(), texts.words.shape[1])
+        for column, values in enumerate((torch.ones_like(losses), right, losses)):
+            np.add.at(counts[:, column], owners, _numpy(values))
+        if follows is not None and model.follow is not None:
+            predicted = model.follow(model.encoder.pooled(model.encoder.annotate(texts), texts)).argmax(dim=-1)
+            first = source.blocks.texts_of(handle.handle, np.arange(len(follows)), 1)
+            np.add.at(counts[:, 3], first, 1.0)
+            np.add.at(counts[:, 4], first, _numpy(predicted.bool() == follows))
+
+    def validate(self, run: Run, raws: Sequence[Guesses], examples: Sequence[Example]) -> dict[str, float]:
+        """The share of hidden words that are guessed, and the perplexity of what stood there."""
+        return self._rounded(self.scores_of(self.statistics(run, examples, raws, raws), None))
+
+    def statistics(
+        self, run: Run, examples: Sequence[Example], predictions: Sequence[Guesses], raws: Sequence[Any]
+    ) -> dict[str, Statistics]:
+        rows = np.array(predictions, np.float64)
+        found = {
+            "masked_accuracy": Statistics(rows[:, [1, 0]], _share),
+            "perplexity": Statistics(rows[:, [2, 0]], _perplexity),
+        }
+        return found | ({"next_accuracy": Statistics(rows[:, [4, 3]], _share)} if rows[:, 3].any() else {})
+
+    @staticmethod
+    def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+        return {name: round(value, 4) for name, value in values.items()}
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        return self._rounded(evaluation.values)
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        return {}, []
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any, input: Input) -> "MaskedOutput":
+        assert isinstance(input, PlainInput)
+        return cls(config, input.reader)
+
+    def notes(self, prepared: Prepared) -> list[str]:
+        if self.vectors is None:
+            return []
+        return ["words begin with vectors that tell in which texts they stand (latent)"]
+
+    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+        return Wording(
+            "that learnt from plain text which words were hidden",
+            "texts",
+            "On text kept apart: the share of hidden words guessed (in per cent), and the perplexity of what stood "
+            "there.",
+            "texts it saw have at most {longest:,} characters.",
+            (
+                "It is a beginning, not a system: `sightline train classify --from` (or tag, span, translate) goes on.",
+                "It has learnt what stands in its texts, with all that is wrong in them.",
+            ),
+        )
+
+    def explain(self, run: Run, x: Plain, options: Any) -> Explanation:
+        from sightline.outputs.masked_explain import explain_masks
+
+        return explain_masks(run, x, options)
+
+    def line(self, x: Plain, prediction: Filling) -> str:
+        return prediction.text.replace("\n", " ")
+
+    def to_json(self, x: Plain, prediction: Filling) -> dict[str, Any]:
+        masks = [[{"word": word, "probability": share} for word, share in mask] for mask in prediction.masks]
+        return {"text": x, "filled": prediction.text, "masks": masks}
+
+    def row(self, example: Example, prediction: Guesses) -> dict[str, Any]:
+        return {"text": example.x, "hidden": prediction.words, "guessed": prediction.right}
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        return [float(one.words - one.right) for one in evaluation.predictions]
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        return f"{row['guessed']} of {row['hidden']} hidden words guessed\n   {row['text']}"
+
+
+def _numpy(values: Tensor) -> np.ndarray:
+    return values.double().cpu().numpy()
+
+
+def _share(sums: np.ndarray) -> np.ndarray:
+    return 100 * sums[:, 0] / np.maximum(sums[:, 1], 1)
+
+
+def _perplexity(sums: np.ndarray) -> np.ndarray:
+    return np.exp(np.minimum(sums[:, 0] / np.maximum(sums[:, 1], 1), 700))

@@ -1,0 +1,39 @@
+"""The configuration of `span`."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from sightline.data.tokenise import TokeniserConfig
+from sightline.models.heads import Span
+from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
+
+
+def _words() -> TokeniserConfig:
+    return TokeniserConfig(method="bpe", words=8000)
+
+
+@dataclass(frozen=True)
+class SpanConfig(TextTaskConfig):
+    """``longest``: a question and a text of more tokens are read in stretches of the text, which share ``overlap``.
+
+    ``longest_answer`` is the most tokens of an answer.
+    """
+
+    tokeniser: TokeniserConfig = field(default_factory=_words)
+    metric: Literal["f1", "exact"] = "f1"
+    longest: int = 384
+    overlap: int = 128
+    longest_answer: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overlap < 0 or self.longest_answer < 1:
+            raise ValueError(
+                f"overlap is {self.overlap} and longest_answer {self.longest_answer}; at least 0 and at least 1"
+            )
+
+    def fitted(self, input: Any, output: Any, new: bool) -> "SpanConfig":
+        return replace(self, model=fitted_to_pairs(self.model)) if new else self
+
+    def build(self, input: Any, output: Any) -> Span:
+        return Span(self.model.build(input.reader.words, input.reader.specials), self.dropout, none=True)

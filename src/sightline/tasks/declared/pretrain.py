@@ -1,0 +1,28 @@
+"""Pretrain: an encoder that has read plain text, for other tasks to begin with."""
+
+from sightline.tasks.presets_text import ENCODER, READING_RATES, READING_TOKENS
+from sightline.tasks.task import Column, Task, Variant
+
+PRETRAIN = Task(
+    name="pretrain",
+    help="an encoder that learns from plain text which words were hidden, for other tasks to begin with",
+    data="plain text",
+    columns=(Column("text", "a text", ("sentence", "review", "text1", "sentence1")),),
+    reader="sightline.data.plain:plain_cells",
+    variants=(
+        Variant(
+            input="sightline.inputs.plain:PlainInput",
+            output="sightline.outputs.masked:MaskedOutput",
+            config="sightline.tasks.configs.pretrain:PretrainConfig",
+            models={"encoder": ENCODER},
+            stored="pretrain",
+            rates=READING_RATES,
+            fields={size: {"batch_tokens": tokens} for size, tokens in READING_TOKENS.items()},
+            start="sightline.tasks.text_start:PretrainStart",
+        ),
+    ),
+    metrics=(),
+    rows="texts",
+    counted="hidden words",
+    max_characters=1_000_000,
+)

@@ -1,0 +1,35 @@
+"""Span: where in a text the answer to a question stands."""
+
+from sightline.tasks.presets_text import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.task import Column, Task, Variant
+
+SPAN = Task(
+    name="span",
+    help="where in a text the answer to a question stands",
+    data="questions, texts and answers",
+    columns=(
+        Column("question", "what is asked", ("query",)),
+        Column("text", "where the answer stands", ("context", "passage")),
+        Column("answer", "words of the text; empty where it does not say", ("answers",)),
+        Column("start", "the first character of the answer", ("answer_start",), True),
+    ),
+    reader="sightline.data.answers:answer_cells",
+    variants=(
+        Variant(
+            input="sightline.inputs.question:QuestionInput",
+            output="sightline.outputs.span:SpanOutput",
+            config="sightline.tasks.configs.span:SpanConfig",
+            models={
+                "encoder": ENCODER,
+                "attentive": {size: {**fields, "deviation": LOUD} for size, fields in ATTENTIVE.items()},
+            },
+            stored="span",
+            rates=RATES,
+            start="sightline.tasks.text_start:TextStart",
+        ),
+    ),
+    metrics=("f1", "exact"),
+    rows="questions",
+    counted="questions",
+    max_characters=1_000_000,
+)
