@@ -97,7 +97,7 @@ def read_labelled(files: LabelledFile) -> Iterator[LabelledRow]:
 
 
 def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
-    """Every row of a source as a text, a second one or None, and a label as the file has it, those with a problem too."""
+    """Every row as a text, a second one or None, and a label as the file has it, those with a problem too."""
     files, names = LabelledFile(str(source.data), source.columns), list[str]()
 
     def find(name: str, there: Sequence[str]) -> Columns | None:

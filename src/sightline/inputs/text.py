@@ -11,11 +11,14 @@ from torch import Tensor
 
 from sightline.data.checking import TOO_LONG, Limits
 from sightline.data.columns import text_problem
-from sightline.data.texts import TextReader
+from sightline.data.labelled import find_columns
+from sightline.data.texts import Text, TextReader
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
 from sightline.models.text_to_labels import Texts
+from sightline.tasks.labels import Labels
+from sightline.tasks.lines import object_of
 from sightline.tasks.loading import Saved
 from sightline.tasks.task import BadValueError, Input
 from sightline.vocabulary import MASK, Specials
@@ -65,6 +68,113 @@ class ReaderInput(Input):
 
     def summary(self) -> str:
         return f"{self.reader.tokeniser.words:,} different tokens"
+
+
+class TextInput(ReaderInput):
+    """A text, or a pair of texts as a tuple of two.
+
+    In training a text that is longer than ``config.longest`` loses its middle; so it does in predictions where the cost
+    grows with the square of its length. ``columns`` are the names that the training data's columns were given.
+    """
+
+    label_explanation = "sightline.outputs.labels_explain:explain_label"
+    label_baselines = "sightline.tasks.label_baselines:TextBaselines"
+
+    def __init__(self, config: Any, reader: TextReader | None = None, columns: tuple[str, ...] | None = None) -> None:
+        super().__init__(config, reader)
+        self.named_columns = columns
+
+    @property
+    def reads_sentences(self) -> bool:
+        return self.config.model.kind == "han"
+
+    @property
+    def limit(self) -> int | None:
+        """How many tokens of a text are read at prediction: all, unless the cost grows with the square of them."""
+        return self.config.longest if self.config.model.kind == "encoder" else None
+
+    def fitted_to(self, reader: TextReader, pairs: bool, columns: tuple[str, ...] | None) -> "TextInput":
+        """The same with a reader, for single texts or for pairs."""
+        return type(self)(self.config, replace(reader, pairs=pairs, sentences=self.reads_sentences), columns)
+
+    def read(self, cells: Mapping[str, Any]) -> Text:
+        text = text_of(cells, "text", "'text'")
+        return text if cells.get("text2") is None else (text, text_of(cells, "text2", "'text2'"))
+
+    def check(self, x: Text, limits: Limits) -> None:
+        for text in self.texts(x):
+            check_length(text, "a text", limits)
+
+    def identity(self, x: Text) -> str:
+        from sightline.tasks.prepare import normalised
+
+        return normalised(*self.texts(x))
+
+    def pack(self, x: Text) -> list[Any]:
+        return [x, None] if isinstance(x, str) else list(x)
+
+    def unpack(self, row: Sequence[Any]) -> tuple[Text, Sequence[Any]]:
+        return row[0] if row[1] is None else (row[0], row[1]), row[2:]
+
+    def encode(self, xs: Sequence[Text]) -> list[list[Any]]:
+        return [[tokens] for tokens in self.reader.read(xs, self.limit).rows]
+
+    def train_parts(self, xs: Sequence[Text]) -> list[list[Any]]:
+        read = self.reader.read(xs, None if self.reads_sentences else self.config.longest)
+        self.cut += read.cut
+        return [[tokens] for tokens in read.rows]
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any) -> "TextInput":
+        labels = Labels.load(saved.path)
+        return cls(config, load_reader(saved.path, saved.about, labels.pairs), labels.columns)
+
+    def notes(self) -> list[str]:
+        if not self.cut:
+            return []
+        return [
+            f"{self.cut:,} texts are longer than {self.config.longest:,} tokens (longest): training reads their "
+            "beginning and their end"
+        ]
+
+    def texts(self, x: Text) -> tuple[str, ...]:
+        return (x,) if isinstance(x, str) else x
+
+    def too_long(self, xs: Sequence[Text]) -> int:
+        return 0 if self.limit is None else self.reader.read(xs, self.limit).cut
+
+    def label(self, x: Text) -> str:
+        return "\t".join(self.texts(x))
+
+    def fields(self, x: Text) -> dict[str, Any]:
+        return dict(zip(("text", "text2"), self.texts(x), strict=False))
+
+    def pair(self, first: str, second: str, name: str) -> Text:
+        return (first, second) if self.reader.pairs else super().pair(first, second, name)
+
+    def item(self, given: Any) -> Text:
+        return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]
+
+    def parse(self, line: str, number: int, is_json: bool) -> Text:
+        if is_json:
+            return self._fields_of(line, number)
+        if not self.reader.pairs:
+            return line
+        first, tab, second = line.partition("\t")
+        if not tab:
+            raise UserError(f"line {number:,} has no tab; the model reads two texts with a tab between them")
+        return first, second
+
+    def _fields_of(self, line: str, number: int) -> Text:
+        there, count = object_of(line, number), 1 + self.reader.pairs
+        names = (self.named_columns or ())[:-1]
+        if not names or not set(names) <= set(there):
+            names = (find_columns(f"line {number:,}", [*there, "label"], None) or ())[:-1]
+        values = [there[name] for name in names[:count]]
+        if len(values) != count or not all(isinstance(value, str) for value in values):
+            expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
+            raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, there))}; expected {expected}")
+        return tuple(values) if self.reader.pairs else values[0]  # type: ignore[return-value]
 
 
 def text_of(cells: Mapping[str, Any], name: str, what: str | None = None) -> str:

@@ -14,6 +14,7 @@ BUILT_IN = {
     "tag": "sightline.tasks.declared.tag:TAG",
     "span": "sightline.tasks.declared.span:SPAN",
     "pretrain": "sightline.tasks.declared.pretrain:PRETRAIN",
+    "grid": "sightline.tasks.declared.grid:GRID",
 }
 
 

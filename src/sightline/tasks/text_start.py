@@ -1,4 +1,4 @@
-"""Begin with an earlier model of texts: a run of any task that reads texts with an encoder, or a Hugging Face folder."""
+"""Begin with an earlier model of texts: a run of any task that reads texts, or a Hugging Face folder."""
 
 import json
 from dataclasses import replace

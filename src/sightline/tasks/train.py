@@ -86,7 +86,7 @@ def train_task(
         folder = RunFolder.open(out)
         before = Run.load(out)
         config = replace(config, model=before.config.model)  # as it was fitted to the data
-        setting = Setting(task, before.variant, config, out / DATA, limits or Limits(), None, device)
+        setting = Setting(task, before.variant, config, out / DATA, limits or Limits(task.max_characters, task.max_bad_share), None, device)
         prepared = reopened(setting, before.input, before.output)
         model = build(prepared)
         run = Run(task, before.variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
@@ -97,7 +97,7 @@ def train_task(
         earlier = started(task, variant, start)
         config = checked_config(config, source, earlier)
         with RunFolder.creating(out) as folder:
-            setting = Setting(task, variant, config, out / DATA, limits or Limits(), earlier, device, on_items)
+            setting = Setting(task, variant, config, out / DATA, limits or Limits(task.max_characters, task.max_bad_share), earlier, device, on_items)
             with preparing(source, valid, setting) as (prepared, rows):
                 model = build(prepared, earlier)  # fails before anything is kept
                 run = Run(task, variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
@@ -116,10 +116,10 @@ def train_task(
 
 
 def checked_config(config: Any, source: Source, start: Any) -> Any:
-    """Checks that need the data's name or the earlier run."""
-    check = getattr(config, "check_source", None)
-    if check is not None:
-        check(source)
+    """The configuration as the source needs it, checked against it and the earlier run."""
+    fit = getattr(config, "for_source", None)
+    if fit is not None:
+        config = fit(source)
     if hasattr(start, "check"):
         start.check(config)
     if getattr(config, "lora", None) is not None and start is None:
@@ -131,7 +131,8 @@ def finish(
     run: Run, prepared: Prepared, lesson: TaskLesson, folder: RunFolder, outcome: Outcome, sealed: list[str]
 ) -> Run:
     """Calibrate on validation data, save, draw, write the card, seal."""
-    raws = run.raw([one.x for one in prepared.valid], options=run.output.validation_options())
+    valid = prepared.valid if run.output.calibrates else []
+    raws = run.raw([one.x for one in valid], options=run.output.validation_options())
     output = run.output.calibrate(run, raws, prepared)
     run = replace(run, output=output)
     names = run.save(folder, outcome.source)

@@ -1,0 +1,285 @@
+"""Explain the label of a text: read it once under `capture`, and say which words and sentences were looked at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from sightline.attention import Attention
+from sightline.attention.pooling import Pooling
+from sightline.data.texts import Text
+from sightline.evidence import LabelSubject, NumberSubject, believe, rollout_records
+from sightline.explanation import Belief, Explanation, Highlights, Span, Stack
+from sightline.models.encoder import Encoder
+from sightline.models.han import HAN
+from sightline.models.heads import Labeller
+from sightline.models.text_to_labels import Texts
+from sightline.outputs.label_choices import explained_label, label_steps, other_labels, ranked, shown_label
+from sightline.outputs.labels import LabelPrediction
+from sightline.records import Record, Tokens, TopK
+from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
+from sightline.tasks.places import PlacedText, place
+from sightline.tasks.run import Run, evaluating
+from sightline.trace import Trace, capture
+from sightline.training.steps import to_device
+
+# Hiding each token in turn grows with the square of their number, of self-attention with the cube.
+MEASURED, MEASURED_BY_ALL = 1_000, 400
+MOST_WORDS = 5_000  # spans; of longer texts those with the largest weights
+SENTENCE_SHOWN = 60  # characters of a sentence along an axis
+OVERALL, ROLLOUT = "overall", "rollout"
+Weights = np.ndarray
+
+
+@dataclass
+class Looks:
+    """Where a model looked: ``main`` has a weight for each token, made by the attentions with these ``names``.
+
+    ``words`` and ``sentences`` are the two levels of a document's; ``numbers`` is the sentence of each token (−1: none)
+    and ``bounds`` are the characters of each sentence as the model counts them: a very long one is several to it.
+    """
+
+    main: Weights
+    names: tuple[str, ...]
+    about: str
+    records: list[Record]
+    stacks: list[Stack]
+    words: Weights | None = None
+    sentences: Weights | None = None
+    numbers: Weights | None = None
+    bounds: tuple[tuple[int, int], ...] = ()
+
+
+def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
+    """Everything there is to show about the label of one text; ``options.output`` is the label, if not the model's."""
+    reading: Any = run.input
+    (prediction,) = run.predict([text])
+    placed = place(reading.reader, text, reading.limit)
+    label = explained_label(run, prediction, options.output)
+    texts = to_device(reading.collate([placed.tokens]), run.device)
+    axis = placed.axis(_ends(run, placed))
+    model = run.model
+    assert isinstance(model, Labeller)
+    row = Tokens((label or shown_label(prediction),))
+    top = options.top or _top(model, len(placed.tokens))
+    with evaluating(model), torch.no_grad():
+        looks = _document(model, texts, row, axis, placed) if isinstance(model.model, HAN) else None
+        if looks is None:
+            looks = _text(model, texts, row, axis, top)
+    explanation = Explanation(
+        title=run.name,
+        task=run.variant.stored,
+        input="\t".join(placed.texts),
+        output=shown_label(prediction),
+        records=tuple(looks.records),
+        stacks=tuple(looks.stacks),
+        steps=label_steps(prediction, label),
+        alternatives=other_labels(prediction),
+        notes=tuple(_notes(run, placed, texts, top)),
+        highlights=_highlights(prediction, label, placed, looks),
+    )
+    return _measured(run, explanation, texts, looks, label, placed) if options.measure else explanation
+
+
+def _text(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, top: int | None) -> Looks:
+    """A text that is pooled at once, or that an encoder reads."""
+    inner = model.model
+    encoder = inner if isinstance(inner, Encoder) else None
+    pooled = encoder is None or encoder.pool is not None
+    last = "model.pooling" if encoder is None else "model.pool"
+    if encoder is not None and not pooled:
+        last = f"model.layers.{len(encoder.layers) - 1}.attention"
+    first = encoder is not None and encoder.config.pooling == "first"
+    # Pooling has one row: with as many as there are tokens it is kept whole, and what is inside works in blocks.
+    most = len(axis) if pooled and top is not None else top
+    with capture(model, top=most, layers=None if top is None else [last]) as trace:
+        model.scores(texts)
+    kept = [name for name in trace.names if name not in ("model.pooling", "model.pool")]
+    records = [one for name in kept for one in trace[name].records(rows=axis, columns=axis)]
+    stacks = [Stack("Inside the text", "self", tuple(kept))] if kept else []
+    if pooled:
+        main, about = _pooled(trace, last), "what reads the text"
+    else:
+        matrix = np.mean([one.matrix() for one in records if one.name == last], axis=0).astype(np.float64)
+        main = matrix[0] if first else matrix.mean(axis=0)
+        heads = len(trace[last].heads)
+        rows = "from the first token" if first else "mean of all tokens"
+        about = f"last layer, mean of {heads} heads, {rows}"
+    title = "From the label to the text" if pooled else f"From the label to the text ({about})"
+    own = [Record("label", 0, 0, row, axis, main[None].astype(np.float32))]
+    looks = Looks(main, (last,), about, [*own, *records], [Stack(title, "pool", ("label",)), *stacks])
+    if encoder is not None and top is None and kept:
+        _add_rollout(looks, records, row, axis, pooled, first)
+    return looks
+
+
+def _pooled(trace: Trace, name: str) -> Weights:
+    """The mean of all queries and heads. The texts of a pair may be read one after the other: half the weight each."""
+    maps = [found.weights[0].double().mean(dim=(0, 1)).cpu().numpy() for found in trace.maps if found.name == name]
+    return np.mean(maps, axis=0)
+
+
+def _add_rollout(looks: Looks, records: Sequence[Record], row: Tokens, axis: Tokens, pooled: bool, first: bool) -> None:
+    """The same through all layers, back to the words; one more map to look at."""
+    rolled = rollout_records(records)
+    matrix = rolled[-1].matrix().astype(np.float64)
+    through = looks.main @ matrix if pooled else matrix[0] if first else matrix.mean(axis=0)
+    looks.records += [Record(ROLLOUT, 0, 0, row, axis, through[None].astype(np.float32)), *rolled]
+    looks.stacks += [
+        Stack("From the label to the text, through all layers", "pool", (ROLLOUT,)),
+        Stack("Inside the text, through all layers", "self", tuple(one.name for one in rolled)),
+    ]
+
+
+def _document(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, placed: PlacedText) -> Looks:
+    """A document: words in their sentences, sentences in the document, and both together."""
+    assert isinstance(model.model, HAN)
+    found = model.model.weights(texts)
+    words, sentences = (one[0].double().cpu().numpy() for one in found[:2])
+    numbers = found[2][0].cpu().numpy()
+    real = np.array([place is not None for place in placed.places])
+    numbers = np.where(real, numbers, -1)
+    count = int(numbers.max(initial=-1)) + 1
+    sentences = sentences[:count]
+    main = np.where(real, words, 0.0)
+    if count:
+        main = main * sentences[numbers]
+    bounds = _bounds(placed, numbers, count)
+    labels = Tokens(tuple(_short(placed.texts[0][start:end]) for start, end in bounds))
+    within = _within(words, numbers, count)
+    records = [Record(OVERALL, 0, 0, row, axis, main[None].astype(np.float32))]
+    stacks = [Stack("Words of the document (× sentence)", "pool", (OVERALL,))]
+    if count:
+        records += [
+            Record("model.words", 1, 0, labels, axis, within),
+            Record("model.sentences", 2, 0, row, labels, sentences[None].astype(np.float32)),
+        ]
+        stacks += [
+            Stack("Words of each sentence", "pool", ("model.words",)),
+            Stack("Sentences of the document", "pool", ("model.sentences",)),
+        ]
+    names = ("model.words", "model.sentences")
+    return Looks(main, names, "word × sentence", records, stacks, words, sentences, numbers, bounds)
+
+
+def _within(words: Weights, numbers: Weights, count: int) -> TopK:
+    """A row for each sentence, of its largest weights: memory grows with the words alone."""
+    sizes = np.bincount(numbers[numbers >= 0], minlength=count)
+    width = int(min(sizes.max(initial=1), LARGEST))
+    places, weights = np.full((count, width), -1, np.int32), np.zeros((count, width), np.float32)
+    at = np.flatnonzero(numbers >= 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    for number in range(count):
+        own = at[starts[number] : starts[number + 1]]
+        best = own[np.argsort(-words[own], kind="stable")[:width]]
+        places[number, : len(best)], weights[number, : len(best)] = best, words[best]
+    return TopK(places, weights, len(numbers))
+
+
+def _bounds(placed: PlacedText, numbers: Weights, count: int) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int] | None] = [None] * count
+    for number, here in zip(numbers.tolist(), placed.places, strict=True):
+        if here is not None and number >= 0:
+            before = found[number]
+            found[number] = (here.start, here.end) if before is None else (before[0], here.end)
+    return tuple(one or (0, 0) for one in found)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SENTENCE_SHOWN else f"{text[: SENTENCE_SHOWN - 1]}…"
+
+
+def _highlights(prediction: LabelPrediction, label: str, placed: PlacedText, looks: Looks) -> Highlights:
+    spans = []
+    pair = len(placed.texts) > 1
+    for word in placed.words:
+        here = placed.place_of(word)
+        if here.start == here.end:
+            continue
+        weight = float(looks.main[word].sum())
+        more: dict[str, Any] = {"part": here.part} if pair else {}
+        if looks.words is not None and looks.numbers is not None:
+            more = {"in_sentence": float(looks.words[word].sum()), "sentence": int(looks.numbers[word[0]])}
+        spans.append(Span(here.start, here.end, placed.texts[here.part][here.start : here.end], weight, **more))
+    read = len(spans)
+    if read > MOST_WORDS:
+        least = sorted((one.weight for one in spans), reverse=True)[MOST_WORDS - 1]
+        spans = [one for one in spans if one.weight >= least][:MOST_WORDS]
+    sentences = []
+    if looks.sentences is not None:
+        for (start, end), weight in zip(looks.bounds, looks.sentences.tolist(), strict=True):
+            sentences.append(Span(start, end, placed.texts[0][start:end], weight))
+    probability = None if prediction.probabilities is None else prediction.probabilities[label]
+    shown = label or shown_label(prediction)
+    return Highlights(shown, probability, ranked(prediction), placed.texts, tuple(spans), tuple(sentences), read)
+
+
+def _measured(run: Run, found: Explanation, texts: Texts, looks: Looks, label: str, placed: PlacedText) -> Explanation:
+    output: Any = run.output
+    model, labels = run.model, output.labels
+    assert isinstance(model, Labeller)
+    tokens = len(placed.tokens)
+    most = MEASURED_BY_ALL if isinstance(model.model, Encoder) else MEASURED
+    if tokens > most:
+        note = f"{tokens:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
+        return replace(found, notes=(*found.notes, note))
+    if found.highlights is None or not found.highlights.words:
+        return replace(found, notes=(*found.notes, "there is no word in the text, so there is nothing to measure"))
+    column = "word" if all(len(word) == 1 for word in placed.words) else "token"
+    subject: LabelSubject
+    if labels.kind == "number":
+        subject = NumberSubject(model, texts, looks.names, column)
+        note = "what was measured is how far the number changes when something is hidden or cut"
+    else:
+        subject = LabelSubject(
+            model,
+            texts,
+            labels.index(label),
+            looks.names,
+            temperature=output.temperature,
+            several=labels.kind == "several",
+            column_name=column,
+        )
+        note = f"what was measured is how likely the model finds the label {label!r}"
+    return replace(found, belief=_belief(subject, looks), notes=(*found.notes, note))
+
+
+def _belief(subject: LabelSubject, looks: Looks) -> Belief:
+    return believe(subject, looks.main[None].astype(np.float64), about=looks.about, names=looks.names)
+
+
+def _notes(run: Run, placed: PlacedText, texts: Texts, top: int | None) -> list[str]:
+    found, reading, output = list[str](), cast("Any", run.input), cast("Any", run.output)
+    inner = cast("Any", run.model).model
+    if placed.unread:
+        found.append(
+            f"the model reads {reading.limit:,} tokens of a text: {placed.unread:,} in the middle were left out"
+        )
+    if len(placed.words) > MOST_WORDS:
+        found.append(f"of {len(placed.words):,} words the {MOST_WORDS:,} with the largest weights are marked")
+    if top is not None and not isinstance(inner, HAN):
+        found.append(f"of each row inside the text only the {top} largest weights were kept")
+    if texts.parts is not None and not isinstance(inner, Encoder):
+        found.append("the two texts are read one after the other: each has half of the weight")
+    if output.labels.kind == "several":
+        found.append("all labels are given from one reading of the text, so the map is the same for each of them")
+    return found
+
+
+def _ends(run: Run, placed: PlacedText) -> list[str]:
+    """Spellings for the places that no text has; the others are filled in later."""
+    tokeniser = cast("Any", run.input).reader.tokeniser
+    wanted = sorted({token for token, at in zip(placed.tokens, placed.places, strict=True) if at is None})
+    spelled = dict(zip(wanted, tokeniser.spell(wanted), strict=True))
+    return [spelled.get(token, "") for token in placed.tokens]
+
+
+def _top(model: Labeller, tokens: int) -> int | None:
+    """How many weights of each row to keep of what attends inside the text; None for all of them."""
+    pools = {id(inner) for one in model.modules() if isinstance(one, Pooling) for inner in one.modules()}
+    attentions = [one for one in model.modules() if isinstance(one, Attention) and id(one) not in pools]
+    heads = sum(prod(one.heads) for one in attentions)
+    return None if heads * tokens**2 <= WHOLE else LARGEST

@@ -1,0 +1,124 @@
+"""What `evaluate` says of predicted labels: as JSON, as tables, and the worst of them."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.task import Output
+
+MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
+TEXT_SHOWN = 300  # characters of a text that was wrong
+NONE = "none of the labels"
+
+
+class ShownLabels(Output):
+    """An output of labels; ``extra`` of an evaluation is what `LabelsOutput.finished` makes."""
+
+    labels: Any
+    input: Any
+    compared_with: Any
+
+    def cut_line(self, count: int) -> str:
+        """What there is to say of items that are read only in part."""
+        return (
+            f"{count:,} {self.input.noun} have more than {self.input.limit:,} tokens, of which the model reads the "
+            "beginning and the end"
+        )
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        """The wrong answers that the model was surest of; the numbers that are furthest off."""
+        predicted, truth = evaluation.extra["predicted"], evaluation.extra["truth"]
+        if truth.kind == "number":
+            return np.abs(predicted - truth.gold).tolist()
+        if truth.kind == "several":
+            return (predicted != truth.gold).sum(axis=1).astype(np.float64).tolist()
+        sure = np.array([one.probability for one in evaluation.predictions])
+        return np.where(predicted != truth.gold, sure, 0.0).tolist()
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        sure = evaluation.extra["calibration"]
+        measured = {} if sure is None else {"calibration": sure.to_json()}
+        return {"labels": self.labels.kind, **evaluation.values, **measured, "floors": evaluation.extra["floors"]}
+
+    def without_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        return {**super().without_json(evaluation), "floors": evaluation.extra["floors_without"]}
+
+    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+        extra, data = evaluation.extra, dict[str, Any]()
+        if extra["unseen"]:
+            data["unseen_labels"] = {
+                "rows": extra["unseen_rows"],
+                "labels": extra["unseen"],
+                "without": extra["known"],
+            }
+        if extra["table"]:
+            data["per_label"] = [vars(one) for one in extra["table"]]
+        if extra["confusion"] is not None:
+            data["confusion"] = {"labels": list(extra["truth"].names), "rows": extra["confusion"].tolist()}
+        return data if extra["cut"] is None else {**data, "cut": extra["cut"]}
+
+    def score_table(self, evaluation: Evaluation) -> Table:
+        extra, total = evaluation.extra, len(evaluation.examples)
+        names = ("", *map(self.metric_name, evaluation.values), "rows")
+        systems = {"this model": (evaluation.values, evaluation.without)}
+        systems |= {name: (one, extra["floors_without"].get(name)) for name, one in extra["floors"].items()}
+
+        def row(name: str, values: Mapping[str, float], count: int) -> tuple[str, ...]:
+            return name, *(f"{value:.2f}" for value in values.values()), f"{count:,}"
+
+        rows = [row(name, values, total) for name, (values, _) in systems.items()]
+        if evaluation.without is not None and evaluation.seen is not None:
+            rows.append((f"without {self.input.noun} of the training data:", *("" for _ in names[1:])))
+            left = total - int(evaluation.seen.sum())
+            rows += [row(name, values, left) for name, (_, values) in systems.items() if values is not None]
+        return Table(names, tuple(rows))
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        from sightline.tasks.tables import class_table
+
+        extra, total = evaluation.extra, len(evaluation.examples)
+        parts: list[Table | str] = []
+        if not extra["floors"] and self.compared_with.unknown:
+            parts.append(self.compared_with.unknown)
+        if extra["unseen"]:
+            named = ", ".join(f"{name!r} ({count:,})" for name, count in islice(extra["unseen"].items(), 10))
+            more = f" and {len(extra['unseen']) - 10:,} more" if len(extra["unseen"]) > 10 else ""
+            known = ", ".join(f"{self.metric_name(one)} {value:.2f}" for one, value in (extra["known"] or {}).items())
+            parts += [
+                f"labels that training did not have, in {extra['unseen_rows']:,} of {total:,} rows: {named}{more}",
+                f"  these rows count as wrong; the others by themselves: {known or 'there are none'}",
+            ]
+        if extra["cut"]:
+            parts.append(self.cut_line(extra["cut"]))
+        if (sure := extra["calibration"]) is not None:
+            parts.append(
+                f"calibration error {sure.ece_before:.2f} % before the temperature ({sure.temperature:.3f}), "
+                f"{sure.ece:.2f} % after; Brier score {sure.brier:.4f}"
+            )
+        if extra["table"]:
+            parts.append(class_table(extra["table"], "label", "rows"))
+        names = extra["truth"].names
+        if extra["confusion"] is not None and len(names) <= MOST_SHOWN:
+            counts = ((name, *(f"{one:,}" for one in row)) for name, row in zip(names, extra["confusion"], strict=True))
+            parts.append(Table(("right ╲ given", *names), tuple(counts)))
+        return [*parts, f"{total:,} {self.input.noun}, {total / max(evaluation.seconds, 1e-9):.1f} a second"]
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        sure = f", {row['probability']:.1%} sure" if "probability" in row else ""
+        lines = [f"{_quoted(row['prediction'])}{sure}; right is {_quoted(row['label'])}"]
+        known = ("label", "prediction", "probability", "probabilities", "in_training")
+        return "\n".join([*lines, *(f"   {name:<6} {_short(str(row[name]))}" for name in row if name not in known)])
+
+
+def _quoted(label: Any) -> str:
+    if isinstance(label, float):
+        return f"{label:.6g}"
+    return repr(label) if isinstance(label, str) else ", ".join(map(repr, label)) or NONE
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TEXT_SHOWN else f"{line[: TEXT_SHOWN // 2]} … {line[-TEXT_SHOWN // 2 :]}"

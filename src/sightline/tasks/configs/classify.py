@@ -1,0 +1,115 @@
+"""The configuration of `classify` for texts, and what those of labels have in common, be they of texts or of images."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+from sightline.data.labelled import LabelKind
+from sightline.data.source import Source
+from sightline.data.tokenise import TokeniserConfig
+from sightline.errors import UserError
+from sightline.models.attentive import AttentiveConfig
+from sightline.models.heads import Labeller, Objective, build_labeller
+from sightline.models.text_to_labels import TextModelConfig
+from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
+from sightline.tasks.labels import Labels
+
+LabelMetric = Literal["macro_f1", "accuracy", "micro_f1", "pearson", "spearman", "rmse"]
+# What may decide which checkpoint is best; the first does unless another is asked for. Of the rmse, less is better.
+METRICS_OF: dict[str, tuple[str, ...]] = {
+    "one": ("macro_f1", "accuracy"),
+    "several": ("macro_f1", "micro_f1", "accuracy"),
+    "number": ("pearson", "spearman"),
+}
+OBJECTIVES: dict[str, Objective] = {"one": "one_label", "several": "several_labels", "number": "number"}
+
+
+class LabelChoices:
+    """What is checked of the fields that every configuration of labels has."""
+
+    labels: LabelKind
+    metric: LabelMetric | None
+    class_weights: Literal["none", "balanced"]
+    smoothing: float
+
+    @property
+    def decisive(self) -> str:
+        """The metric that decides which checkpoint is best."""
+        return self.metric or METRICS_OF[self.labels][0]
+
+    def check_labels(self, item: str) -> None:
+        """That metric, weights and smoothing are those of this kind of labels; ``item`` is what has one."""
+        if self.metric is not None and self.metric not in METRICS_OF[self.labels]:
+            expected = ", ".join(METRICS_OF[self.labels])
+            raise ValueError(f"metric is {self.metric}; with labels={self.labels} it is one of {expected}")
+        if (self.labels == "number" and self.class_weights != "none") or (self.labels != "one" and self.smoothing):
+            raise ValueError(f"class_weights are for labels, and smoothing for one label {item} (labels=one)")
+
+    def for_source(self, source: Source) -> Any:
+        """A separator stands between several labels: whoever names one has several, unless they are numbers."""
+        separator = source.options.get("separator")
+        if separator is None or (separator and self.labels == "several"):
+            return self
+        if self.labels == "number" or not separator:
+            raise UserError(f"the separator {separator!r} stands between several labels; ask for --labels several")
+        try:
+            return replace(self, labels="several")  # type: ignore[type-var]
+        except ValueError as error:
+            raise UserError(str(error)) from None
+
+    def weights_of(self, labels: Labels) -> tuple[float, ...] | None:
+        """How much each class counts. ``class_weights`` balanced: alike, however few examples it has."""
+        if self.class_weights == "none":
+            return None
+        total, counts = sum(labels.counts), [max(count, 1) for count in labels.counts]
+        return tuple(total / (labels.classes * count) for count in counts)
+
+
+def _words() -> TokeniserConfig:
+    # Words, lower-cased; in scripts that write without spaces, characters: what highlights can be read of.
+    return TokeniserConfig(method="words", words=30_000, lower=True)
+
+
+@dataclass(frozen=True)
+class ClassifyConfig(LabelChoices, TextTaskConfig):
+    """Everything that decides a run, apart from the data.
+
+    ``longest``: texts of more tokens lose their middle in training (documents of `han` do not). ``metric`` left out is
+    macro-F1, or for numbers Pearson's correlation. ``class_weights`` balanced: each label counts alike in training,
+    however few examples it has. ``dropout`` is that before the output layer; left out, the model's own.
+    """
+
+    model: TextModelConfig = field(default_factory=AttentiveConfig)
+    tokeniser: TokeniserConfig = field(default_factory=_words)
+    labels: LabelKind = "one"
+    metric: LabelMetric | None = None
+    class_weights: Literal["none", "balanced"] = "none"
+    smoothing: float = 0.0
+    batch_tokens: int = 8192
+    validated: int = 5000
+    floors: bool = True
+    shares: ClassVar[tuple[str, ...]] = ("dropout", "smoothing")
+    documents: ClassVar[bool] = True
+    tuned_longest: ClassVar[int] = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_labels("a text")
+
+    def fitted(self, input: Any, output: Any, new: bool) -> "ClassifyConfig":
+        config = replace(self, model=fitted_to_pairs(self.model)) if output.labels.pairs and new else self
+        if getattr(config.model, "pairs", False) and not output.labels.pairs:
+            raise UserError("the model reads pairs of texts, and the data has one text a row")
+        return config
+
+    def build(self, input: Any, output: Any) -> Labeller:
+        labels: Labels = output.labels
+        return build_labeller(
+            OBJECTIVES[labels.kind],
+            self.model.build(input.reader.words, input.reader.specials),
+            labels.classes,
+            weights=self.weights_of(labels),
+            smoothing=self.smoothing,
+            mean=labels.mean,
+            spread=labels.spread,
+            dropout=self.dropout,
+        )
