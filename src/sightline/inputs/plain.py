@@ -63,9 +63,8 @@ class PlainInput(ReaderInput):
         """The tokens of a text, a mask for each `<mask>`."""
         mask = self.reader.specials.mask
         found: list[int] = []
-        for number, tokens in enumerate(
-            self.reader.tokeniser.encode([one.strip() for one in text.split(MASK_SPELLING)])
-        ):
+        between = [one.strip() for one in text.split(MASK_SPELLING)]
+        for number, tokens in enumerate(self.reader.tokeniser.encode(between)):
             found += [mask, *tokens] if number else tokens  # type: ignore[list-item]
         return found
 
@@ -73,7 +72,7 @@ class PlainInput(ReaderInput):
         return [self.parts(self.with_masks(x)) if isinstance(x, str) and MASK_SPELLING in x else [] for x in xs]
 
     def parts(self, tokens: Sequence[int]) -> list[Masked]:
-        """Tokens with masks among them, in stretches where they are many; those without a mask of their own left out."""
+        """Tokens with masks among them, in stretches where they are many, without those that answer for none."""
         specials, room = self.reader.specials, self.config.longest - 2
         stretches = windows([1] * len(tokens), room, room // 2)
         found = []

@@ -90,8 +90,8 @@ class QuestionInput(ReaderInput):
         lines = []
         if self.cut:
             lines.append(
-                f"{self.cut:,} texts have, with their question, more than {self.config.longest:,} tokens (longest): they "
-                "are read in stretches"
+                f"{self.cut:,} texts have, with their question, more than {self.config.longest:,} tokens (longest): "
+                "they are read in stretches"
             )
         if self.questions_cut:
             lines.append(f"{self.questions_cut:,} questions are longer than half of that: their ends are left out")

@@ -1,4 +1,4 @@
-"""Words that were hidden in plain text: what a model learns that nobody gave labels, and what it would write for them."""
+"""Words that were hidden in plain text: what a model learns without labels, and what it would write for them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,8 +136,8 @@ class MaskedOutput(Output):
             return error
         bad = f" besides those that cannot be used ({'; '.join(report.places[:3])})" if report.bad else ""
         return UserError(
-            f"found {report.pairs} texts{bad}; expected at least {LEAST_TEXTS}, to keep some apart: write a text a line, "
-            "or give text to validate on (--valid)"
+            f"found {report.pairs} texts{bad}; expected at least {LEAST_TEXTS}, to keep some apart: write a text a "
+            "line, or give text to validate on (--valid)"
         )
 
     def source_options(self) -> dict[str, Any]:

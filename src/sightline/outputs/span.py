@@ -165,8 +165,8 @@ class SpanOutput(Output):
         if not self.too_long:
             return []
         return [
-            f"{self.too_long:,} answers have more tokens than an answer may have (longest_answer): the model cannot give "
-            "them whole"
+            f"{self.too_long:,} answers have more tokens than an answer may have (longest_answer): the model cannot "
+            "give them whole"
         ]
 
     def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:

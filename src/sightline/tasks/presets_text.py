@@ -14,7 +14,7 @@ ENCODER = {
 HAN: dict[str, dict[str, int]] = {"tiny": {}, "small": {}, "base": {}}
 RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
 LOUD = 1.0  # the deviation of word vectors where one word decides, not the sum of many
-# Every text of pre-training asks for many words, and labels for one thing: steps may be larger, and many small ones learn
-# faster.
+# Every text of pre-training asks for many words, and labels for one thing: steps may be larger, and many small ones
+# learn faster.
 READING_RATES = {"tiny": 3e-3, "small": 1.5e-3, "base": 5e-4}
 READING_TOKENS = {"tiny": 2048, "small": 4096, "base": 8192}
