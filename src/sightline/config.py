@@ -240,7 +240,8 @@ def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
         raise ConfigError(f"{where}.kind: expected a name, found {_short(kind)}")
     if not kind and not dataclasses.is_dataclass(wanted):
         raise ConfigError(f"{where}: kind is missing; there is {', '.join(kinds(wanted.family))}")
-    found = config_class(wanted.family, kind) if kind else wanted
+    # A class of this very kind is there already; nothing has to be looked up.
+    found = wanted if kind == wanted.kind and dataclasses.is_dataclass(wanted) else config_class(wanted.family, kind)
     if not issubclass(found, wanted):
         raise ConfigError(f"{where}: kind {kind!r} is not a {wanted.__name__}")
     hints = _type_hints(found)

@@ -163,6 +163,23 @@ class Report:
         return lines
 
 
+@dataclass
+class RowReport(Report):
+    """What was found of rows of any kind: only how many they are."""
+
+    def add(self, x: Any, y: Any) -> None:
+        pass
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: one for name, one in super().to_json().items() if not name.endswith(("characters", "identical"))
+        }
+
+    def lines(self) -> list[str]:
+        repeated = [f"{self.duplicates:,} rows were there before (kept)"] if self.duplicates else []
+        return [f"{self.pairs:,} of {self.rows:,} rows", *repeated, *self.left_out_lines()]
+
+
 Kept = TypeVar("Kept")
 SomeReport = TypeVar("SomeReport", bound=Report)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sightline.data.columns import Cells, asked_columns
-from sightline.data.tables import listed
+from sightline.data.columns import Cells, Columns, asked_columns, choose_columns, read_columns
+from sightline.data.tables import listed, name_of
 from sightline.errors import UserError
 
 ROWS = "the rows"  # what errors call rows that are no file's
@@ -77,6 +77,31 @@ class Source:
                 yield Cells(tuple(values.get(column.name) for column in columns), ROWS, number)
         if not number:
             raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
+
+
+def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """The rows of a table (TSV, CSV, JSON lines, Parquet) that has these columns: what a task reads unless it says
+    otherwise. Optional columns that the table does not have are None."""
+    there: list[str] = []
+    needed, optional = ([one for one in columns if one.optional is kind] for kind in (False, True))
+
+    def find(name: str, found: Sequence[str]) -> Columns:
+        chosen = choose_columns(
+            name, found, [one.all for one in needed], source.columns, [one.all for one in optional]
+        )
+        named = zip(_given(columns, len(chosen.all)), chosen.all, strict=True) if source.columns is not None else ()
+        names = dict(named) or {
+            one.name: name for one in columns for name in chosen.all if name.strip().casefold() in one.all
+        }
+        there[:] = [one.name for name in chosen.all for one in columns if names.get(one.name) == name]
+        return chosen
+
+    row = None
+    for row in read_columns(str(source.data), find):
+        values = dict(zip(there, row.values, strict=False))
+        yield row if row.problem else row._replace(values=tuple(values.get(one.name) for one in columns))
+    if row is None:
+        raise UserError(f"{name_of(str(source.data))} has no rows; expected {' and '.join(one.name for one in needed)}")
 
 
 def _held(data: Any) -> Any:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,7 +24,9 @@ SIDES = ("source", "target")
 _HEADER = 128  # bytes before the numbers, fixed so that the header can be written last, when the length is known
 _CHUNK = 2**18  # numbers held in memory while writing
 _HELD = 2**19  # rows; the lengths of more are not held in memory
-_NARROW, _WIDE, _OFFSET = np.dtype("<u2"), np.dtype("<i4"), np.dtype("<i8")
+_NARROW, _WIDE, _REAL, _OFFSET = map(np.dtype, ("<u2", "<i4", "<f4", "<i8"))
+_TYPES = (_NARROW.str, _WIDE.str, _REAL.str)
+Numbers = Sequence[int] | np.ndarray
 
 
 class Block(NamedTuple):
@@ -90,8 +92,11 @@ def _lengths(offsets: np.ndarray) -> np.ndarray:
     return lengths
 
 
-def write_corpus(folder: Path, pairs: Iterable[tuple[list[int], list[int]]]) -> Corpus:
-    """Write pairs of token ids as they come, in little memory whatever their number, and open the result."""
+def write_corpus(folder: Path, pairs: Iterable[tuple[Numbers, Numbers]]) -> Corpus:
+    """Write pairs of token ids as they come, in little memory whatever their number, and open the result.
+
+    A side may hold arrays of floating-point numbers instead: they are kept as float32.
+    """
 
     def write(source: "_Side", target: "_Side") -> None:
         for source_ids, target_ids in pairs:
@@ -151,7 +156,7 @@ class _Side:
         self._largest = -1
         self._path = folder / f"{name}.npy"
         self._dtype: np.dtype = _NARROW
-        self._buffer: list[int] = []
+        self._buffer: list[Any] = []
         self._ends: list[int] = [0]
         self._file = _begin(self._path)
         self._offsets = _begin(folder / f"{name}_offsets.npy")
@@ -163,7 +168,9 @@ class _Side:
         self._file.close()
         self._offsets.close()
 
-    def append(self, ids: list[int]) -> None:
+    def append(self, ids: Sequence[int] | np.ndarray) -> None:
+        if isinstance(ids, np.ndarray) and ids.dtype.kind == "f":
+            self._dtype = _REAL  # numbers of sound, of vectors: all rows of this side are
         self._buffer.extend(ids)
         self.count += 1
         self._tokens += len(ids)
@@ -192,13 +199,16 @@ class _Side:
         }
 
     def _flush(self) -> None:
-        self._put(np.array(self._buffer, np.int64), np.array(self._ends, _OFFSET))
+        self._put(np.array(self._buffer, _REAL if self._dtype == _REAL else np.int64), np.array(self._ends, _OFFSET))
         self._ends.clear()
         self._buffer.clear()
 
     def _put(self, ids: np.ndarray, ends: np.ndarray) -> None:
         ends.tofile(self._offsets)
         if not ids.size:
+            return
+        if self._dtype == _REAL:
+            ids.tofile(self._file)
             return
         if ids.min() < 0 or ids.max() > np.iinfo(_WIDE).max:
             raise ValueError(f"token ids are from 0 to {np.iinfo(_WIDE).max}, found {ids.min()} to {ids.max()}")
@@ -245,7 +255,7 @@ def _check_about(about: Any) -> None:
         raise ValueError(f"its format is version {about.get('version')!r}, this program reads {VERSION}")
     wanted = [about.get("pairs")]
     for side in SIDES:
-        if not isinstance(about.get(side), dict) or about[side].get("type") not in (_NARROW.str, _WIDE.str):
+        if not isinstance(about.get(side), dict) or about[side].get("type") not in _TYPES:
             raise ValueError(f"corpus.json does not describe the {side}")
         wanted.append(about[side].get("tokens"))
     if not all(type(number) is int and number >= 0 for number in wanted):

@@ -5,7 +5,7 @@ With and without the items that a run was trained on: scores on those flatter.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,14 @@ class Evaluation:
 
     def row(self, number: int) -> dict[str, Any]:
         """One example with its prediction."""
-        row = self.run.output.row(self.examples[number], self.predictions[number])
+        row = self.run.output.scored_row(self, number)
         return row if self.seen is None else row | {"in_training": bool(self.seen[number])}
 
     def worst(self, count: int) -> list[dict[str, Any]]:
         """The worst predictions, the worst first; those that are right are not among them."""
         badness = self.run.output.badness(self)
         order = sorted((row for row, bad in enumerate(badness) if bad > 0), key=lambda row: -badness[row])
-        return [self.row(row) for row in order[:count]]
+        return [self.run.output.error_row(self, row) for row in order[:count]]
 
     def to_json(self, errors: int = 0) -> dict[str, Any]:
         """Everything but the predictions; with ``errors``, that many of the worst."""
@@ -103,10 +103,11 @@ def evaluate(
     if not examples:
         raise UserError(f"there is no row of {run.task.rows} to score; expected at least one")
     scoring, options = run.output.scoring_options(options)
+    run = replace(run, output=run.output.scored_by(scoring))
     chosen = run.output.options(options)
     started = time.perf_counter()
     xs = [example.x for example in examples]
-    raws = run.output.scored(run, xs, None, chosen, on_predicted)
+    raws = run.output.scored(run, xs, None, run.output.with_targets(chosen, examples), on_predicted)
     predictions = [run.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
     seconds = time.perf_counter() - started
     statistics = run.output.statistics(run, examples, predictions, raws)
@@ -163,7 +164,7 @@ def compare(
         name: evaluate(one, examples, on_predicted=on_predicted, **options).statistics for name, one in runs.items()
     }
     known = next(iter(systems.values()))
-    chosen = tuple(dict.fromkeys(metrics or first.output.compared))
+    chosen = tuple(dict.fromkeys(metrics or first.output.compared or known))
     for metric in chosen:
         for name, statistics in systems.items():
             if metric not in statistics:
@@ -174,8 +175,9 @@ def compare(
         )
         for metric in chosen
     }
+    output = first.output.scored_by(first.output.scoring_options(dict(options))[0])
     extra = {
-        metric: first.output.compared_extra(
+        metric: output.compared_extra(
             metric, examples, {name: one[metric] for name, one in systems.items()}, (samples, seed)
         )
         for metric in chosen

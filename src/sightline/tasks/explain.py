@@ -1,12 +1,17 @@
 """What to explain and how far: options that every output takes, and what explanations of texts share."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from sightline.errors import UserError
+from sightline.explanation import Explanation, Stack
+from sightline.records import Record, Slots
+from sightline.trace import capture
 
 LIKELIEST = 5  # choices shown for each step
 WHOLE = 1 << 24  # weights, over all heads; above that only the largest of each row are kept
 LARGEST = 64
+TITLES = {"pool": "From the output to the input", "self": "Inside the input", "cross": "From the output to the input"}
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,29 @@ class ExplainOptions:
             raise UserError(f"top is {self.top}; it must be at least 1")
         if self.beam < 1 or self.alternatives < 0:
             raise UserError("beam must be at least 1 and alternatives at least 0")
+
+
+def explain_attention(run: Any, x: Any, options: ExplainOptions) -> Explanation:
+    """Every attention of a model while it predicted for an item: what any output can show of any model."""
+    chosen = run.output.options({})
+    parts = run.encode([x])
+    with capture(run.model, top=options.top) as trace:
+        (raw,) = run.raw([x], parts=parts, options=chosen)
+    if not trace.names:
+        raise UserError(f"{run.name} predicts without attention: there is nothing to view")
+    axis = run.input.axis(x, parts[0][0])
+    records, kinds = list[Record](), dict[str, list[str]]()
+    for name in trace.names:
+        looked = trace[name]
+        rows, columns = (axis if axis is not None and len(axis) == size else Slots(size) for size in (looked.rows, looked.columns))
+        kind = "pool" if len(rows) == 1 else "self" if len(rows) == len(columns) else "cross"
+        kinds.setdefault(kind, []).append(name)
+        records += looked.records(rows=rows, columns=columns)
+    return Explanation(
+        run.config.model.kind,
+        run.task.name,
+        run.input.label(x),
+        run.output.line(x, run.output.decide(x, raw, chosen)),
+        tuple(records),
+        tuple(Stack(TITLES[kind], kind, tuple(names)) for kind, names in kinds.items()),  # type: ignore[arg-type]
+    )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sightline.data.columns import Cells
     from sightline.data.source import Source
     from sightline.explanation import Explanation
+    from sightline.records import Axis
     from sightline.tasks.card import Wording
     from sightline.tasks.evaluate import Evaluation, Table
     from sightline.tasks.prepare import Prepared, Rows, Setting
@@ -48,6 +49,14 @@ class Example(NamedTuple):
 
     x: Any
     y: Any
+
+
+class Divided(NamedTuple):
+    """Items that are predicted in the place of others (the sentences of texts), how, and what joins their outputs."""
+
+    items: Sequence[Any]
+    options: Any
+    join: Callable[[Sequence[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -113,19 +122,19 @@ class Variant:
     columns: tuple[Column, ...] = ()  # where they are not the task's own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """A task, declared. See the module's description; `sightline.tasks.registry` lists them.
 
-    ``reader`` names the function that turns a `Source` into rows (`Cells`) of the ``columns``. ``rows`` is what rows
-    are called, ``counted`` what the loss is a mean over. ``metrics``: the first decides which checkpoint is best.
+    ``reader`` names the function that turns a `Source` into rows (`Cells`) of the ``columns``; without one, files are
+    tables with these columns. ``rows`` is what rows are called, ``counted`` what the loss is a mean over. ``metrics``: the first decides which checkpoint is best.
     """
 
     name: str
     help: str
     data: str
     columns: tuple[Column, ...]
-    reader: str
+    reader: str = "sightline.data.source:table_cells"
     variants: tuple[Variant, ...]
     metrics: tuple[str, ...]
     rows: str
@@ -221,6 +230,16 @@ class Input(ABC):
         """The number of an item's identity, by which a run knows what it was trained on."""
         return hash_of(self.identity(x))
 
+    def known_keys(self, data: Path) -> "np.ndarray | None":
+        """The keys of what a run was trained on or chosen by, out of its data; None where that is not there."""
+        from sightline.tasks.prepare import read_keys
+
+        return read_keys(data / self.keys_file) if self.keys_file else None
+
+    def same(self, row: Sequence[Any]) -> Any:
+        """What stored rows that are the same have in common."""
+        return row
+
     def pack(self, x: Any) -> list[Any]:
         """The item as the first fields of a stored row."""
         return [x]
@@ -230,6 +249,10 @@ class Input(ABC):
         return row[0], row[1:]
 
     # -- fitted
+
+    def fit(self, rows: "Rows", setting: "Setting") -> "Input":
+        """Fitted to the training rows by itself, for outputs that do not fit it together with themselves."""
+        return self
 
     @abstractmethod
     def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
@@ -255,14 +278,14 @@ class Input(ABC):
     def collate(self, parts: Sequence[Any]) -> Any:
         """Parts, or what `stored` made of them, as a batch of tensors."""
 
-    @abstractmethod
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
         """Write what `load` needs; gives fields for config.json and the names of files to seal."""
+        return {}, []
 
     @classmethod
-    @abstractmethod
     def load(cls, saved: "Saved", config: Any) -> "Input":
         """A fitted input from a run folder, which may be anybody's."""
+        return cls(config)
 
     def reopen(self, setting: "Setting") -> None:
         """What training needs besides, when a run is resumed (stored features)."""
@@ -272,6 +295,10 @@ class Input(ABC):
         return []
 
     # -- for people
+
+    def axis(self, x: Any, part: Any) -> "Axis | None":
+        """What the columns of a map stand for: the places of a part that a model attends to; None: numbers alone."""
+        return None
 
     def summary(self) -> str:
         """How large what was fitted is, such as the vocabulary."""
@@ -304,6 +331,10 @@ class Input(ABC):
     def item(self, given: Any) -> Any:
         """An item out of what a Python program gives to `Run.predict`."""
         return given
+
+    def items(self, given: Any) -> list[Any]:
+        """The same for several."""
+        return [self.item(one) for one in given]
 
     def check_several(self, items: Any) -> None:
         """Refuse one item where several are expected."""
@@ -367,8 +398,11 @@ class Output(ABC):
     grouped: ClassVar[bool] = False  # several rows with the same item are one item with several targets
     unit: str = "nats a token"  # of the loss
     decides: ClassVar[tuple[str, ...]] = ()  # metrics that may decide which checkpoint is best
+    sized_targets: ClassVar[bool] = False  # targets take room in a training batch too
+    calibrates: ClassVar[bool] = True  # `calibrate` and `card` need raw outputs of all validation examples
     freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
-    compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are asked for
+    compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are asked for; empty: all
+    less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -386,9 +420,11 @@ class Output(ABC):
     def check(self, y: Any, limits: "Limits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
 
-    @abstractmethod
     def report(self) -> "Report":
         """An empty report whose ``add(x, y)`` counts what is there."""
+        from sightline.data.checking import RowReport
+
+        return RowReport()
 
     def strata(self, y: Any) -> tuple[str, ...] | float:
         """What a split gives like shares of: labels, or a number."""
@@ -404,9 +440,9 @@ class Output(ABC):
 
     # -- fitted
 
-    @abstractmethod
     def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:  # noqa: A002
         """Both, fitted to the training rows (vocabularies, labels), or kept from an earlier run (``setting.start``)."""
+        return input.fit(rows, setting), self
 
     def cannot_split(self, error: UserError, report: "Report") -> UserError:
         """What to say where the rows are too few to keep some apart."""
@@ -495,6 +531,18 @@ class Output(ABC):
         """Raw outputs that scores are made of, where these are not the predictions of the items (hidden words)."""
         return run.raw(xs, parts=parts, options=options, on_predicted=on_predicted)
 
+    def with_targets(self, options: Any, examples: Sequence[Example], training: bool = False) -> Any:
+        """Options for examples that are scored, where their targets are measured while predicting (perplexity)."""
+        return options
+
+    def options_of(self, options: Any, numbers: Sequence[int], items: int) -> Any:
+        """Options for those of the items that have these numbers, where items have options of their own (prefixes)."""
+        return options
+
+    def divided(self, xs: Sequence[Any], options: Any) -> Divided | None:
+        """What is predicted in the place of the items, such as the sentences of long texts; None: the items."""
+        return None
+
     @abstractmethod
     def outputs(self, run: "Run", xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
         """Raw outputs of a batch, one for each part: logits, hypotheses, numbers. ``xs`` are the items of the parts."""
@@ -503,7 +551,7 @@ class Output(ABC):
 
     def options(self, given: Mapping[str, Any]) -> Any:
         """Options of `predict`, checked; unknown ones are an error that names those that there are."""
-        known = [one.name for one in fields(self.predict_options)]
+        known = [one.name for one in fields(self.predict_options) if not one.metadata.get("internal")]
         for name in given:
             if name not in known:
                 raise UserError(f"{name} is no option of this run; there is {', '.join(known)}")
@@ -529,9 +577,13 @@ class Output(ABC):
         """With temperature, thresholds and the like fitted to raw outputs of the validation examples."""
         return self
 
-    @abstractmethod
     def validate(self, run: "Run", raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
         """Scores in training: the metric that decides first (more is better), a loss second (less is better)."""
+        predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
+        values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
+        losses = {name: value for name, value in values.items() if name in self.less_is_better}
+        first = getattr(self.config, "metric", None) or next(name for name in values if name not in losses)
+        return {first: values[first], **losses}
 
     @abstractmethod
     def statistics(
@@ -546,6 +598,10 @@ class Output(ABC):
     def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """What of the options of `evaluate` is about scores and not about predictions, and the rest."""
         return None, given
+
+    def scored_by(self, scoring: Any) -> "Output":
+        """The same output that scores as these options say."""
+        return self
 
     def finished(self, evaluation: "Evaluation", scoring: Any) -> "Evaluation":
         """The evaluation with what only this output knows: its ``extra``, and scores that are no sums."""
@@ -593,14 +649,14 @@ class Output(ABC):
         """The names of the columns of the training data, where they were given."""
         return None
 
-    @abstractmethod
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
         """Write what `load` needs; gives fields for config.json and the names of files to seal."""
+        return {}, []
 
     @classmethod
-    @abstractmethod
     def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":  # noqa: A002
         """A fitted output from a run folder, which may be anybody's."""
+        return cls(config)
 
     def head_names(self, other: "Output") -> tuple[str, ...]:
         """What the names of those tensors begin with that cannot be kept for another output: new labels, say."""
@@ -616,9 +672,11 @@ class Output(ABC):
         """How large what was fitted is."""
         return ""
 
-    @abstractmethod
     def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
         """What the model card says of the task; pictures go into the folder."""
+        from sightline.tasks.card import Wording
+
+        return Wording(f"for {run.task.help}", run.task.rows, "On validation data.")
 
     searches: ClassVar[bool] = False  # whether outputs are searched for, so that there is a beam
 
@@ -630,17 +688,21 @@ class Output(ABC):
                     f"{run.name} is a run of {run.task.name}, and {name} is for runs that write texts; leave it out"
                 )
 
-    @abstractmethod
     def explain(self, run: "Run", x: Any, options: Any) -> "Explanation":
         """Where the model looked while it made its prediction (`sightline.tasks.explain.ExplainOptions`)."""
+        from sightline.tasks.explain import explain_attention
 
-    @abstractmethod
+        return explain_attention(run, x, options)
+
     def line(self, x: Any, prediction: Any) -> str:
         """A prediction as a line of text."""
+        import json
 
-    @abstractmethod
+        return json.dumps(prediction, ensure_ascii=False)
+
     def to_json(self, x: Any, prediction: Any) -> dict[str, Any]:
         """A prediction as plain data, with its probabilities."""
+        return {"prediction": prediction}
 
     def block_options(self, options: Any, block: int) -> Any:
         """The options for a block of items with this number: draws at random differ from block to block."""
@@ -649,8 +711,8 @@ class Output(ABC):
     def check_written(self, options: Any, as_json: bool) -> None:
         """Refuse options of `predict` that do not go together, or not with this form."""
 
-    def warn(self, xs: Sequence[Any], block: int) -> None:
-        """Warn on standard error of items that are predicted badly, such as long ones."""
+    def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
+        """Warn on standard error of items that are predicted badly, such as long ones; ``first`` is the first's number."""
 
     def ensemble(self, runs: "Sequence[Run]") -> "Run":
         """Several runs as one, where the output can."""
@@ -659,7 +721,17 @@ class Output(ABC):
     writes_files: ClassVar[bool] = False  # `predict --out` is a folder with files for each item
 
     def write_files(self, run: "Run", x: Any, prediction: Any, folder: Path, names: set[str]) -> None:
-        """The files of one prediction; ``names`` are those that are taken."""
+        """The files of one prediction; ``names`` are paths that must not be written over (`image_paths.place_of`):
+        those of items that are yet to be read, and of files that were written before."""
+
+    def remark(self, x: Any, prediction: Any) -> str | None:
+        """What `predict` says of a prediction on standard error, if anything."""
+        return None
+
+    pictures: ClassVar[tuple[str, ...]] = ()  # endings of pictures that `view` writes with `save_picture`, not of maps
+
+    def save_picture(self, run: "Run", x: Any, prediction: Any, path: Path) -> None:
+        """A picture of a prediction by itself, as the ending says."""
 
     measures: ClassVar[bool] = True  # whether it can be measured what to make of its maps
     explains_without: ClassVar[frozenset[str]] = frozenset()  # options of /explain that mean nothing here
@@ -676,9 +748,21 @@ class Output(ABC):
         """A prediction as the server answers it."""
         return self.to_json(x, prediction)
 
-    @abstractmethod
     def row(self, example: Example, prediction: Any) -> dict[str, Any]:
         """An example with its prediction, for `evaluate --out`."""
+        return {"target": example.y, **self.to_json(example.x, prediction)}
+
+    def scored_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
+        """An example with its prediction, and with what only the evaluation knows of them."""
+        return self.row(evaluation.examples[number], evaluation.predictions[number])
+
+    def error_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
+        """The same for one of the worst predictions."""
+        return evaluation.row(number)
+
+    def warnings(self, evaluation: "Evaluation") -> list[str]:
+        """What `evaluate` says on standard error: doubts about the data."""
+        return []
 
     def badness(self, evaluation: "Evaluation") -> list[float]:
         """How bad each prediction is; 0 and less is right. `evaluate --errors` shows the worst."""

@@ -37,7 +37,7 @@ class BatchLoss(Protocol):
 
 @runtime_checkable
 class Lesson(Protocol):
-    """What a task gives to the loop."""
+    """What a task gives to the loop, which sets its ``step``: how many updates there were before."""
 
     def epoch(self, number: int) -> Sequence[Any]:
         """The batches of an epoch, as handles that cost nothing: always the same for the same number."""

@@ -128,6 +128,7 @@ class Stepper:
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         batches = [to_device(batch, self.device) for batch in ready]
+        self.lesson.step = progress.step  # type: ignore[attr-defined]
         summed = gradients(self.model, self.optimiser, self.lesson, batches, self.config, self.ranks, stopping)
         total, tokens, asked = summed
         if not math.isfinite(total):
