@@ -5,8 +5,8 @@ from pathlib import Path
 from sightline.cli.options import DEVICE, JSON, REQUIRED, THREADS, Command, Option
 
 RUN = Option("run", Path, "The run folder.", REQUIRED, "RUN", positional=True)
-SEARCH = "search (runs that write texts)"
-ITEMS = "what to read"
+SEARCH = "search"
+ITEMS = "items"
 DATA = (
     Option("data", str, "Data with targets, in the same forms as for training; - for a pipe.", None, "FILE"),
     Option("columns", tuple[str, ...], "Column names, where they are not the usual ones.", None, "NAME"),
@@ -23,7 +23,7 @@ BLEU = Option(
     choices=("auto", "13a", "zh", "char", "intl", "none"),
     group=SEARCH,
 )
-THRESHOLD = "labels (runs of classify and grid)"
+THRESHOLD = "labels"
 
 PREDICT = Command(
     "predict",
@@ -162,20 +162,20 @@ VIEW = Command(
             "What a picture shows.",
             "alignment",
             choices=("alignment", "heads", "layers"),
-            group="the picture",
+            group="picture",
         ),
         Option(
             "attention",
             str,
             "Which attention, by name, such as decoder.2.cross; the last unless given.",
-            group="the picture",
+            group="picture",
         ),
-        Option("head", int, "Which head, counted from 0; the mean of all unless given.", group="the picture"),
-        Option("pieces", bool, "Leave the pieces of words apart.", group="the picture"),
+        Option("head", int, "Which head, counted from 0; the mean of all unless given.", group="picture"),
+        Option("pieces", bool, "Leave the pieces of words apart.", group="picture"),
         Option(
-            "width", float, "How wide a picture is, in inches; a column of a paper has about 3.4.", group="the picture"
+            "width", float, "How wide a picture is, in inches; a column of a paper has about 3.4.", group="picture"
         ),
-        Option("title", str, 'The title of a picture; "" leaves it out.', group="the picture"),
+        Option("title", str, 'The title of a picture; "" leaves it out.', group="picture"),
         Option("top", int, "Keep only this many weights of each row."),
         Option("quick", bool, "Only the map, without the numbers that say what to make of it."),
         THREADS,

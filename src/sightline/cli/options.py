@@ -1,6 +1,7 @@
 """Options of commands as data: made into real parsers by tyro, grouped by what they are for."""
 
 import dataclasses
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -8,6 +9,11 @@ from typing import Annotated, Any, Literal
 import tyro
 
 REQUIRED: Any = dataclasses.MISSING
+# Groups of options that are not for every run.
+GROUPS = {
+    "search": "For runs that write: translate, summarise, caption.",
+    "labels": "For runs that give labels: classify, grid.",
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Option:
     @property
     def key(self) -> str:
         """Its name in Python."""
-        return self.name.replace("-", "_")
+        return "start" if self.name == "from" else self.name.replace("-", "_")
 
     def field(self) -> Any:
         """As a field of a dataclass that tyro reads."""
@@ -62,23 +68,19 @@ def parsed(options: Sequence[Option], prog: str, description: str, arguments: Se
     for option in sorted(options, key=lambda one: one.default is not REQUIRED):  # what is required comes first
         groups.setdefault(option.group, []).append(option.field())
     own = groups.pop("", [])
-    inner = {title: dataclasses.make_dataclass(_class_name(title), fields) for title, fields in groups.items()}
-    nested = [
-        (title.replace(" ", "_"), Annotated[kind, tyro.conf.arg(name="")], dataclasses.field(default_factory=kind))
-        for title, kind in inner.items()
-    ]
+    nested = []
+    for title, fields in groups.items():
+        kind = dataclasses.make_dataclass(title.capitalize(), fields)
+        kind.__doc__ = GROUPS.get(title, "")
+        nested.append((title, kind, dataclasses.field(default_factory=kind)))
     whole = dataclasses.make_dataclass("Options", [*own, *nested])
     marks = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    found = tyro.cli(whole, prog=prog, description=description, args=list(arguments), config=marks)
+    found = tyro.cli(whole, prog=prog, description=textwrap.fill(description, 79), args=list(arguments), config=marks)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)
         values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
     return values
-
-
-def _class_name(title: str) -> str:
-    return "".join(word.capitalize() for word in title.split())
 
 
 @dataclass(frozen=True)

@@ -67,14 +67,14 @@ def options_of(task: Task) -> tuple[Option, ...]:
         Option("valid", str, "Validation data in the same form; left out, a part of the data.", None, "FILE"),
         Option("columns", tuple[str, ...], f"Column names, where they are not {names}.", None, columns),
         *own,
-        Option("model", str, f"{models}.", None, "NAME", group="the model"),
-        Option("preset", str, "The size; tiny unless given.", None, choices=SIZES, group="the model"),
+        Option("model", str, f"{models}.", None, "NAME", group="model"),
+        Option("preset", str, "The size; tiny unless given.", None, choices=SIZES, group="model"),
         Option(
-            "from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="the model"
+            "from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="model"
         ),
         *_metric(task),
-        Option("config", Path, "A file of the configuration, such as a run's config.json.", group="the model"),
-        Option("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="the model"),
+        Option("config", Path, "A file of the configuration, such as a run's config.json.", group="model"),
+        Option("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="model"),
         Option("epochs", int, "Stop after this many passes; 30 without any limit.", group="training"),
         Option("steps", int, "Stop after this many updates.", group="training"),
         Option("minutes", float, "Stop after this many minutes.", group="training"),
@@ -99,7 +99,7 @@ def _metric(task: Task) -> tuple[Option, ...]:
     if not task.metrics:
         return ()
     about = "Decides which checkpoint is best."
-    return (Option("metric", str, about, None, choices=task.metrics, group="the model"),)
+    return (Option("metric", str, about, None, choices=task.metrics, group="model"),)
 
 
 def assignments(task: Task, values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.commands.common import load_run, set_up
 from sightline.commands.items import blocks_of
-from sightline.commands.lines import Lines, write_predictions
+from sightline.commands.lines import BLOCK, Lines, write_predictions
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder
 from sightline.tasks.run import Run
@@ -76,7 +76,7 @@ class Writer:
         usable = [row for row, some in enumerate(parts) if not (some and isinstance(some[0], BadValueError))]
         options = output.block_options(self.options, block)
         xs, good = [items[row] for row in usable], set(usable)
-        output.warn(xs, block)
+        output.warn(xs, block * BLOCK + 1, options)
         raws = iter(run.raw(xs, parts=[parts[row] for row in usable], options=options))
         for row, x in enumerate(items):
             if row not in good:

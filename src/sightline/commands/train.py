@@ -87,7 +87,7 @@ def base_config(
 def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Sequence[str]) -> Any:
     """A preset, then the file, then the options, then --set: what comes later counts."""
     try:
-        config = base_config(task, variant, values["model"], values["preset"], values["from"], values["config"])
+        config = base_config(task, variant, values["model"], values["preset"], values["start"], values["config"])
         config = override(config, sets)
         if values["seed"] is not None:
             config = replace(config, seed=check_seed(values["seed"]))
@@ -120,10 +120,10 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     if (out / CONFIG).exists() and not Ranks.is_launched():
         RunFolder.create(out)  # says that there is a run already, before the data is read
     if values["dry_run"]:
-        print_estimate(estimate(task, source, valid, config, limits, values["from"], device), config, task)
+        print_estimate(estimate(task, source, valid, config, limits, values["start"], device), config, task)
         return
     command = shlex.join(["sightline", *sys.argv[1:]])
-    fresh = {"valid": valid, "limits": limits, "start": values["from"], "command": command}
+    fresh = {"valid": valid, "limits": limits, "start": values["start"], "command": command}
     _train(task, source, out, config, device, Board(out) if values["tensorboard"] else None, fresh=fresh)
 
 

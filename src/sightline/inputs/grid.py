@@ -1,0 +1,361 @@
+"""Images, or grids of features, as grids of cells. Those that are too large to be labelled whole go in parts.
+
+Training data is read and checked once and stored below the run's data (`sightline.data.grid_store`); items are then
+places in the store. To predict and to score, an image is read when its turn comes, so that few are in memory.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from sightline.data.columns import Cells, text_problem
+from sightline.data.grid_store import INDEX, GridStore, write_store
+from sightline.data.grids import GRID_ENDINGS, Classes, Raw, grid_size, read_gold, read_values, whole_cells
+from sightline.data.image_paths import image_paths
+from sightline.data.images import BadImage, ImageLimits, read_image
+from sightline.errors import UserError
+from sightline.models.grid import Grids
+from sightline.tasks.grid_parts import Part, cut, parts_of
+from sightline.tasks.loading import Saved
+from sightline.tasks.prepare import Setting, checked, unfitted
+from sightline.tasks.task import BadValueError, Input
+from sightline.training.folder import RunFolder
+
+FACTS = "grid.json"
+FOLDERS = ("train", "valid")  # the stores, below the run's data
+NOT_STORED = -1
+CELL_TOKENS = 4  # cells of an image that are as much work as a token
+BATCH_CELLS = 2400  # predicted at once: four photos of 480 × 320 in cells of 16
+
+
+@dataclass(frozen=True)
+class GridFacts:
+    """What a run knows of its data. Of two classes, a cell is marked from ``threshold`` on, a pixel of a marked cell
+    from ``pixel_threshold`` on: both were best on validation data."""
+
+    names: tuple[str, ...]
+    values: tuple[int, ...]
+    counts: tuple[int, ...]
+    cell: int
+    channels: int
+    share: float
+    threshold: float = 0.5
+    pixel_threshold: float = 0.5
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        Classes(self.names, self.values)
+        if len(self.counts) != len(self.names) or not all(type(one) is int and one >= 0 for one in self.counts):
+            raise ValueError("there is not one count for each class")
+        if type(self.cell) is not int or type(self.channels) is not int or not 1 <= self.channels <= 100_000:
+            raise ValueError(f"cell and channels are {self.cell!r} and {self.channels!r}")
+        for name in ("share", "threshold", "pixel_threshold"):
+            if not (isinstance(getattr(self, name), float) and 0 <= getattr(self, name) <= 1):
+                raise ValueError(f"{name} is {getattr(self, name)!r}")
+
+    @property
+    def classes(self) -> Classes:
+        return Classes(self.names, self.values)
+
+    @property
+    def side(self) -> int:
+        """Pixels along a cell; a place of a grid of features is a cell by itself."""
+        return self.cell or 1
+
+    @classmethod
+    def load(cls, folder: RunFolder) -> "GridFacts":
+        """Read a run folder's facts, which may be anybody's."""
+        data = folder.read_json(FACTS)
+        try:
+            known = {field.name for field in fields(cls)}
+            given: dict[str, Any] = {name: one for name, one in data.items() if name in known}
+            given |= {name: tuple(one) for name, one in given.items() if isinstance(one, list)}
+            return cls(**given)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UserError(f"{folder.path / FACTS} is damaged: {error}") from None
+
+
+class GridItem(NamedTuple):
+    """An image or a grid of features: a file of this name, what a program holds, or a place in a store.
+
+    ``digest``, ``height`` and ``width`` are known where it was read before.
+    """
+
+    name: str
+    digest: int = 0
+    height: int = 0
+    width: int = 0
+    store: int = 0  # which of `FOLDERS`
+    index: int = NOT_STORED
+    held: Any = None  # an array, or the bytes of an image
+
+    @classmethod
+    def of(cls, raw: Raw, **place: int) -> "GridItem":
+        return cls(raw.name, raw.digest(), *raw.values.shape[:2], **place)
+
+
+class GridPart(NamedTuple):
+    """What a model reads at once of an image of this ``size`` (height and width)."""
+
+    values: np.ndarray
+    place: Part
+    size: tuple[int, ...]
+
+
+class GridInput(Input):
+    """Images or grids of features. ``new``: fitted just now, so that a model may begin with pretrained weights."""
+
+    kind = "grid"
+    noun = "images"
+    at_once = 8
+    budget = BATCH_CELLS
+    keys_file = ""  # the stores know what a run was trained on
+    reads_files = True
+
+    def __init__(
+        self,
+        config: Any,
+        facts: GridFacts | None = None,
+        stores: Sequence[GridStore] = (),
+        name: str = "the model",
+        new: bool = False,
+    ) -> None:
+        super().__init__(config)
+        self._facts, self.stores, self.name, self.new = facts, list(stores), name, new
+
+    @property
+    def facts(self) -> GridFacts:
+        assert self._facts is not None, "the input is not fitted"
+        return self._facts
+
+    # -- reading
+
+    def stage(self, tables: Sequence[Iterable[Cells]], setting: Setting) -> list[list[Cells]]:
+        """Read, check and store all images and masks; what is left of a row is its place in the store."""
+        self.stores, staged = [], []
+        for number, table in enumerate(tables):
+            staged.append(list[Cells]())
+            images = self._staged(list(table), staged[number], number, setting)
+            classes = self.stores[0].classes if number else None
+            folder = setting.data / FOLDERS[number]
+            self.stores.append(write_store(folder, images, self.config.classes, self.config.names, classes))
+        if len({(one.pixels, one.channels) for one in self.stores}) > 1:
+            raise UserError("the validation data is of another kind than the training data: one is of images")
+        return staged
+
+    def _staged(self, table: list[Cells], rows: list[Cells], store: int, setting: Setting) -> Iterator[Raw]:
+        kind: str | None = None
+        began, good = time.perf_counter(), 0
+        for number, row in enumerate(table, start=1):
+            raw = None
+            if row.problem is None:
+                try:
+                    raw = _raw(*row.values)
+                    self._check_size(raw)
+                    if kind not in (None, _kind(raw)):
+                        raise BadImage(f"{raw.name}: it is {_kind(raw)}, and those before are {kind}")
+                except (BadImage, BadValueError) as error:
+                    row, raw = row._replace(problem=f"bad image: {error}"), None
+            if raw is not None:
+                row = row._replace(values=(GridItem.of(raw, store=store, index=good), raw.mask_name))
+                good, kind = good + 1, _kind(raw)
+            rows.append(row)
+            if setting.on_items is not None:
+                setting.on_items(number, len(table), number / max(1e-9, time.perf_counter() - began))
+            if raw is not None:
+                yield raw
+        # Too many bad rows are said before it is said what their masks lack.
+        for _ in checked(rows, self, unfitted(setting)[1], setting.columns, setting.limits, "images with masks"):
+            pass
+
+    def _check_size(self, raw: Raw) -> None:
+        rows, columns = grid_size(raw.values, self.config.cell if raw.is_pixels else 1)
+        if rows * columns > self.config.most_cells:
+            raise BadImage(
+                f"{raw.name}: it has {rows * columns:,} cells, and one to learn from has at most "
+                f"{self.config.most_cells:,} (most_cells); cut it into several with their masks, or make the cells "
+                "larger (--set cell=32)"
+            )
+
+    def read(self, cells: Mapping[str, Any]) -> GridItem:
+        image = cells.get("image")
+        if isinstance(image, GridItem):
+            return image
+        try:
+            raw = _raw(image)
+            self._check(raw.values)
+        except (BadImage, BadValueError) as error:
+            raise BadValueError(f"bad image: {error}") from None
+        return GridItem.of(raw)
+
+    def identity(self, x: GridItem) -> str:
+        return str(x.digest)
+
+    def key(self, x: GridItem) -> int:
+        return x.digest
+
+    def known_keys(self, data: Path) -> np.ndarray | None:
+        """Of all images that the run was trained on or chosen by."""
+        keys: list[int] | None = None
+        for path in (data / name / INDEX for name in FOLDERS):
+            if path.is_file():
+                try:
+                    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+                    keys = [*(keys or ()), *(int(row[3]) for row in rows)]
+                except (LookupError, TypeError, ValueError, RecursionError) as error:
+                    raise UserError(f"{path} is damaged: {error}") from None
+        return None if keys is None else np.array(keys, dtype=np.uint64)
+
+    def same(self, row: Sequence[Any]) -> int:
+        return self.unpack(row)[0].digest
+
+    def pack(self, x: GridItem) -> list[Any]:
+        return [list(x[:-1])]
+
+    def unpack(self, row: Sequence[Any]) -> tuple[GridItem, Sequence[Any]]:
+        return GridItem(*row[0]), row[1:]
+
+    def stored_item(self, store: int, index: int) -> GridItem:
+        """The item at a place of a store."""
+        name, height, width, digest = self.stores[store].rows[index]
+        return GridItem(name, digest, height, width, store, index)
+
+    # -- fitted
+
+    def values(self, x: GridItem) -> np.ndarray:
+        """The pixels of an item, or its features."""
+        if isinstance(x.held, bytes):
+            return read_image(x.held)
+        if x.held is not None:
+            return x.held
+        return self.stores[x.store][x.index].values if x.index != NOT_STORED else read_values(Path(x.name))
+
+    def _check(self, values: np.ndarray) -> None:
+        """That the model can read it."""
+        pixels, channels = values.dtype == np.uint8, values.shape[2]
+        if self._facts is None or (pixels, channels) == (bool(self.facts.cell), self.facts.channels):
+            return
+        expected = f"images, {self.facts.channels} colours" if self.facts.cell else f"{self.facts.channels} features"
+        found = "pixels" if pixels else "features"
+        raise BadValueError(f"it has {channels} {found} at each place; {self.name} was trained on {expected}")
+
+    def encode(self, xs: Sequence[GridItem]) -> list[list[Any]]:
+        return [self._parts(x) for x in xs]
+
+    def _parts(self, x: GridItem) -> list[Any]:
+        try:
+            raw = Raw(x.name, self.values(x), None)
+            self._check(raw.values)
+        except (BadImage, BadValueError) as error:
+            return [BadValueError(str(error))]
+        side = self.facts.side
+        parts = parts_of(raw, side, self.config.most_cells)
+        return [GridPart(cut(raw, side, part).values, part, raw.values.shape[:2]) for part in parts]
+
+    def check_whole(self, x: GridItem, values: np.ndarray) -> None:
+        """That it need not go in parts: where its cells looked can be shown then, and labelling it costs little."""
+        rows, columns = grid_size(values, self.facts.side)
+        if rows * columns > self.config.most_cells:
+            raise UserError(
+                f"{x.name} has {rows * columns:,} cells; at most {self.config.most_cells:,} (most_cells) are looked "
+                "at together. Cut out a part of it, or label it with `sightline predict`, which goes in parts"
+            )
+
+    def work(self, xs: Sequence[GridItem]) -> list[int]:
+        area = self.facts.side**2 * CELL_TOKENS
+        return [self.values(x)[:, :, 0].size // area for x in xs]
+
+    def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[GridItem, int, None]:
+        """A photo in many parts takes minutes, which nobody should wait for."""
+        x = GridItem("the image", held=read_image(content, limits))
+        try:
+            self._check(x.held)
+        except BadValueError as error:
+            raise UserError(str(error)) from None
+        self.check_whole(x, x.held)
+        return x, x.held.nbytes, None
+
+    def size(self, part: GridPart) -> int:
+        """Cells of the square around it: together, grids are padded to the tallest and to the widest."""
+        return max(grid_size(part.values, self.facts.side)) ** 2
+
+    def collate(self, parts: Sequence[GridPart]) -> Grids:
+        return collate([part.values for part in parts], self.facts.cell)
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        return {}, []  # the output saves the facts of both
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any) -> "GridInput":
+        return cls(config, GridFacts.load(RunFolder(saved.path)), name=saved.name)
+
+    # -- for people
+
+    def label(self, x: GridItem) -> str:
+        return x.name
+
+    def named(self, x: GridItem, number: int) -> str:
+        return x.name
+
+    def item(self, given: Any) -> GridItem:
+        """A path, the bytes of an image, pixels (``h w 3`` of uint8), or features (``h w d``)."""
+        if isinstance(given, GridItem):
+            return given
+        if isinstance(given, np.ndarray):
+            values = given if given.ndim == 3 else given[:, :, None]
+            given = values if values.dtype == np.uint8 else values.astype(np.float32)
+        return GridItem("image 1", held=given) if isinstance(given, bytes | np.ndarray) else GridItem(str(given))
+
+    def items(self, given: Any) -> list[GridItem]:
+        """One path is one image; what has no name has its number."""
+        found = map(self.item, [given] if isinstance(given, str | Path) else given)
+        return [x if x.held is None else x._replace(name=f"image {number}") for number, x in enumerate(found, start=1)]
+
+    def check_several(self, items: Any) -> None:
+        pass
+
+    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
+        return image_paths(files, listed, GRID_ENDINGS)
+
+    def bad_line(self, x: GridItem, reason: str, as_json: bool) -> str:
+        from sightline.tasks.evaluate import path_name
+
+        return json.dumps({"image": x.name, "problem": reason}, ensure_ascii=False) if as_json else f"{path_name(x.name)}\t"
+
+
+def _raw(image: Any, mask: Any = None) -> Raw:
+    """The files that a row names."""
+    for value, what in ((image, "the image"), *([] if mask is None else [(mask, "the mask")])):
+        if (problem := text_problem(str(value) if isinstance(value, Path) else value, what)) is not None:
+            raise BadValueError(problem)
+    path = Path(image)
+    try:
+        values = read_values(path)
+    except BadImage as error:
+        raise BadImage(f"{path}: {error}") from None
+    if mask is None:
+        return Raw(str(path), values, None)
+    return Raw(str(path), values, read_gold(Path(mask), values.shape[:2], path.name), str(mask))
+
+
+def _kind(raw: Raw) -> str:
+    return "an image" if raw.is_pixels else f"a grid of {raw.values.shape[2]} features"
+
+
+def collate(values: Sequence[np.ndarray], cell: int) -> Grids:
+    """Images or features of any sizes as one batch, padded to the right and below."""
+    side = cell or 1
+    sizes = [grid_size(one, side) for one in values]
+    rows, columns = max(size[0] for size in sizes), max(size[1] for size in sizes)
+    mask = np.zeros((len(values), rows, columns), dtype=bool)
+    whole = np.zeros((len(values), rows * side, columns * side, values[0].shape[2]), dtype=values[0].dtype)
+    for place, (one, (r, c)) in enumerate(zip(values, sizes, strict=True)):
+        mask[place, :r, :c] = True
+        whole[place, : r * side, : c * side] = whole_cells(one, side)
+    return Grids(torch.from_numpy(whole), torch.from_numpy(mask))
