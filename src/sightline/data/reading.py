@@ -8,9 +8,10 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sightline.data.columns import Columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, read_columns, text_problem
+from sightline.data.source import Source
 from sightline.data.tables import STANDARD_INPUT, decode, format_of, lines_of, listed, name_of, nearest
 from sightline.errors import UserError
 
@@ -58,8 +59,22 @@ class Row(NamedTuple):
     problem: str | None = None
 
 
+def pair_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every pair of a source as its two texts, those with a problem too."""
+    names = source.columns or DEFAULT_COLUMNS
+    if len(names) != 2:
+        raise UserError(f"--columns has {len(names)} names; expected two, of the source and of the target")
+    aligned = source.options.get("source"), source.options.get("target")
+    yield from _pairs(PairFiles(source.data, *aligned, (names[0], names[1])))
+
+
 def read_rows(files: PairFiles, standard_input: io.BufferedIOBase | None = None) -> Iterator[Row]:
     """Every row, in order, those with a problem too. ``standard_input`` is what ``"-"`` reads, if not the real one."""
+    for (source, target), file, line, problem in _pairs(files, standard_input):
+        yield Row(source, target, file, line, problem)
+
+
+def _pairs(files: PairFiles, standard_input: io.BufferedIOBase | None = None) -> Iterator[Cells]:
     row = None
     for row in _rows(files, standard_input):
         yield row
@@ -69,7 +84,7 @@ def read_rows(files: PairFiles, standard_input: io.BufferedIOBase | None = None)
         raise UserError(f"{name} has no rows: found an empty file or a header alone{again}; expected pairs")
 
 
-def _rows(files: PairFiles, standard_input: io.BufferedIOBase | None) -> Iterator[Row]:
+def _rows(files: PairFiles, standard_input: io.BufferedIOBase | None) -> Iterator[Cells]:
     if files.data is None:
         yield from _aligned_rows(str(files.source), str(files.target), standard_input)
         return
@@ -82,13 +97,14 @@ def _rows(files: PairFiles, standard_input: io.BufferedIOBase | None) -> Iterato
             names[:] = map(repr, columns or found)
         return None if columns is None else Columns(columns)
 
-    for values, file, line, problem in read_columns(files.data, find, files.columns, standard_input, LONGEST_CELL):
+    for cells in read_columns(files.data, find, files.columns, standard_input, LONGEST_CELL):
+        problem = cells.problem
         if problem is None:
-            problem = text_problem(values[0], names[0]) or text_problem(values[1], names[1])
-        yield Row(values[0], values[1], file, line) if problem is None else Row("", "", file, line, problem)
+            problem = text_problem(cells.values[0], names[0]) or text_problem(cells.values[1], names[1])
+        yield cells if problem is None else cells._replace(values=("", ""), problem=problem)
 
 
-def _aligned_rows(source: str, target: str, standard_input: io.BufferedIOBase | None) -> Iterator[Row]:
+def _aligned_rows(source: str, target: str, standard_input: io.BufferedIOBase | None) -> Iterator[Cells]:
     names = name_of(source), name_of(target)
     sides = lines_of(source, standard_input), lines_of(target, standard_input)
     for number, lines in enumerate(itertools.zip_longest(*sides), start=1):
@@ -104,11 +120,7 @@ def _aligned_rows(source: str, target: str, standard_input: io.BufferedIOBase | 
         problem = problems[wrong]
         if problem is None:
             problem = text_problem(texts[0], "the source") or text_problem(texts[1], "the target")
-        yield (
-            Row(texts[0], texts[1], names[wrong], number)
-            if problem is None
-            else Row("", "", names[wrong], number, problem)
-        )
+        yield Cells(texts if problem is None else ("", ""), names[wrong], number, problem)
 
 
 def _find_columns(name: str, found: Sequence[str], columns: tuple[str, str]) -> tuple[str, ...] | None:

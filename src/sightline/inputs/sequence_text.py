@@ -11,14 +11,15 @@ from torch import Tensor
 from sightline.data.batches import SOURCE_EXTRA
 from sightline.data.checking import EMPTY_SIDE, Limits
 from sightline.data.tokenise import Tokeniser
-from sightline.evidence import TextSubject
+from sightline.evidence import TextSubject, believe
+from sightline.explanation import Belief
 from sightline.inputs.text import check_length, text_of
 from sightline.models.text_to_text import TextToText
-from sightline.records import Tokens
-from sightline.tasks.explain import token_axis
+from sightline.records import Record, Tokens
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError, Input
+from sightline.tasks.token_axis import token_axis
 from sightline.tasks.unknown import Word, attended_words, words_of
 from sightline.vocabulary import END, PADDING
 
@@ -29,7 +30,8 @@ class SourceText(Input):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
     keys_file = ""  # whether a pair was trained on is told from the training corpus itself
-    decodes = "one vector for the whole source"  # what a decoder without attention is given
+    decodes = "one vector for the whole source"
+    most_measured = 400  # tokens; hiding each of them in turn grows with the cube
 
     def __init__(self, config: Any, tokeniser: Tokeniser | None = None) -> None:
         super().__init__(config)
@@ -89,6 +91,14 @@ class SourceText(Input):
     def subject(self, model: TextToText, part: Sequence[int], written: Sequence[int]) -> TextSubject:
         """What to measure a map of these tokens by (`sightline.evidence`)."""
         return TextSubject(model, [*part, END], written)
+
+    def believe(
+        self, model: Any, part: Sequence[int], written: Sequence[int], records: Sequence[Record], shift: int
+    ) -> Belief:
+        return believe(self.subject(model, part, written), list(records), shift=shift)
+
+    def summary(self) -> str:
+        return f"{self.tokeniser.words:,} source tokens"
 
 
 def side_of(cells: Mapping[str, Any], name: str) -> str:

@@ -18,7 +18,7 @@ class RowBatches:
     def __init__(self, prepared: Prepared, config: Any) -> None:
         self.input, self.output, self.corpus = prepared.input, prepared.output, prepared.corpus
         source, target = self.corpus.lengths()
-        both = self.output.pair_split
+        both = self.output.sized_targets
         rows = getattr(config, "batch_rows", None)
         self.plan = BatchPlan(source, target if both else None, config.batch_tokens, config.seed, rows=rows)
 
@@ -69,4 +69,5 @@ class TaskLesson:
         xs = [one.x for one in self.valid]
         if self._parts is None and len(xs) <= run.input.at_once:
             self._parts = run.encode(xs)
-        return run.output.scored(run, xs, self._parts, run.output.validation_options())
+        options = run.output.with_targets(run.output.validation_options(), self.valid, training=True)
+        return run.output.scored(run, xs, self._parts, options)

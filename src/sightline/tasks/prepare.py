@@ -185,7 +185,9 @@ def grouped(examples: Iterable[Example], input: Input) -> Iterator[Example]:
 @contextmanager
 def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterator[tuple[Prepared, Rows]]:
     """Check, split, fit and store the data under ``setting.data``. Inside the block the training rows can be read."""
-    source = keep_pipe(_as_configured(source, setting.config), setting.data)
+    source = _as_configured(source, setting.config)
+    if not imported(setting.variant.input).reads_files:  # paths in a pipe are relative to where it comes from
+        source = keep_pipe(source, setting.data)
     valid = None if valid is None else _as_configured(valid, setting.config)
     setting = replace(setting, source=source)
     input, output = unfitted(setting)
@@ -217,7 +219,8 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         config = _fitted(setting.config, fitted_input, fitted_output, setting.start is None)
         corpus = fitted_output.write(fitted_input, rows, setting)
         fitted_output.write_valid(fitted_input, kept, setting)
-        _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0])
+        if input.keys_file:
+            _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0])
         yield (
             Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap),
             rows,
@@ -288,10 +291,15 @@ def read_examples(
 
 def seen_in_training(run: Path | None, input: Input, xs: Iterable[Any]) -> np.ndarray | None:
     """For each item, whether the run was trained on it or chosen by it; None where it was moved without its data."""
+    known = None if run is None else input.known_keys(run / DATA)
+    return None if known is None else np.isin(np.array([input.key(x) for x in xs], dtype=np.uint64), known)
+
+
+def read_keys(path: Path) -> np.ndarray | None:
+    """What `_write_keys` wrote, if it is there."""
     from sightline.data.arrays import mapped
 
-    path = None if run is None else run / DATA / input.keys_file
-    if path is None or not path.is_file():
+    if not path.is_file():
         return None
     try:
         known = mapped(path)
@@ -299,7 +307,7 @@ def seen_in_training(run: Path | None, input: Input, xs: Iterable[Any]) -> np.nd
             raise ValueError("it holds no keys of texts")
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
-    return np.isin(np.array([input.key(x) for x in xs], dtype=np.uint64), known)
+    return known
 
 
 def _packed(input: Input, output: Output, example: Example) -> list[Any]:
@@ -321,12 +329,14 @@ def _hashes(spool: Spool, input: Input, output: Output, seed: int) -> tuple[np.n
     if output.pair_split:
         found = spool.hashes(key)
         return found.pairs, found.sources, found.targets
-    whole, items = spool.numbers(_row_hash, lambda row: hash_of(input.identity(input.unpack(row)[0]), key))
+    whole, items = spool.numbers(
+        partial(_row_hash, input), lambda row: hash_of(input.identity(input.unpack(row)[0]), key)
+    )
     return whole, items, None
 
 
-def _row_hash(row: Sequence[Any]) -> int:
-    return hash_of(json.dumps(row, ensure_ascii=False))
+def _row_hash(input: Input, row: Sequence[Any]) -> int:
+    return hash_of(json.dumps(input.same(row), ensure_ascii=False))
 
 
 def _different(hashes: np.ndarray) -> int:
@@ -385,7 +395,7 @@ def _overlap(
     if output.pair_split:
         return overlap_of_hashes((items, targets), [(row[0], row[1]) for row in valid], key)
     wanted = np.array([hash_of(input.identity(input.unpack(row)[0]), key) for row in valid], np.uint64)
-    rows = np.array([_row_hash(row) for row in valid], np.uint64)
+    rows = np.array([_row_hash(input, row) for row in valid], np.uint64)
     return Overlap(len(valid), _met(rows, whole), _met(wanted, items))
 
 

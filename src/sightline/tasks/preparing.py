@@ -4,8 +4,7 @@ import gzip
 import json
 import shutil
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,44 +23,13 @@ from sightline.data.store import Corpus, write_blocks
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
+from sightline.tasks.missing import Missing, count_missing
+from sightline.tasks.trained_pairs import overlap_with_training  # noqa: F401 - others import it from here
 from sightline.tasks.translator import SOURCE, TARGET
-from sightline.vocabulary import UNKNOWN
 
 VALID = "valid.jsonl"
 VOCABULARY_PAIRS = 1_000_000  # a vocabulary is learnt from no more than about so many
 Pairs = Callable[[], Iterator[tuple[str, str]]]
-
-
-@dataclass(frozen=True)
-class Missing:
-    """What new targets hold that an earlier run's vocabulary cannot write, the most frequent by name."""
-
-    unit: str  # words or characters
-    total: int
-    unwritable: int
-    examples: tuple[tuple[str, int], ...]
-
-    def lines(self) -> list[str]:
-        if not self.unwritable:
-            return [f"the vocabulary of the earlier run can write all {self.unit} of the new targets"]
-        named = ", ".join(f"{unit} ({count:,})" for unit, count in self.examples)
-        return [
-            f"the vocabulary of the earlier run has nothing for {self.unwritable:,} of {self.total:,} {self.unit} of "
-            f"the new targets: {named}"
-        ]
-
-
-def count_missing(tokeniser: Tokeniser, texts: Iterator[str], named: int = 10) -> Missing:
-    """Words of a vocabulary of words, characters of any other. Only different ones are held in memory."""
-    of_words = tokeniser.of_words
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text.split() if of_words else text.replace(" ", ""))
-    units = list(counts)
-    writable = tokeniser.writable(units)
-    unwritable = {unit: counts[unit] for unit, known in zip(units, writable, strict=True) if not known}
-    examples = sorted(unwritable.items(), key=lambda item: (-item[1], item[0]))[:named]
-    return Missing("words" if of_words else "characters", counts.total(), sum(unwritable.values()), tuple(examples))
 
 
 @dataclass(frozen=True)
@@ -208,50 +176,6 @@ def _pair(row: Any) -> tuple[str, str]:
     if not isinstance(row, list) or len(row) != 2 or not all(isinstance(text, str) for text in row):
         raise ValueError(f"found {str(row)[:60]!r}, expected two texts")
     return row[0], row[1]
-
-
-def overlap_with_training(
-    run: Path, source: Tokeniser, target: Tokeniser, pairs: Sequence[tuple[str, str]]
-) -> Overlap | None:
-    """How many of these pairs the run was trained on; None where it was moved without its data."""
-    if not (run / "data" / "train").is_dir():
-        return None
-    corpus = Corpus.open(run / "data" / "train")
-    sides = [
-        [np.array(row, dtype=np.int64).tobytes() for row in tokeniser.encode([pair[side] for pair in pairs])]
-        for side, tokeniser in enumerate((source, target))
-    ]
-    wanted: dict[bytes, Counter[bytes]] = {}
-    unknown = np.int64(UNKNOWN).tobytes()
-    for read, written in zip(*sides, strict=True):
-        if _holds(read, unknown) or _holds(written, unknown):
-            continue  # unknown words all look alike: whether these were seen cannot be said
-        wanted.setdefault(read, Counter())[written] += 1
-    sources, found = 0, 0
-    met: dict[bytes, set[bytes]] = {}
-    # Only rows as long as one of the sources can be one of them: most are passed over without being read.
-    lengths = np.unique([len(read) // 8 for read in wanted])
-    for row in _of_lengths(corpus.lengths()[0], lengths):
-        read, written = (side.astype(np.int64).tobytes() for side in corpus[row])
-        if read not in wanted:
-            continue
-        if read not in met:
-            met[read] = set()
-            sources += wanted[read].total()
-        if written not in met[read]:
-            met[read].add(written)
-            found += wanted[read][written]
-    return Overlap(len(pairs), found, sources)
-
-
-def _of_lengths(lengths: np.ndarray, wanted: np.ndarray, some: int = 1 << 18) -> Iterator[int]:
-    """The rows that are as long as one of those wanted, looked for in parts: a corpus may be large."""
-    for start in range(0, len(lengths), some):
-        yield from (start + np.flatnonzero(np.isin(lengths[start : start + some], wanted))).tolist()
-
-
-def _holds(tokens: bytes, token: bytes) -> bool:
-    return any(tokens[start : start + 8] == token for start in range(0, len(tokens), 8))
 
 
 def keep_pipe(data: str, folder: Path) -> str:

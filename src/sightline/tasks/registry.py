@@ -10,6 +10,8 @@ from sightline.tasks.task import Task, imported
 
 GROUP = "sightline.task"  # the entry points of other packages; each names a `Task`
 BUILT_IN = {
+    "translate": "sightline.tasks.declared.translate:TRANSLATE",
+    "summarise": "sightline.tasks.declared.summarise:SUMMARISE",
     "classify": "sightline.tasks.declared.classify:CLASSIFY",
     "tag": "sightline.tasks.declared.tag:TAG",
     "span": "sightline.tasks.declared.span:SPAN",

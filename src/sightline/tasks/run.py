@@ -62,7 +62,7 @@ class Run:
         """A prediction for each item, in their order. Options are those of the output, such as ``beam``."""
         self.input.check_several(items)
         chosen = self.output.options(options)
-        xs = [self.input.item(one) for one in items]
+        xs = self.input.items(items)
         raws = self.raw(xs, options=chosen, on_predicted=on_predicted)
         return [self.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
 
@@ -83,17 +83,28 @@ class Run:
         on_predicted: Callable[[int], None] = _ignore,
     ) -> list[Any]:
         """Raw outputs of each item: parts of like size are read together, and those of an item are merged."""
+        divided = self.output.divided(xs, options)
+        if divided is not None:
+            joined = divided.join(self.raw(divided.items, options=divided.options))
+            on_predicted(len(xs))
+            return joined
         found: list[Any] = []
         step = len(xs) if parts is not None else self.input.at_once
         for start in range(0, len(xs), max(1, step)):
             some = xs[start : start + step]
             encoded = self.encode(some) if parts is None else parts
-            found += self._raw(some, encoded, options, on_predicted)
+            found += self._raw(some, encoded, options, on_predicted, start, len(xs))
         return found
 
     @torch.inference_mode()
     def _raw(
-        self, xs: Sequence[Any], parts: Sequence[list[Any]], options: Any, on_predicted: Callable[[int], None]
+        self,
+        xs: Sequence[Any],
+        parts: Sequence[list[Any]],
+        options: Any,
+        on_predicted: Callable[[int], None],
+        first: int,
+        items: int,
     ) -> list[Any]:
         jobs = [(item, part) for item, some in enumerate(parts) for part in some]
         outputs: list[list[Any]] = [[None] * len(some) for some in parts]
@@ -102,8 +113,10 @@ class Run:
         with evaluating(self.model):
             for chosen in batches_by_size(sizes, self.output.budget(self.input, options)):
                 batch = to_device(self.input.collate([jobs[job][1] for job in chosen]), self.device)
-                items = [xs[jobs[job][0]] for job in chosen]
-                made = self.output.outputs(self, items, [jobs[job][1] for job in chosen], batch, options)
+                numbers = [jobs[job][0] for job in chosen]
+                own = self.output.options_of(options, [first + number for number in numbers], items)
+                some = [xs[number] for number in numbers]
+                made = self.output.outputs(self, some, [jobs[job][1] for job in chosen], batch, own)
                 for job, one in zip(chosen, made, strict=True):
                     outputs[jobs[job][0]][places[job]] = one
                 on_predicted(sum(places[job] == 0 for job in chosen))

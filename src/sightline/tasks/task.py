@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sightline.data.checking import Limits, Report
     from sightline.data.columns import Cells
     from sightline.data.source import Source
-    from sightline.explanation import Explanation
-    from sightline.records import Axis
+    from sightline.explanation import Belief, Explanation
+    from sightline.records import Axis, Record
     from sightline.tasks.card import Wording
     from sightline.tasks.evaluate import Evaluation, Table
     from sightline.tasks.prepare import Prepared, Rows, Setting
@@ -293,6 +293,20 @@ class Input(ABC):
     def notes(self) -> list[str]:
         """What there is to say of the data after it was stored, such as how many items were cut."""
         return []
+
+    source_name: ClassVar[str] = "source"  # what an item is called in the titles of maps
+    decodes: ClassVar[str] = "one vector for all of it"  # what a decoder without attention is given
+    most_measured: ClassVar[int | None] = None  # how long an item may be for `believe`; None: nothing of it can be hidden
+
+    def believe(
+        self, model: "nn.Module", part: Any, written: Sequence[int], records: "Sequence[Record]", shift: int
+    ) -> "Belief":
+        """Whether to believe a map of what was written: what it costs to hide parts of the item."""
+        raise TypeError(f"nothing of {self.noun} can be hidden")
+
+    def shown(self, x: Any) -> dict[str, Any]:
+        """The fields of an explanation that show the item."""
+        return {"input": self.label(x)}
 
     # -- for people
 
@@ -676,7 +690,11 @@ class Output(ABC):
         """What the model card says of the task; pictures go into the folder."""
         from sightline.tasks.card import Wording
 
-        return Wording(f"for {run.task.help}", run.task.rows, "On validation data.")
+        limits = (
+            "It knows what stands in its training data, and predicts something for anything else too.",
+            "Where it looked is not why it predicted: an attention map is a picture of the computation.",
+        )
+        return Wording(f"for {run.task.help}", run.task.rows, "On validation data.", limits=limits)
 
     searches: ClassVar[bool] = False  # whether outputs are searched for, so that there is a beam
 

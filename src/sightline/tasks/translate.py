@@ -1,25 +1,22 @@
 """From a file of pairs to a trained model: translate, normalise, transliterate. The same task, another metric."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sightline.attention import Attention
-from sightline.config import Config
 from sightline.data.batches import BatchPlan, BatchRows, TokenPair, collate
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles
-from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.models.text_to_text import Loss, TextToText, TextToTextConfig
-from sightline.models.transformer import TransformerConfig
+from sightline.models.text_to_text import Loss, TextToText
 from sightline.tasks.card import ABOUT, CARD, CURVES, card, describe
+from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.explaining import measured_shift
 from sightline.tasks.preparing import Preparation, Prepared, prepare, prepared_before
 from sightline.tasks.starting import PRETRAIN, EncoderStart
@@ -27,40 +24,11 @@ from sightline.tasks.table import task_of
 from sightline.tasks.translator import SOURCE, TARGET, Translator, load_translator, save_translator
 from sightline.training import scores
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
-from sightline.training.loop import Outcome, TrainingConfig, train
+from sightline.training.loop import Outcome, train
 from sightline.view.curves import draw_curves
 from sightline.vocabulary import PADDING
 
 SHIFT_TEXTS = 8
-
-
-@dataclass(frozen=True)
-class TranslateConfig(Config):
-    """Everything that decides a run, apart from the data."""
-
-    model: TextToTextConfig = field(default_factory=TransformerConfig)
-    tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    batch_tokens: int = 4096
-    smoothing: float = 0.1
-    metric: scores.TextMetric = "bleu"
-    valid_share: float = 0.05
-    validated: int = 500
-    seed: int = 0
-    family: ClassVar[str] = "task"
-
-    def __post_init__(self) -> None:
-        if self.batch_tokens < 1 or self.validated < 1:
-            raise ValueError("batch_tokens and validated must be at least 1")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
-        if getattr(self.model, "tied", None) == "all" and not self.tokeniser.joint:
-            raise ValueError(
-                "a model whose embeddings are tied on both sides needs one vocabulary for both; with "
-                "tokeniser.joint=false set model.tied=output too"
-            )
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
 
 
 class TranslateLesson:
@@ -164,7 +132,7 @@ def _shift(translator: Translator, pairs: Sequence[tuple[str, str]]) -> int:
     """Measured on a few validation sentences that are neither too short to tell nor long to measure."""
     texts = [text for text, _ in pairs if 10 <= len(text) <= 200][:SHIFT_TEXTS]
     has_attention = any(isinstance(module, Attention) for module in translator.model.modules())
-    return measured_shift(translator, texts) if has_attention else 0
+    return measured_shift(translator.as_run(), texts) if has_attention else 0
 
 
 def preparation(config: TranslateConfig, limits: Limits, earlier: Translator | EncoderStart | None) -> Preparation:

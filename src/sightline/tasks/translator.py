@@ -43,6 +43,16 @@ class Translator(Predictor):
     def members(self) -> tuple[Member, ...]:
         return (Member(self.model, self.source, self.target, self.name),)
 
+    def as_run(self) -> Any:
+        """The same as a run."""
+        from sightline.inputs.sequence_text import SourceText
+        from sightline.outputs.translation import TranslationOutput
+        from sightline.tasks.declared.translate import TRANSLATE
+        from sightline.tasks.run import Run
+
+        output = TranslationOutput(None, self.target, self.shift)
+        return Run(TRANSLATE, TRANSLATE.variants[0], self.model, SourceText(None, self.source), output, None, self.name)
+
     def explain(self, text: str, output: str | None = None, **options: Any) -> Explanation:
         """Where the model looked while it wrote: its own output, or the one given.
 

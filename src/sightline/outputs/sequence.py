@@ -1,0 +1,428 @@
+"""A sequence of tokens that is searched for: translations, summaries, captions, transcripts.
+
+The model is a `sightline.models.writer.Writer`; what it reads is what the input collates. A subclass may override:
+``targets`` (the texts of a target), ``metrics`` and ``each`` (its scores), ``tokeniser_file`` and ``words_field``,
+``item_name`` (what an item is called in JSON). A configuration with the field ``longest`` bounds every output by it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sightline.data.batches import TARGET_EXTRA
+from sightline.data.checking import Limits, Report
+from sightline.data.sentences import joining_space, split_sentences
+from sightline.data.tokenise import Tokeniser, train_tokeniser
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.inputs.sequence_text import cut_anew, side_of
+from sightline.inputs.text import check_length
+from sightline.machine import one_thread
+from sightline.outputs.sequence_scores import SequenceScores
+from sightline.search import Hypothesis, Step
+from sightline.state import select
+from sightline.tasks.batches import RowBatches
+from sightline.tasks.card import Wording
+from sightline.tasks.loading import Saved
+from sightline.tasks.missing import count_missing
+from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
+from sightline.tasks.run import Run
+from sightline.tasks.searching import SearchConfig, pad
+from sightline.tasks.task import Divided, Example, Input, PredictOptions
+from sightline.tasks.unknown import words_of, written_out
+from sightline.vocabulary import END, PADDING, START, UNKNOWN
+
+BATCH_TOKENS = 4096
+SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
+SCORED_ROWS = 64  # targets whose loss is computed at once
+WARNED = Limits().max_characters  # a longer text works, but not well
+
+
+class Prediction(NamedTuple):
+    """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with.
+
+    ``others`` are the next best ones, where several were asked for.
+    """
+
+    text: str
+    log_prob: float
+    score: float
+    tokens: tuple[int, ...] = ()
+    others: tuple["Prediction", ...] | None = None
+
+    @property
+    def all(self) -> list["Prediction"]:
+        """With the next best ones, the likeliest first."""
+        return [self._replace(others=None), *(self.others or ())]
+
+
+class Searched(NamedTuple):
+    """The best outputs of an item, likeliest first; the loss of its targets, if given, and how many tokens they have."""
+
+    predictions: list[Prediction]
+    loss: float = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class SequenceOptions(SearchConfig, PredictOptions):
+    """How to search (`SearchConfig`), and what every output must begin with.
+
+    A ``prefix`` (or one for each item) is forced as the tokeniser cuts it, so it should end where a word ends, without
+    a space: the next word brings its own. ``split`` reads texts sentence by sentence. ``keep_unknown``: what a
+    vocabulary of words cannot write stays ``<unk>``; else it is copied from the source. ``batch_tokens`` bounds memory:
+    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: what it raises
+    ends the search.
+    """
+
+    prefix: str = ""
+    prefixes: Sequence[str] | None = None
+    split: bool = False
+    keep_unknown: bool = False
+    going: Callable[[], None] | None = field(default=None, compare=False)
+    targets: Sequence[Sequence[str]] | None = field(default=None, repr=False, metadata={"internal": True})
+
+    def __post_init__(self) -> None:
+        SearchConfig.__post_init__(self)
+        PredictOptions.__post_init__(self)
+        if self.split and self.best > 1:
+            raise UserError("best above 1 and split do not go together: every sentence has outputs of its own")
+        if self.split and (self.prefix or self.prefixes):
+            raise UserError("prefix and split do not go together: a text has several sentences")
+
+    def drawing(self, device: torch.device) -> torch.Generator:
+        """What samples are drawn with: one for all batches of a call, so that they differ."""
+        kept: dict[torch.device, torch.Generator] = self.__dict__.setdefault("_drawing", {})
+        if device not in kept:
+            kept[device] = self.generator(device)
+        return kept[device]
+
+
+class SequenceOutput(SequenceScores):
+    """Texts, written with a tokeniser. Raw outputs are `Searched`.
+
+    ``shift`` is by how many rows maps are moved when they are shown (`sightline.outputs.sequence_explain`).
+    """
+
+    noun = "texts"
+    searches = True
+    sized_targets = True
+    freezes = True
+    calibrates = False
+    predict_options = SequenceOptions
+    tokeniser_file: ClassVar[str] = "target.json"
+    words_field: ClassVar[str] = "target_words"
+    written: ClassVar[str] = "output"  # what is written, in titles of maps
+
+    def __init__(
+        self, config: Any, tokeniser: Tokeniser | None = None, shift: int = 0, said: Sequence[str] = ()
+    ) -> None:
+        super().__init__(config)
+        self._tokeniser, self.shift, self.said = tokeniser, shift, tuple(said)
+
+    @property
+    def tokeniser(self) -> Tokeniser:
+        assert self._tokeniser is not None, "the output is not fitted"
+        return self._tokeniser
+
+    # -- reading and storing
+
+    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
+        return side_of(cells, "target")
+
+    def check(self, y: Any, limits: Limits) -> None:
+        check_length(y, "the target", limits)
+
+    def report(self) -> Report:
+        return Report()
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, "SequenceOutput"]:
+        """A vocabulary of its own, or that of the earlier run; the input is fitted by itself."""
+        if setting.start is None:
+            learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
+            texts = learning.texts(lambda one: self.targets(one.y))
+            return input.fit(rows, setting), self.fitted(
+                train_tokeniser(texts, setting.config.tokeniser), learnt_lines(learning, rows)
+            )
+        tokeniser = setting.start.run.output.tokeniser
+        missing = count_missing(tokeniser, (text for one in rows for text in self.targets(one.y)))
+        return input.fit(rows, setting), self.fitted(tokeniser, missing.lines())
+
+    def fitted(self, tokeniser: Tokeniser, said: Sequence[str] = ()) -> "SequenceOutput":
+        """The same with a vocabulary, and what there is to say of it."""
+        return type(self)(self.config, tokeniser, said=said)
+
+    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
+        for tokens in self.tokeniser.encode(list(self.targets(y))):
+            yield from ((part, tokens) for part in parts[:1])
+
+    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
+        """Targets between `START` and `END`, padded behind."""
+        collated = np.full((len(targets), max(map(len, targets)) + TARGET_EXTRA), PADDING, np.int64)
+        collated[:, 0] = START
+        for row, tokens in enumerate(targets):
+            collated[row, 1 : 1 + len(tokens)] = tokens
+            collated[row, 1 + len(tokens)] = END
+        return torch.from_numpy(collated)
+
+    def batches(self, prepared: Prepared, config: Any) -> RowBatches:
+        return (CutAnewBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
+
+    def loss(self, model: nn.Module, batch: tuple[Any, Tensor], step: int) -> Any:
+        return model.loss(*batch, smoothing=self.config.smoothing)  # type: ignore[operator]
+
+    def counted(self, batch: tuple[Any, Tensor]) -> int:
+        return int((batch[1][:, 1:] != PADDING).sum())
+
+    # -- predicting
+
+    def validation_options(self) -> SequenceOptions:
+        return SequenceOptions(beam=1)
+
+    def trial_options(self, examples: Sequence[Example]) -> SequenceOptions:
+        """An untrained model does not know when to end: it is stopped where the targets end."""
+        texts = [text for one in examples for text in self.targets(one.y)]
+        longest = max(map(len, self.tokeniser.encode(texts)), default=1)
+        return self.with_targets(SequenceOptions(beam=1, max_length=max(1, longest)), examples, training=True)
+
+    def with_targets(
+        self, options: SequenceOptions, examples: Sequence[Example], training: bool = False
+    ) -> SequenceOptions:
+        return replace(options, targets=[self.targets(one.y, training) for one in examples])
+
+    def options_of(self, options: SequenceOptions, numbers: Sequence[int], items: int) -> SequenceOptions:
+        if options.prefixes is None and options.targets is None:
+            return options
+        if options.prefixes is not None and len(options.prefixes) != items:
+            raise UserError(f"prefixes has {len(options.prefixes)} entries; expected {items}, one for each text")
+        prefixes, targets = (
+            None if all_of is None else [all_of[number] for number in numbers]  # type: ignore[index]
+            for all_of in (options.prefixes, options.targets)
+        )
+        some = replace(options, prefixes=prefixes, targets=targets)
+        some.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
+        return some
+
+    def block_options(self, options: SequenceOptions, block: int) -> SequenceOptions:
+        """Each block of lines draws anew: the same seed would give the same draws again."""
+        return replace(options, seed=(options.seed + block) % 2**63)
+
+    def cost(self, size: int, options: SequenceOptions) -> int:
+        return options.width * (size + 8)
+
+    def budget(self, input: Input, options: SequenceOptions) -> int:
+        return options.batch_tokens or BATCH_TOKENS
+
+    def divided(self, xs: Sequence[str], options: SequenceOptions) -> Divided | None:
+        """Texts of any length, sentence by sentence; what stood between the sentences stands there again."""
+        if options is None or not options.split:
+            return None
+        documents = [split_sentences(x) for x in xs]
+
+        def join(raws: Sequence[Searched]) -> list[Searched]:
+            coming = iter(raws)
+            return [_joined([(next(coming), blank) for _, blank in document]) for document in documents]
+
+        sentences = [sentence for document in documents for sentence, _ in document]
+        return Divided(sentences, replace(options, split=False), join)
+
+    def outputs(
+        self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
+    ) -> list[Searched]:
+        with one_thread() if is_small(run.model, len(parts) * options.width) else nullcontext():
+            found = self.search(run, [run.input.size(part) for part in parts], batch, options)
+        texts = iter(self._texts(run, xs, found, batch, options))
+        losses = [(0.0, 0)] * len(found) if options.targets is None else self._losses(run, batch, options.targets)
+        return [
+            Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in some], *loss)
+            for some, loss in zip(found, losses, strict=True)
+        ]
+
+    def search(self, run: Run, sizes: Sequence[int], batch: Any, options: SequenceOptions) -> list[list[Hypothesis]]:
+        """The best hypotheses for a batch of items of these sizes."""
+        step, state = run.model.searching(batch)  # type: ignore[operator]
+        if not hasattr(run.input, "attended"):
+            step = without_unknown(step)
+        if options.going is not None:
+            step = asking(step, options.going)
+        prefixes = self._prefixes(options, len(sizes))
+        forced = self.tokeniser.encode(prefixes) if any(prefixes) else [[] for _ in prefixes]
+        return self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
+
+    def limited(self, options: SequenceOptions) -> SequenceOptions:
+        """With the limit of the configuration, where it has one: not every item has a length to go by."""
+        longest = getattr(self.config, "longest", None)
+        if longest is None or options.max_length is not None:
+            return options
+        return replace(options, max_length=max(longest, options.min_length))
+
+    def _prefixes(self, options: SequenceOptions, count: int) -> list[str]:
+        return [options.prefix] * count if options.prefixes is None else list(options.prefixes)
+
+    def _texts(
+        self, run: Run, xs: Sequence[Any], found: Sequence[Sequence[Hypothesis]], batch: Any, options: SequenceOptions
+    ) -> list[str]:
+        """The texts of all hypotheses, with words of the source in the place of unknown ones, or of the prefix."""
+        rows = [row for row, some in enumerate(found) for _ in some]
+        tokens = [one.tokens for some in found for one in some]
+        texts = self.tokeniser.decode(tokens)
+        unknown = [place for place, some in enumerate(tokens) if UNKNOWN in some]
+        if not unknown or not self.tokeniser.of_words or options.keep_unknown:
+            return texts
+        owners = [rows[place] for place in unknown]
+        chosen = select(batch, torch.tensor(owners, device=run.device))
+        attended = run.input.attended(run.model, chosen, [xs[row] for row in owners], [tokens[i] for i in unknown])  # type: ignore[attr-defined]
+        prefixes = self._prefixes(options, len(xs))
+        for place, row, words in zip(unknown, owners, attended, strict=True):
+            given = words_of(self.tokeniser, prefixes[row])
+            copied = dict(enumerate([*given, *words[len(given) :]]))
+            places = [number for number, token in enumerate(tokens[place]) if token == UNKNOWN]
+            known = {number: word for number in places if (word := copied.get(number)) is not None}
+            texts[place] = written_out(self.tokeniser, tokens[place], known)
+        return texts
+
+    def _losses(self, run: Run, batch: Any, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
+        """Of the targets of each item: the loss without smoothing, summed over their tokens, and how many tokens."""
+        rows = [row for row, texts in enumerate(targets) for _ in texts]
+        ids = self.tokeniser.encode([text for texts in targets for text in texts])
+        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
+        found = [[0.0, 0] for _ in targets]
+        for start in range(0, len(order), SCORED_ROWS):
+            part = order[start : start + SCORED_ROWS]
+            target = pad([[START, *ids[place], END] for place in part]).to(run.device)
+            owners = [rows[place] for place in part]
+            source = select(batch, torch.tensor(owners, device=run.device))
+            loss = run.model.loss(source, target)  # type: ignore[operator]
+            # The sum is of all of them; an item's share is by its tokens, which the mean over items does not see.
+            for place, row in zip(part, owners, strict=True):
+                tokens = len(ids[place]) + 1
+                found[row][0] += float(loss.total) * tokens / loss.tokens
+                found[row][1] += tokens
+        return [(total, tokens) for total, tokens in found]  # type: ignore[misc]
+
+    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Searched]) -> Searched:
+        return outputs[0] if outputs else Searched([Prediction("", 0.0, 0.0)])
+
+    def decide(self, x: Any, raw: Searched, options: SequenceOptions | None = None) -> Prediction:
+        first, *others = raw.predictions
+        return first if options is None or options.best == 1 else first._replace(others=tuple(others))
+
+    def predict_split(self, run: Run, items: list[Any], given: dict[str, Any], going: Any = None) -> list[Any]:
+        predictions = run.predict(items, split=True, going=going, **given)
+        return [self.served(x, one) for x, one in zip(items, predictions, strict=True)]
+
+    def ensemble(self, runs: Sequence[Run]) -> Run:
+        from sightline.tasks.ensemble import ensemble
+
+        return ensemble(runs)
+
+    # -- saving, explaining, for people
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        self.tokeniser.save(folder / self.tokeniser_file)
+        return {"shift": self.shift, self.words_field: self.tokeniser.words}, [self.tokeniser_file]
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any, input: Input) -> "SequenceOutput":
+        with saved.reading():
+            shift = saved.about.get("shift", 0)  # runs of earlier versions have none
+            if shift not in (-1, 0, 1):
+                raise ValueError(f"shift is {shift!r}; it is -1, 0 or 1")
+        return cls(config, Tokeniser.load(saved.path / cls.tokeniser_file, config.tokeniser.dropout), shift)
+
+    def open(self, input: Input, setting: Setting) -> Any:
+        self.tokeniser.dropout = setting.config.tokeniser.dropout
+        return super().open(input, setting)
+
+    def cut_anew(self, targets: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The same texts in other pieces (BPE dropout)."""
+        return cut_anew(self.tokeniser, targets)
+
+    def explain(self, run: Run, x: Any, options: Any) -> Explanation:
+        from sightline.outputs.sequence_explain import explain_sequence
+
+        return explain_sequence(run, x, options)
+
+    def notes(self, prepared: Prepared) -> list[str]:
+        return list(self.said)
+
+    def summary_of_fit(self) -> str:
+        return f"{self.tokeniser.words:,} target tokens"
+
+    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+        return Wording(f"from {run.input.noun} to text", run.task.rows)
+
+    def check_written(self, options: SequenceOptions, as_json: bool) -> None:
+        if options.best > 1 and not as_json:
+            raise UserError("--best above 1 gives several outputs for one line; write them with --format jsonl")
+
+    def line(self, x: Any, prediction: Prediction) -> str:
+        return prediction.text.replace("\n", " ")
+
+    def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
+        item = {self.item_name: x if isinstance(x, str) else str(x)}
+        if prediction.others is not None:
+            return {**item, "predictions": self.served(x, prediction)}
+        return {**item, "prediction": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}
+
+    def served(self, x: Any, prediction: Prediction) -> list[dict[str, Any]]:
+        return [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in prediction.all]
+
+
+class CutAnewBatches(RowBatches):
+    """Batches whose texts are cut into other pieces each time (BPE dropout); inputs without pieces stay as they are."""
+
+    def batch(self, handle: Any) -> tuple[Any, Any]:
+        parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
+        batch = self.input.collate(self.input.cut_anew(parts) if hasattr(self.input, "cut_anew") else parts)
+        return batch, self.output.collate(self.output.cut_anew(targets), batch)
+
+
+def learnt_lines(learning: Rows, rows: Rows) -> list[str]:
+    """Whether a vocabulary was learnt from a part of the data."""
+    if learning is rows:
+        return []
+    return [f"the vocabulary is learnt from {learning.count:,} of the pairs, drawn at random"]
+
+
+def is_small(model: nn.Module, hypotheses: int) -> bool:
+    """Whether a step is so little work that one thread does it best: its largest product is the output layer."""
+    weight = getattr(getattr(model, "output", None), "weight", None)
+    return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
+
+
+def asking(step: Step, going: Callable[[], None]) -> Step:
+    """A step that asks first whether to go on."""
+
+    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        going()
+        return step(tokens, state)
+
+    return asked
+
+
+def without_unknown(step: Step) -> Step:
+    """A step that never writes the unknown word: there is nothing to copy instead."""
+
+    def known(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        log_probs, state = step(tokens, state)
+        log_probs[:, UNKNOWN] = -math.inf
+        return log_probs, state
+
+    return known
+
+
+def _joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
+    """Sentences and the blanks behind them as one text; log-probabilities and scores are added."""
+    text, best = "", [one.predictions[0] for one, _ in sentences]
+    for number, (one, (_, blank)) in enumerate(zip(best, sentences, strict=True), start=1):
+        text += one.text + (blank or (joining_space(one.text) if number < len(sentences) else ""))
+    log_prob, score = (sum((getattr(one, name) for one in best), 0.0) for name in ("log_prob", "score"))
+    return Searched([Prediction(text, log_prob, score)])

@@ -1,0 +1,177 @@
+"""Explain one written text: decode fast, then read the winner once more under `capture`, and say where it looked.
+
+What is read comes from the input: its axis (tokens, places of an image, frames), how it is shown, and how a part of it
+is hidden to measure what to make of a map.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import exp, prod
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sightline.attention import Attention
+from sightline.data.tokenise import Tokeniser
+from sightline.errors import UserError
+from sightline.evidence import choose_shift, rollout_records
+from sightline.evidence.subject import evaluating
+from sightline.explanation import Calculation, Choice, Explanation, Stack, Step
+from sightline.outputs.sequence import Prediction, SequenceOptions, SequenceOutput
+from sightline.records import Axis, Record, Slots, Tokens
+from sightline.tasks.explain import LARGEST, LIKELIEST, WHOLE, ExplainOptions
+from sightline.tasks.run import Run
+from sightline.tasks.searching import pad
+from sightline.tasks.token_axis import token_axis
+from sightline.tasks.vectors import watch
+from sightline.trace import Trace, capture
+from sightline.training.steps import to_device
+from sightline.vocabulary import END, START
+
+KEPT = 24  # numbers of each vector: what fits beside a map
+Kind = Literal["cross", "self", "causal"]
+
+
+def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
+    """Everything there is to show about one item."""
+    parts = run.encode([x])[0]
+    part = parts[0] if parts else ()
+    outputs, tokens = _outputs(run, x, parts, options)
+    explanation = _looks(run, x, part, outputs, tokens, options)
+    most = run.input.most_measured
+    longest = max(len(main_map(explanation)[0].columns), len(tokens) + 1) - 1
+    if not options.measure or most is None:
+        return explanation
+    if longest > most:
+        note = f"{longest:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
+        return replace(explanation, notes=(*explanation.notes, note))
+    belief = run.input.believe(run.model, part, [*tokens, END], main_map(explanation), explanation.shift)
+    return replace(explanation, belief=belief)
+
+
+def main_map(explanation: Explanation) -> list[Record]:
+    """What is shown first: the heads of the last layer that looks at the source."""
+    return explanation.of(explanation.stacks[0].names[-1])
+
+
+def measured_shift(run: Run, texts: Sequence[str]) -> int:
+    """By how many rows this model's maps should be moved when they are shown, from what a few texts say."""
+    maps, subjects = {}, []
+    for text in texts:
+        parts = run.encode([text])[0]
+        part: Any = parts[0] if parts else ()
+        options = ExplainOptions(beam=1, measure=False, shift=0)
+        explanation = _looks(run, text, part, *_outputs(run, text, parts, options), options)
+        written = _output(run).tokeniser.encode([explanation.output])[0]
+        subject: Any = run.input.subject(run.model, part, [*written, END])  # type: ignore[attr-defined]
+        matrix = np.mean([record.matrix() for record in main_map(explanation)], axis=0)
+        if matrix.shape == (subject.rows, subject.columns):
+            maps[id(subject)] = matrix
+            subjects.append(subject)
+    return choose_shift(subjects, lambda subject: maps[id(subject)])
+
+
+def _output(run: Run) -> SequenceOutput:
+    assert isinstance(run.output, SequenceOutput)
+    return run.output
+
+
+def _outputs(run: Run, x: Any, parts: list[Any], options: ExplainOptions) -> tuple[list[Prediction], list[int]]:
+    """The output to explain with its alternatives, and the tokens that it was written with."""
+    output = _output(run)
+    if options.output is not None:
+        return [Prediction(options.output, 0.0, 0.0)], output.tokeniser.encode([options.output])[0]
+    best = min(1 + options.alternatives, options.beam)
+    (raw,) = run.raw([x], parts=[parts], options=SequenceOptions(beam=options.beam, best=best))
+    return raw.predictions, list(raw.predictions[0].tokens)
+
+
+@torch.no_grad()
+def _looks(
+    run: Run, x: Any, part: Any, outputs: list[Prediction], tokens: list[int], options: ExplainOptions
+) -> Explanation:
+    model: Any = run.model
+    output = _output(run)
+    rows = token_axis(output.tokeniser, tokens)
+    columns = run.input.axis(x, part) or Slots(run.input.size(part))
+    source = to_device(run.input.collate([part]), run.device)
+    words = pad([[START, *tokens]]).to(run.device)
+    top = options.top or _top(model, len(rows), len(columns))
+    with evaluating(model), watch(model) as watched, capture(model, top=top, scores=top is None) as trace:
+        features, _ = model.decode(words, model.begin(source))
+        logs = torch.log_softmax(model.output(features[0]), dim=-1)
+    kinds = {name: _kind(model, name) for name in trace.names}
+    if "cross" not in kinds.values():
+        raise UserError(
+            f"{run.name} has no attention: its decoder gets {run.input.decodes}, so there is nothing that it looked at"
+        )
+    records: list[Record] = []
+    calculations: list[Calculation] = []
+    for name, kind in kinds.items():
+        own = _records(trace, name, kind, rows, columns)
+        if kind == "cross":
+            calculations += watched.calculations(trace.mechanisms[name], name, len(columns), KEPT)
+        records += own
+    rolled: list[Record] = []
+    if top is None and isinstance(columns, Tokens):
+        rolled = rollout_records([record for record in records if kinds[record.name] == "self"])
+    return Explanation(
+        title=run.name,
+        task=run.task.name,
+        output=outputs[0].text,
+        records=(*records, *rolled),
+        stacks=tuple(_stacks(kinds, rolled, run.input.source_name, output.written)),
+        steps=tuple(_steps(output.tokeniser, logs, [*tokens, END])),
+        calculations=tuple(calculations),
+        alternatives=tuple(Choice(one.text, exp(min(one.log_prob, 0.0))) for one in outputs[1:]),
+        shift=output.shift if options.shift is None else options.shift,
+        notes=() if top is None else (_kept(top),),
+        **run.input.shown(x),
+    )
+
+
+def _records(trace: Trace, name: str, kind: Kind, rows: Axis, columns: Axis) -> list[Record]:
+    own = trace[name].records(rows=columns if kind == "self" else rows, columns=rows if kind == "causal" else columns)
+    # Only what is shown step by step needs its scores.
+    return own if kind == "cross" else [replace(record, scores=None) for record in own]
+
+
+def _stacks(kinds: dict[str, Kind], rolled: Sequence[Record], source: str, written: str) -> Iterator[Stack]:
+    titles: dict[Kind, str] = {
+        "cross": f"From the {written} to the {source}",
+        "self": f"Inside the {source}",
+        "causal": f"Inside the {written}",
+    }
+    for kind, title in titles.items():
+        names = tuple(name for name, one in kinds.items() if one == kind)
+        if names:
+            yield Stack(title, kind, names)
+    if rolled:
+        yield Stack(f"Inside the {source}, through all layers", "self", tuple(one.name for one in rolled))
+
+
+def _kind(model: Any, name: str) -> Kind:
+    if model.looks_at_source(name):
+        return "cross"
+    return "causal" if name.startswith("decoder.") else "self"
+
+
+def _top(model: nn.Module, rows: int, columns: int) -> int | None:
+    """How many weights of each row to keep; None for all of them."""
+    heads = sum(prod(module.heads) for module in model.modules() if isinstance(module, Attention))
+    return None if heads * max(rows, columns) ** 2 <= WHOLE else LARGEST
+
+
+def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[Step]:
+    values, choices = logs.exp().topk(min(LIKELIEST, logs.shape[-1]), dim=-1)
+    spelled = target.spell(written)
+    for row, token in enumerate(written):
+        names = target.spell(choices[row].tolist())
+        likeliest = tuple(map(Choice, names, values[row].tolist()))
+        yield Step(spelled[row], float(logs[row, token].exp()), likeliest)
+
+
+def _kept(top: int) -> str:
+    return f"of each row only the {top} largest weights were kept; numbers about the map are about these"

@@ -1,0 +1,156 @@
+"""A text for a text: translations, summaries, normal forms. Both sides are fitted together, and split as pairs."""
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sightline.attention import Attention
+from sightline.data.splitting import Overlap
+from sightline.data.store import Corpus, write_blocks
+from sightline.data.tokenise import train_tokenisers
+from sightline.inputs.sequence_text import SourceText
+from sightline.outputs.sequence import WARNED, SequenceOptions, SequenceOutput, learnt_lines
+from sightline.tasks.card import Wording
+from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.missing import count_missing
+from sightline.tasks.prepare import TRAIN, VOCABULARY_ROWS, Prepared, Rows, Setting
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example, Input
+from sightline.tasks.trained_pairs import overlap_with_training
+from sightline.training import scores
+from sightline.training.scores import Bucket, Statistics
+
+SHIFT_TEXTS = 8
+PAPER_NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "exact": "exact match",
+    "tokenised_bleu": "tokenised BLEU",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
+
+
+@dataclass(frozen=True)
+class LengthScores:
+    """Scores of the pairs whose sources are about equally long."""
+
+    bucket: Bucket
+    values: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        bucket = self.bucket
+        return {"unit": bucket.unit, "least": bucket.least, "most": bucket.most, "pairs": len(bucket.rows)}
+
+
+class TranslationOutput(SequenceOutput):
+    """The targets of pairs of texts."""
+
+    pair_split = True
+    by_length = True
+    warned = False
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, SequenceOutput]:
+        assert isinstance(input, SourceText)
+        config = setting.config.tokeniser
+        if setting.start is None:
+            learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
+            sides = (learning.texts(lambda one: (one.x,)), learning.texts(lambda one: (one.y,)))
+            source, target = train_tokenisers(lambda: sides[0], lambda: sides[1], config)
+            said = learnt_lines(learning, rows)
+        else:
+            source, target = setting.start.tokenisers
+            said = count_missing(target, (one.y for one in rows)).lines()
+        source.dropout = target.dropout = config.dropout
+        return input.fitted(source), self.fitted(target, said)
+
+    def write(self, input: Input, rows: Rows, setting: Setting) -> Corpus:
+        """Tokenised in several processes where there are many pairs."""
+        assert isinstance(input, SourceText)
+        with closing(rows.spool.encoded(input.tokeniser, self.tokeniser, rows.marks)) as blocks:
+            write_blocks(setting.data / TRAIN, blocks)
+        return Corpus.open(setting.data / TRAIN)
+
+    def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> SequenceOutput:
+        """With the shift of its maps, measured on a few sentences that are neither too short to tell nor long."""
+        from sightline.outputs.sequence_explain import measured_shift
+
+        valid = self.validated(prepared.valid, run.config)
+        texts = [one.x for one in valid if 10 <= len(one.x) <= 200][:SHIFT_TEXTS]
+        output = copy.copy(self)
+        if any(isinstance(module, Attention) for module in run.model.modules()):
+            output.shift = measured_shift(run, texts)
+        return output
+
+    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+        return Wording()
+
+    def warn(self, xs: Sequence[str], first: int, options: SequenceOptions) -> None:
+        """Any length works, but not well: say so once."""
+        for number, x in enumerate(xs, start=first):
+            if len(x) > WARNED and not options.split and not self.warned:
+                self.warned = True
+                print(
+                    f"sightline: line {number:,} has {len(x):,} characters, more than training takes unless "
+                    "asked to; --split predicts sentence by sentence",
+                    file=sys.stderr,
+                )
+
+    # -- scores by length, and which pairs were trained on
+
+    def _lengths(self, evaluation: Evaluation) -> list[LengthScores]:
+        """The run's own metric, BLEU and chrF, by the length of the source."""
+        names = [one for one in dict.fromkeys((self.config.metric, "bleu", "chrf")) if one in evaluation.statistics]
+        return _by_length(evaluation.examples, {name: evaluation.statistics[name] for name in names})
+
+    def _overlap(self, evaluation: Evaluation) -> Overlap | None:
+        run, pairs = evaluation.run, [(one.x, one.y) for one in evaluation.examples]
+        if run.folder is None or not hasattr(run.input, "tokeniser"):
+            return None
+        if "overlap" not in evaluation.extra:
+            known = overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs)
+            evaluation.extra["overlap"] = known
+        return evaluation.extra["overlap"]
+
+    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+        overlap = self._overlap(evaluation)
+        known = {} if overlap is None else {"in_training": {"pairs": overlap.pairs, "sources": overlap.sources}}
+        return {"by_length": [{**one.to_json(), **one.values} for one in self._lengths(evaluation)], **known}
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        parts, overlap = super().tables(evaluation), self._overlap(evaluation)
+        if overlap is not None and overlap.sources:
+            parts.append(
+                f"{overlap.pairs:,} of these pairs stand in the training data, and {overlap.sources:,} have their "
+                "source there: scores on them flatter"
+            )
+        return [*parts, self._length_table(evaluation)] if self.scoring.by_length else parts
+
+    def _length_table(self, evaluation: Evaluation) -> Table:
+        parts = self._lengths(evaluation)
+        names = (f"source, {parts[0].bucket.unit}", "pairs", *map(self.metric_name, parts[0].values))
+        rows = (
+            (one.bucket.label, f"{len(one.bucket.rows):,}", *(f"{value:.2f}" for value in one.values.values()))
+            for one in parts
+        )
+        return Table(names, tuple(rows))
+
+    def compared_extra(
+        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, Any]:
+        parts = _by_length(examples, systems)
+        by_length = [{**one.to_json(), "runs": one.values} for one in parts]
+        return {**super().compared_extra(metric, examples, systems, draw), "by_length": by_length}
+
+    def paper_name(self, metric: str) -> str:
+        return PAPER_NAMES.get(metric, metric)
+
+
+def _by_length(examples: Sequence[Example], statistics: Mapping[str, Statistics]) -> list[LengthScores]:
+    buckets = scores.buckets_by_length([one.x for one in examples])
+    return [LengthScores(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]

@@ -1,0 +1,36 @@
+"""The configuration of `translate` and `summarise`."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from sightline.data.tokenise import TokeniserConfig
+from sightline.models.text_to_text import TextToText, TextToTextConfig
+from sightline.models.transformer import TransformerConfig
+from sightline.tasks.configs.base import TaskConfig
+from sightline.training.scores import TextMetric
+
+
+@dataclass(frozen=True)
+class TranslateConfig(TaskConfig):
+    """Everything that decides a run, apart from the data. ``smoothing`` is that of the target tokens in training."""
+
+    model: TextToTextConfig = field(default_factory=TransformerConfig)
+    tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
+    batch_tokens: int = 4096
+    smoothing: float = 0.1
+    metric: TextMetric = "bleu"
+    valid_share: float = 0.05
+    validated: int = 500
+    counts: ClassVar[tuple[str, ...]] = ("batch_tokens",)
+    shares: ClassVar[tuple[str, ...]] = ("smoothing",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if getattr(self.model, "tied", None) == "all" and not self.tokeniser.joint:
+            raise ValueError(
+                "a model whose embeddings are tied on both sides needs one vocabulary for both; with "
+                "tokeniser.joint=false set model.tied=output too"
+            )
+
+    def build(self, input: Any, output: Any) -> TextToText:
+        return self.model.build(input.tokeniser.words, output.tokeniser.words)
