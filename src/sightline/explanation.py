@@ -101,7 +101,7 @@ class Span:
     """A stretch of a text, from character ``start`` up to ``end``, and its weight.
 
     Where sentences were weighed too, a word has the number of its ``sentence`` and its weight ``in_sentence``; its
-    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in.
+    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in, ``marked`` that it is of the answer.
     """
 
     start: int
@@ -111,11 +111,12 @@ class Span:
     in_sentence: float | None = None
     sentence: int | None = None
     part: int | None = None
+    marked: bool | None = None
 
 
 @dataclass(frozen=True)
 class Highlights:
-    """What of a text (of two, for a pair) a classifier looked at while it gave a label.
+    """What of a text (of two, for a pair) a model looked at while it gave a label, or an answer that stands there.
 
     ``probabilities`` are those of the labels, likeliest first; ``probability`` is that of ``label``, which the map is
     about; a number has neither. Words stand in the order of the text, and of ``read`` words only those with the

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sightline.data.checking import TOO_LONG, Limits
 from sightline.data.columns import text_problem
@@ -127,9 +127,7 @@ def words_of(value: Any, what: str) -> tuple[str, ...]:
 
 def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: int, overlap: int) -> list[list[Cut]]:
     """Sentences of words as stretches of at most ``longest`` tokens."""
-    tokeniser, specials = reader.tokeniser, reader.specials
-    # Byte-level vocabularies have one piece for a word behind a space and another for it at the very beginning.
-    space = " " if isinstance(tokeniser, PretrainedTokeniser) and tokeniser.of_bytes else ""
+    tokeniser, specials, space = reader.tokeniser, reader.specials, _space(reader)
     room = longest - 2
     pieces = tokeniser.encode([space + word for words in sentences for word in words])
     found, done = [], 0
@@ -146,3 +144,15 @@ def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: i
             cuts.append(Cut([*tokens, specials.end], places, first, behind))
         found.append(cuts)
     return found
+
+
+def _space(reader: TextReader) -> str:
+    """Byte-level vocabularies have one piece for a word behind a space and another for it at the very beginning."""
+    return " " if isinstance(reader.tokeniser, PretrainedTokeniser) and reader.tokeniser.of_bytes else ""
+
+
+def piece_places(reader: TextReader, word: str) -> list[tuple[int, int]]:
+    """The characters of a word that each of its pieces covers."""
+    space, tokeniser = _space(reader), cast("Any", reader.tokeniser)
+    found = [place for _, place in tokeniser.pieces(space + word)]
+    return [(max(0, start - len(space)), max(0, end - len(space))) for start, end in found]

@@ -19,6 +19,9 @@ from sightline.models.text_to_labels import Texts
 from sightline.models.text_to_text import Loss
 
 
+LOGITS = 1 << 24  # made at once: 64 MB of float32
+
+
 class Guesses(NamedTuple):
     """How well hidden words were guessed: the sum of −log p, how many were right, and how many there were."""
 
@@ -62,6 +65,15 @@ class MaskedWords(nn.Module):
     def logits(self, texts: Texts, places: Int[Tensor, " n"]) -> Float[Tensor, "n v"]:
         """What the model would write at these places."""
         return F.linear(self._at(self.encoder.annotate(texts), places), self._table(), self.bias)
+
+    def log_probs(self, texts: Texts, places: Int[Tensor, " n"], words: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The log-probability of one word at each place. Some places at a time: the logits of all of them are large."""
+        annotations, some = self.encoder.annotate(texts), max(1, LOGITS // len(self.bias))
+        found = []
+        for at, gold in zip(places.split(some), words.split(some), strict=True):
+            logits = F.linear(self._at(annotations, at), self._table(), self.bias)
+            found.append(-F.cross_entropy(logits, gold, reduction="none"))
+        return torch.cat(found)
 
     @torch.no_grad()
     def guess(self, texts: Texts, places: Int[Tensor, " n"], gold: Int[Tensor, " n"]) -> Guesses:

@@ -76,12 +76,12 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
         start = 0
         for sentence, blank in split_sentences(texts[0]):
             if sentence.strip():
-                places += [*_places(reader, sentence, 0, start, len(sentences)), None]
+                places += [*token_places(reader, sentence, 0, start, len(sentences)), None]
                 sentences.append((start, start + len(sentence)))
             start += len(sentence) + len(blank)
         places = places or [None]
     else:
-        found = [_places(reader, one, part, 0, -1) for part, one in enumerate(texts)]
+        found = [token_places(reader, one, part, 0, -1) for part, one in enumerate(texts)]
         kept: list[list[int]] = [list(range(len(one))) for one in found]
         if longest is not None:
             first, second = _fitted(kept[0], kept[1] if len(kept) > 1 else None, longest)
@@ -92,10 +92,10 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
             places += [*(one[i] for i in chosen), None]
     if len(places) != len(tokens):
         raise AssertionError(f"{len(tokens)} tokens are read, {len(places)} were followed back to the text")
-    return PlacedText(tuple(texts), tokens, places, _words(texts, places), sentences, unread)
+    return PlacedText(tuple(texts), tokens, places, words_of_places(texts, places), sentences, unread)
 
 
-def _places(reader: TextReader, text: str, part: int, offset: int, sentence: int) -> list[Place | None]:
+def token_places(reader: TextReader, text: str, part: int, offset: int, sentence: int) -> list[Place | None]:
     """Without the blanks that some vocabularies count to a word."""
     found: list[Place | None] = []
     tokeniser: Any = reader.tokeniser
@@ -108,7 +108,7 @@ def _places(reader: TextReader, text: str, part: int, offset: int, sentence: int
     return found
 
 
-def _words(texts: tuple[str, ...], places: list[Place | None]) -> list[list[int]]:
+def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[list[int]]:
     """A word goes on from one token to the next if no blank is between them, and both end in letters or digits there.
 
     Scripts without spaces keep their tokens as they are. The bytes of one character are never parted.

@@ -14,11 +14,12 @@ from sightline.records import Record, Slots, Tokens
 from sightline.view.flow import Placed, flow, height_of, sheet, words_along, write
 from sightline.view.fonts import widths
 from sightline.view.layout import COLOURS, TEXT_WIDTH, fits, ink, largest_of, line_of, size_for, title_lines
-from sightline.view.passages import Passage, excerpt
+from sightline.view.passages import Passage, Piece, excerpt
 from sightline.view.pictures import save
 from sightline.view.texts import shown
 
 SENTENCES = "Oranges"  # told from the blue of words by every kind of colour vision
+FRAME = "#c2410c"  # around the words of an answer
 BAR = 0.14  # inches: the mark of a sentence beside it
 MOST_WORDS = 5000
 MOST_DRAWN, MOST_PASSAGES = 700, 50  # of a classifier's text: about a page
@@ -37,12 +38,14 @@ def highlight(
     most: float | None = None,
     notes: Sequence[str] = (),
     unit: str = "word",
+    framed: Sequence[Sequence[bool]] | None = None,
 ) -> Path:
     """A document with each word shaded by its weight.
 
     Several records are sentences, each on lines of its own; ``sentences`` has the weight of each of them as its columns
     and is drawn as a mark beside them. ``row`` says who looked; left out, it is the mean of all rows.
-    ``notes`` stand below, ``unit`` says in the legend what a weight is of.
+    ``notes`` stand below, ``unit`` says in the legend what a weight is of. ``framed`` says of each word of each
+    record whether it stands in a frame.
     """
     parts = [words] if isinstance(words, Record) else list(words)
     if not parts:
@@ -70,9 +73,12 @@ def highlight(
     mark_end = 1.0 if marks is None else largest_of(marks)
     top = above
     for number, (placed, values) in enumerate(zip(lines, weights, strict=True)):
-        for one, weight in zip(placed, values, strict=True):
+        for place, (one, weight) in enumerate(zip(placed, values, strict=True)):
             paper, colour = ink(float(weight), end, colours)
-            write(page, Placed(one.text, one.left + margin, one.top + top, one.width, one.height), size, paper, colour)
+            moved = Placed(one.text, one.left + margin, one.top + top, one.width, one.height)
+            box, _ = write(page, moved, size, paper, colour)
+            if framed is not None and framed[number][place]:
+                box.set(edgecolor=FRAME, linewidth=1.2, zorder=3)
         if marks is not None:
             paper, _ = ink(float(marks[number]), mark_end, SENTENCES)
             page.add_patch(Rectangle((0, top), BAR, height_of(placed), facecolor=paper, edgecolor="#888888", lw=0.4))
@@ -107,6 +113,7 @@ def highlight_text(
         weights = np.array([[one.weight for one in found.passages]], dtype=np.float32)
         sentences = Record("sentences", 0, 0, Slots(1), Slots(len(parts)), weights)
     said = () if found.note is None else (found.note,)
+    framed = [[word is not None and bool(word.marked) for _, word in _drawn(one)] for one in found.passages]
     if title is None:
         title = label_line(highlights)
     return highlight(
@@ -117,6 +124,7 @@ def highlight_text(
         width=width,
         notes=(*said, *notes),
         unit="word, in its sentence" if highlights.sentences else "word",
+        framed=framed,
     )
 
 
@@ -130,12 +138,16 @@ def label_line(highlights: Highlights) -> str:
 
 
 def _words_of(number: int, passage: Passage) -> Record:
-    pieces = [("…", None), *passage.drawn()] if passage.gap else passage.drawn()
+    pieces = _drawn(passage)
     weights = [
         0.0 if word is None else word.weight if passage.weight is None else word.in_sentence for _, word in pieces
     ]
     texts = Tokens(tuple(text for text, _ in pieces))
     return Record(f"passage {number}", 0, 0, Slots(1), texts, np.array([weights], dtype=np.float32))
+
+
+def _drawn(passage: Passage) -> list[Piece]:
+    return [("…", None), *passage.drawn()] if passage.gap else passage.drawn()
 
 
 def _weights(record: Record, row: int | None) -> np.ndarray:

@@ -25,7 +25,7 @@ export function markedText(app, explanation) {
   }
   const scale = marks.sentences
     ? `A word's shade is its weight in its sentence, at most ${decimals(most, 3)}; the mark beside a sentence is the sentence's, at most ${decimals(widest, 3)}.`
-    : `A word's shade is its weight, at most ${decimals(most, 3)}.`;
+    : `A word's shade is its weight, at most ${decimals(most, 3)}.${words.some((piece) => piece[3]) ? " The answer has a frame." : ""}`;
   return make(
     "section",
     { class: "marked", "aria-label": "The text, with what was looked at" },
@@ -36,9 +36,9 @@ export function markedText(app, explanation) {
 }
 
 function passage(app, marks, one, most, widest) {
-  const pieces = one.pieces.map(([text, weight, within]) => {
+  const pieces = one.pieces.map(([text, weight, within, taken]) => {
     if (weight === undefined) return clean(text);
-    return word(app, text, weight, within ?? null, one.weight, most);
+    return word(app, text, weight, within ?? null, one.weight, most, taken ?? false);
   });
   const element = make("p", { dir: "auto", class: "passage" }, one.gap ? "… " : null, ...pieces);
   if (!marks.sentences) return element;
@@ -48,12 +48,12 @@ function passage(app, marks, one, most, widest) {
   return make("div", { class: "weighed" }, mark, number, element);
 }
 
-function word(app, text, weight, within, sentence, most) {
+function word(app, text, weight, within, sentence, most, taken) {
   const share = (within ?? weight) / most;
   const numbers = within === null ? "" : ` = ${decimals(within, app.digits)} × ${decimals(sentence, app.digits)}`;
   const tip = (event) => app.tip(event, `${short(clean(text), 100)}: ${decimals(weight, app.digits)}${numbers}`);
   const leave = () => app.tip(null);
-  const classes = share > STRONG ? "looked strong" : "looked";
+  const classes = `${share > STRONG ? "looked strong" : "looked"}${taken ? " answer" : ""}`;
   const element = make("span", { class: classes, pointerenter: tip, pointerleave: leave }, clean(text));
   element.style.setProperty("--share", `${Math.round(share * 100)}%`);
   return element;

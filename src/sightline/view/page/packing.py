@@ -131,7 +131,8 @@ def _cells(cells: Labelling, blocks: Blocks) -> dict[str, Any]:
 
 
 def _marked(text: str, word: Span) -> list[Any]:
-    return [text, word.weight] if word.in_sentence is None else [text, word.weight, word.in_sentence]
+    marked = [word.in_sentence, True] if word.marked else [] if word.in_sentence is None else [word.in_sentence]
+    return [text, word.weight, *marked]
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
