@@ -15,8 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from sightline.data.checking import Checked, Limits, Report
+from sightline.data.columns import Cells
 from sightline.data.image_tables import MASK_NAMES, ImageRow, read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
+from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.picture import numbers_of
 
@@ -133,14 +135,19 @@ def read_raw(values: Path, gold: Path | None, name: str = "") -> Raw:
         raise BadImage(f"{values}: {error}") from None
     if gold is None:
         return Raw(name or values.name, found, None)
+    return Raw(name or values.name, found, read_gold(gold, found.shape[:2], values.name), str(gold))
+
+
+def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
+    """What a mask holds, which must be as large as the image that is named."""
     try:
-        mask = read_mask(gold)
+        mask = read_mask(path)
     except BadImage as error:
-        raise BadImage(f"{gold}: {error}") from None
-    if mask.shape != found.shape[:2]:
-        (h, w), (height, width) = mask.shape, found.shape[:2]
-        raise BadImage(f"{gold}: the mask is {w} × {h}, and {values.name} is {width} × {height}; expected one size")
-    return Raw(name or values.name, found, mask, str(gold))
+        raise BadImage(f"{path}: {error}") from None
+    if mask.shape != size:
+        (h, w), (height, width) = mask.shape, size
+        raise BadImage(f"{path}: the mask is {w} × {h}, and {of} is {width} × {height}; expected one size")
+    return mask
 
 
 @dataclass
@@ -148,6 +155,12 @@ class GridReport(Report):
     """What was found; ``pairs`` are the images kept."""
 
     sizes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, x: Any, y: Any) -> None:
+        self.sizes[f"{x.width} × {x.height}"] += 1
+
+    def repeats(self, rows: int, different: int, items: int) -> None:
+        self.duplicates = rows - items
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -230,6 +243,14 @@ def _kind(kind: tuple[bool, int] | None) -> str:
 def read_grids(files: GridFile, masks: bool = True) -> Iterator[ImageRow]:
     """The rows of a table or folder; without ``masks``, images alone."""
     return read_image_table(files.data, GOLD_NAMES if masks else (), files.columns, endings=GRID_ENDINGS)
+
+
+def grid_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """The paths of images and of their masks: out of a table, or a folder with ``images`` and ``masks`` in it."""
+    assert source.data is not None
+    names = columns[1].all
+    for row in read_image_table(source.data, names, source.columns, endings=GRID_ENDINGS):
+        yield Cells(() if row.problem else (str(row.image), row.value), row.file, row.line, row.problem)
 
 
 def grid_size(values: np.ndarray, cell: int) -> tuple[int, int]:

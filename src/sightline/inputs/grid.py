@@ -92,7 +92,7 @@ class GridItem(NamedTuple):
     height: int = 0
     width: int = 0
     store: int = 0  # which of `FOLDERS`
-    index: int = NOT_STORED
+    row: int = NOT_STORED
     held: Any = None  # an array, or the bytes of an image
 
     @classmethod
@@ -163,7 +163,7 @@ class GridInput(Input):
                 except (BadImage, BadValueError) as error:
                     row, raw = row._replace(problem=f"bad image: {error}"), None
             if raw is not None:
-                row = row._replace(values=(GridItem.of(raw, store=store, index=good), raw.mask_name))
+                row = row._replace(values=(GridItem.of(raw, store=store, row=good), raw.mask_name))
                 good, kind = good + 1, _kind(raw)
             rows.append(row)
             if setting.on_items is not None:
@@ -234,7 +234,7 @@ class GridInput(Input):
             return read_image(x.held)
         if x.held is not None:
             return x.held
-        return self.stores[x.store][x.index].values if x.index != NOT_STORED else read_values(Path(x.name))
+        return self.stores[x.store][x.row].values if x.row != NOT_STORED else read_values(Path(x.name))
 
     def _check(self, values: np.ndarray) -> None:
         """That the model can read it."""
@@ -326,7 +326,11 @@ class GridInput(Input):
     def bad_line(self, x: GridItem, reason: str, as_json: bool) -> str:
         from sightline.tasks.evaluate import path_name
 
-        return json.dumps({"image": x.name, "problem": reason}, ensure_ascii=False) if as_json else f"{path_name(x.name)}\t"
+        return (
+            json.dumps({"image": x.name, "problem": reason}, ensure_ascii=False)
+            if as_json
+            else f"{path_name(x.name)}\t"
+        )
 
 
 def _raw(image: Any, mask: Any = None) -> Raw:

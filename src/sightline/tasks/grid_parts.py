@@ -5,7 +5,7 @@ it learnt from have some hundred cells; a part has at most some thousand.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ class Stretch(NamedTuple):
     last: int
 
 
+Part = tuple[Stretch, Stretch]  # down and across
+
+
 def stretches(cells: int, side: int, overlap: int) -> list[Stretch]:
     """A row or column of cells in parts of at most ``side``; each pair of neighbours meets in the middle of what they
     share."""
@@ -41,7 +44,7 @@ def stretches(cells: int, side: int, overlap: int) -> list[Stretch]:
     ]
 
 
-def parts_of(raw: Raw, cell: int, most: int) -> list[tuple[Stretch, Stretch]]:
+def parts_of(raw: Raw, cell: int, most: int) -> list[Part]:
     """Rows and columns of each part; one part where there are at most ``most`` cells."""
     rows, columns = grid_size(raw.values, cell)
     if rows * columns <= most:
@@ -51,31 +54,33 @@ def parts_of(raw: Raw, cell: int, most: int) -> list[tuple[Stretch, Stretch]]:
     return list(product(stretches(rows, side, overlap), stretches(columns, side, overlap)))
 
 
-def in_parts(raw: Raw, cell: int, parts: list[tuple[Stretch, Stretch]], answer: Callable[[Raw], Answered]) -> Answered:
+def in_parts(raw: Raw, cell: int, parts: list[Part], answer: Callable[[Raw], Answered]) -> Answered:
     """What is answered of the whole, put together out of what is answered of each part."""
-    rows, columns = grid_size(raw.values, cell)
-    height, width = raw.values.shape[:2]
-    chances = pixels = None
-    for (down, across), (some, refined) in _answers(raw, cell, parts, answer):
-        if chances is None:
-            chances = np.empty((rows, columns, some.shape[-1]), some.dtype)
+    return joined(raw.values.shape[:2], cell, zip(parts, (answer(cut(raw, cell, part)) for part in parts), strict=True))
+
+
+def cut(raw: Raw, cell: int, part: Part) -> Raw:
+    """One part of an image."""
+    down, across = part
+    values = raw.values[down.start * cell : down.stop * cell, across.start * cell : across.stop * cell]
+    return raw._replace(values=values, mask=None)
+
+
+def joined(size: tuple[int, ...], cell: int, answers: Iterable[tuple[Part, Answered]]) -> Answered:
+    """The answer for an image of this height and width, put together out of those for its parts."""
+    height, width = size
+    probs = pixels = None
+    for (down, across), (some, refined) in answers:
+        if probs is None:
+            probs = np.empty((-(-height // cell), -(-width // cell), some.shape[-1]), some.dtype)
             pixels = None if refined is None else np.empty((height, width), refined.dtype)
-        taken = some[_inner(down), _inner(across)]
-        chances[down.first : down.last, across.first : across.last] = taken
+        probs[down.first : down.last, across.first : across.last] = some[_inner(down), _inner(across)]
         if refined is not None and pixels is not None:
             top, left = down.first * cell, across.first * cell
-            found = refined[_inner(down, cell), _inner(across, cell)][: height - top, : width - left]
-            pixels[top : top + len(found), left : left + found.shape[1]] = found
-    assert chances is not None
-    return chances, pixels
-
-
-def _answers(
-    raw: Raw, cell: int, parts: list[tuple[Stretch, Stretch]], answer: Callable[[Raw], Answered]
-) -> Iterator[tuple[tuple[Stretch, Stretch], Answered]]:
-    for down, across in parts:
-        values = raw.values[down.start * cell : down.stop * cell, across.start * cell : across.stop * cell]
-        yield (down, across), answer(raw._replace(values=values, mask=None))
+            inner = refined[_inner(down, cell), _inner(across, cell)][: height - top, : width - left]
+            pixels[top : top + len(inner), left : left + inner.shape[1]] = inner
+    assert probs is not None
+    return probs, pixels
 
 
 def _inner(of: Stretch, cell: int = 1) -> slice:

@@ -1,0 +1,342 @@
+"""A label for every cell of an image or of a grid of features, and a class for each pixel."""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from sightline.data.checking import Report
+from sightline.data.grid_store import Example as Stored
+from sightline.data.grid_store import GridStore
+from sightline.data.grids import GridReport, cell_labels, read_gold, read_mask, whole_map
+from sightline.data.image_paths import free_name
+from sightline.data.images import BadImage
+from sightline.data.stratified import LEAST_TEXTS
+from sightline.errors import UserError
+from sightline.explanation import Explanation
+from sightline.files import write_text
+from sightline.inputs.grid import FACTS, FOLDERS, NOT_STORED, GridFacts, GridInput, GridItem, GridPart
+from sightline.models.grid import Gold, Grids
+from sightline.outputs.cells_batches import CellBatches, StoredRows, collate_gold
+from sightline.outputs.cells_reports import CellReports
+from sightline.outputs.cells_scores import GridPrediction, RawCells, Scored, fit_thresholds, label_cells, paint
+from sightline.tasks.card import Wording, table_section
+from sightline.tasks.grid_parts import joined
+from sightline.tasks.loading import Saved
+from sightline.tasks.prepare import Prepared, Rows, Setting
+from sightline.tasks.run import Run
+from sightline.tasks.task import BadValueError, Example, Input, Output, PredictOptions
+from sightline.training.folder import RunFolder
+from sightline.training.scores import Statistics
+from sightline.training.scores.cells import DISTANCES
+
+SPLIT = "split.json"
+WRITTEN = (".mask.png", ".overlay.png", ".json")  # behind the name of each image that is predicted
+
+
+class Mask(NamedTuple):
+    """A mask by its path, with the lowest and the highest value in it where it was read; a store has it otherwise."""
+
+    path: str = ""
+    lowest: int = 0
+    highest: int = 0
+
+
+@dataclass(frozen=True)
+class CellsOptions(PredictOptions):
+    """``threshold``: of two classes, the probability from which a cell is marked, where it is not the run's own.
+
+    ``pixel_probs``: predictions keep the probability of each pixel, which takes much memory.
+    """
+
+    threshold: float | None = None
+    pixel_probs: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise UserError(f"threshold is {self.threshold}; it must be at least 0 and at most 1")
+
+
+class CellsOutput(CellReports):
+    """Labels of cells. Raw outputs are probabilities (`RawCells`)."""
+
+    noun = "cells"
+    unit = "nats a cell"
+    decides = ("f1", "average_precision", "accuracy", "pixel_f1")
+    predict_options = CellsOptions
+    writes_files = True
+    pictures = (".png", ".jpg", ".jpeg", ".webp")
+
+    def read(self, cells: Mapping[str, Any], x: GridItem) -> Mask:
+        path = str(cells.get("mask"))
+        if x.row != NOT_STORED:
+            return Mask(path)
+        try:
+            mask = read_gold(Path(path), (x.height, x.width), Path(x.name).name)
+        except BadImage as error:
+            raise BadValueError(f"bad image: {error}") from None
+        return Mask(path, int(mask.min()), int(mask.max()))
+
+    def report(self) -> GridReport:
+        return GridReport()
+
+    def pack(self, y: Mask) -> list[Any]:
+        return [list(y)]
+
+    def unpack(self, row: Sequence[Any]) -> Mask:
+        return Mask(*row[0])
+
+    # -- fitted and stored
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+        assert isinstance(input, GridInput)
+        store, config = input.stores[0], setting.config
+        cell, names, start = config.cell if store.pixels else 0, store.classes.names, setting.start
+        if start is not None and start.run.output.facts.names != names:
+            raise UserError(
+                f"{start.path} knows the classes {', '.join(start.run.output.facts.names)}, and the data has "
+                f"{', '.join(names)}; begin without --from"
+            )
+        counts = _counts((store[example.x.row] for example in rows), cell or 1, config.share, len(names))
+        facts = GridFacts(
+            names,
+            store.classes.values,
+            counts,
+            cell,
+            store.channels,
+            float(config.share),
+            columns=setting.source.columns,
+        )
+        return GridInput(config, facts, input.stores, new=True), CellsOutput(config, facts)
+
+    def cannot_split(self, error: UserError, report: Report) -> UserError:
+        if report.pairs - report.duplicates >= LEAST_TEXTS:
+            return error
+        return UserError(
+            f"there are {report.pairs:,} images to train on and 0 to validate on; expected at least one of each: give "
+            "more images, or --valid"
+        )
+
+    def write(self, input: Input, rows: Rows, setting: Setting) -> StoredRows:
+        """The images are stored already; which of them are trained on is written with `write_valid`."""
+        assert isinstance(input, GridInput)
+        return StoredRows(input.stores[0], np.array([example.x.row for example in rows], dtype=np.int64))
+
+    def write_valid(self, input: Input, examples: Sequence[Example], setting: Setting) -> None:
+        assert isinstance(input, GridInput)
+        valid, apart = [example.x.row for example in examples], len(input.stores) > 1
+        kept = set() if apart else set(valid)
+        train = [index for index in range(len(input.stores[0])) if index not in kept]
+        write_text(setting.data / SPLIT, json.dumps({"train": train, "valid": valid, "apart": apart}))
+
+    def open(self, input: Input, setting: Setting) -> StoredRows:
+        assert isinstance(input, GridInput)
+        split, classes = _split(setting.data), self.facts.classes
+        folders = FOLDERS if split["apart"] else FOLDERS[:1]
+        input.stores = [GridStore.open(setting.data / name, classes) for name in folders]
+        return StoredRows(input.stores[0], np.array(split["train"], dtype=np.int64))
+
+    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
+        assert isinstance(input, GridInput)
+        split = _split(setting.data)
+        return [Example(input.stored_item(int(split["apart"]), index), Mask()) for index in split["valid"]]
+
+    def batches(self, prepared: Prepared, config: Any) -> CellBatches:
+        return CellBatches(prepared, config)
+
+    def collate(self, targets: Sequence[np.ndarray], batch: Grids) -> Gold:
+        facts = self.facts
+        return collate_gold(targets, batch, facts.cell, facts.share, len(facts.names))
+
+    def counted(self, batch: tuple[Grids, Gold]) -> int:
+        """Cells that have a label."""
+        return int((batch[1].cells >= 0).sum())
+
+    # -- predicting
+
+    def options(self, given: Mapping[str, Any]) -> CellsOptions:
+        if given.get("threshold") is not None and len(self.facts.names) > 2:
+            raise UserError("threshold is for two classes; of several the likeliest is taken")
+        return super().options(given)
+
+    def budget(self, input: Input, options: Any) -> int:
+        return min(super().budget(input, options), self.config.most_cells)
+
+    def outputs(
+        self, run: Run, xs: Sequence[Any], parts: Sequence[GridPart], batch: Grids, options: Any
+    ) -> list[tuple[np.ndarray, np.ndarray | None, float]]:
+        began = time.perf_counter()
+        cells, pixels = run.model.answer(batch)  # type: ignore[operator]
+        if pixels is not None:
+            pixels = pixels[:, 1].exp() if pixels.shape[1] == 2 else pixels.argmax(dim=1).to(torch.uint8)
+            if not (options is None or options.pixel_probs) and pixels.is_floating_point():
+                pixels = (pixels >= self.facts.pixel_threshold).to(torch.uint8)
+        probs = cells.double().exp().float().cpu().numpy()
+        refined = None if pixels is None else pixels.cpu().numpy()
+        seconds = (time.perf_counter() - began) / len(parts)
+        side, made = self.facts.side, []
+        for row, part in enumerate(parts):
+            height, width = part.values.shape[:2]
+            own = probs[row, : -(-height // side), : -(-width // side)].copy()
+            made.append((own, None if refined is None else refined[row, :height, :width].copy(), seconds))
+        return made
+
+    def merge(self, x: GridItem, parts: Sequence[GridPart], outputs: Sequence[Any]) -> RawCells:
+        answers = ((part.place, (probs, refined)) for part, (probs, refined, _) in zip(parts, outputs, strict=True))
+        size = parts[0].size
+        probs, refined = outputs[0][:2] if len(parts) == 1 else joined(size, self.facts.side, answers)
+        return RawCells(probs, refined, size, len(parts), sum(one[2] for one in outputs))
+
+    def decide(self, x: GridItem, raw: RawCells, options: Any = None) -> GridPrediction:
+        labels = label_cells(self.facts, raw.probs, None if options is None else options.threshold)
+        pixels = paint(self.facts, labels, raw.refined, raw.size)
+        marked = raw.refined if raw.refined is not None and raw.refined.dtype != np.uint8 else None
+        return GridPrediction(x.name, labels, raw.probs, pixels, marked, raw.parts)
+
+    # -- scoring
+
+    def gold(self, run: Run, examples: Sequence[Example]) -> Iterator[np.ndarray]:
+        """The class of every pixel or place, image by image."""
+        assert isinstance(run.input, GridInput)
+        for x, y in examples:
+            if x.row == NOT_STORED:
+                yield self.facts.classes.of(read_mask(Path(y.path)))
+            else:
+                yield run.input.stores[x.store][x.row].classes
+
+    def with_thresholds(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> "CellsOutput":
+        """The same with the thresholds that are best on these images."""
+        threshold, pixel_threshold = fit_thresholds(self.facts, raws, list(self.gold(run, examples)))
+        return CellsOutput(self.config, replace(self.facts, threshold=threshold, pixel_threshold=pixel_threshold))
+
+    def calibrate(self, run: Run, raws: Sequence[RawCells], prepared: Prepared) -> "CellsOutput":
+        return self.with_thresholds(run, raws, prepared.valid)
+
+    def _scored(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> Scored:
+        """Everything that is counted, at the thresholds as they are."""
+        predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
+        return Scored(self.facts, predictions, self.gold(run, examples))
+
+    def validate(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> dict[str, float]:
+        """The metric that decides, the loss, and the other metrics, at the thresholds that are best."""
+        scored = self.with_thresholds(run, raws, examples)._scored(run, raws, examples)
+        values = scored.values_of_all()
+        shown = {name: values[name] for name in ("f1", "average_precision", "accuracy")}
+        shown |= {"pixel_f1": values["pixel_f1_2"]} if "pixel_f1_2" in values else {}
+        first = self.config.decisive
+        if first not in shown:
+            raise UserError(f"metric is {first}; of features there is {', '.join(shown)}")
+        ordered = {first: shown[first], "valid_loss": scored.loss()} | shown
+        return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in ordered.items()}
+
+    def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return None, {"pixel_probs": False, **given}
+
+    def statistics(
+        self, run: Run, examples: Sequence[Example], predictions: Sequence[GridPrediction], raws: Sequence[RawCells]
+    ) -> dict[str, Statistics]:
+        return Scored(self.facts, predictions, self.gold(run, examples))
+
+    # -- saving
+
+    def columns(self) -> tuple[str, ...] | None:
+        return self.facts.columns
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        RunFolder(folder).write_json(FACTS, asdict(self.facts))
+        return {}, [FACTS]
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any, input: Input) -> "CellsOutput":
+        assert isinstance(input, GridInput)
+        return cls(config, input.facts)
+
+    # -- for people
+
+    def notes(self, prepared: Prepared) -> list[str]:
+        facts = self.facts
+        total = max(1, sum(facts.counts))
+        shares = (
+            f"{name} {count:,} ({count / total:.1%})" for name, count in zip(facts.names, facts.counts, strict=True)
+        )
+        return [f"cells to train on: {', '.join(shares)}"]
+
+    def summary_of_fit(self) -> str:
+        return f"{sum(self.facts.counts):,} cells, {len(self.facts.names)} classes"
+
+    def card(self, run: Run, prepared: Prepared, raws: Sequence[RawCells], folder: Path) -> Wording:
+        facts, scored = self.facts, self._scored(run, raws, prepared.valid)
+        sections = table_section("Classes", "class", "cells", scored.table())
+        if facts.cell:
+            within = ", ".join(f"{scored[f'pixel_f1_{one}'].score():.1f} within {one} px" for one in DISTANCES)
+            how = "whole cells" if raws[0].refined is None else "refined inside the cells that are not ground"
+            sections += ["## Pixels", "", f"F1 of pixels ({how}): {within}.", ""]
+        if len(facts.names) == 2:
+            sections += [
+                f"A cell is marked from a probability of {facts.threshold:.3f} on, a pixel inside it from "
+                f"{facts.pixel_threshold:.2f} on: what was best on the validation data.",
+                "",
+            ]
+        cells = f"cells of {facts.cell} × {facts.cell} pixels" if facts.cell else "cells of features"
+        return Wording(
+            f"that labels {cells}",
+            "images",
+            "On validation data, at the thresholds that are best there.",
+            limits=(
+                "It gives every cell one of its classes, also in images of another kind than those it learnt from.",
+                "A cell is as fine as its labels are; pixels inside it are a refinement, not a measurement.",
+            ),
+            sections=tuple(sections),
+        )
+
+    def explain(self, run: Run, x: GridItem, options: Any) -> Explanation:
+        from sightline.outputs.cells_explain import explain_cells
+
+        return explain_cells(run, x, options)
+
+    def write_files(self, run: Run, x: GridItem, prediction: GridPrediction, folder: Path, names: set[str]) -> None:
+        """A mask with the values that those of the training data had, a picture, and everything as JSON."""
+        from sightline.view.cells import save_json, save_mask
+
+        name = free_name(Path(x.name), folder, WRITTEN, names)
+        mask, overlay, data = (folder / f"{name}{ending}" for ending in WRITTEN)
+        save_mask(prediction.labels if prediction.pixels is None else prediction.pixels, self.facts.values, mask)
+        self.save_picture(run, x, prediction, overlay)
+        save_json(prediction.to_json(self.facts), data)
+
+    def save_picture(self, run: Run, x: GridItem, prediction: GridPrediction, path: Path) -> None:
+        from sightline.view.cells import picture, save_picture
+
+        assert isinstance(run.input, GridInput)
+        refined = prediction.pixels if getattr(run.model, "pixel_head", None) is not None else None
+        shown = picture(run.input.values(x), prediction.labels, self.facts.cell, pixels=refined)
+        save_picture(shown, path)
+
+
+def _counts(examples: Iterator[Stored], side: int, share: float, classes: int) -> tuple[int, ...]:
+    """Cells of each class."""
+    counts = np.zeros(classes, dtype=np.int64)
+    for one in examples:
+        labels = cell_labels(whole_map(one.classes, side), side, share, classes)
+        counts += np.bincount(labels[labels < classes], minlength=classes)
+    return tuple(counts.tolist())
+
+
+def _split(data: Path) -> dict[str, Any]:
+    """Which images of the stores are trained on and validated on."""
+    path = data / SPLIT
+    try:
+        split = json.loads(path.read_text(encoding="utf-8"))
+        np.array(split["train"], dtype=np.int64), np.array(split["valid"], dtype=np.int64), bool(split["apart"])
+        return split
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: without its data the run cannot go on") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
