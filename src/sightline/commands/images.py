@@ -8,12 +8,15 @@ from typing import Any
 
 from sightline.commands.common import writing
 from sightline.commands.evaluation import predicting
+from sightline.data.image_tables import read_image_table
+from sightline.data.images import ENDINGS
 from sightline.errors import UserError
 from sightline.explanation import Explanation
-from sightline.tasks.image_lists import image_paths, in_folder, listed  # noqa: F401 - others import them from here
 from sightline.tasks.image_sources import AT_ONCE
+from sightline.training.ranks import Ranks
 
 MOST_NAMED = 20  # bad images on standard error
+TABLES = (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet", ".gz")
 
 
 def check_image_options(
@@ -25,6 +28,47 @@ def check_image_options(
             raise UserError(f"{name} is not an option of {task}; leave it out")
     if metric is not None and metric not in known:
         raise UserError(f"--metric {metric} is not one of {of}; it is one of {', '.join(known)}")
+
+
+def image_paths(images: Sequence[str | Path], path: str | None = None) -> list[Path]:
+    """The images that options name: files, folders of them (with those below), and with ``path`` (--input) a folder, an
+    image, a table with a column of images, or a text file with a path a line (- is standard input)."""
+    if Ranks.is_launched():
+        raise UserError("several processes were started, and images are predicted by one; leave the launcher out")
+    found = listed(images)
+    if path is None:
+        return found
+    if path != "-" and Path(path).is_dir():
+        return found + in_folder(Path(path))
+    if path != "-" and not Path(path).is_file():
+        raise UserError(f"there is no file {path}")
+    suffix = Path(path).suffix.lower()
+    if suffix in ENDINGS:
+        return [*found, Path(path)]
+    if suffix in TABLES:
+        for row in read_image_table(path, ()):
+            if row.problem is not None:
+                raise UserError(f"{row.file}:{row.line}: {row.problem}")
+            found.append(row.image)
+        return list(dict.fromkeys(found))
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8") if path == "-" else Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is neither an image nor a list of images in UTF-8") from None
+    base = Path() if path == "-" else Path(path).parent
+    return found + [base / line.strip() for line in text.splitlines() if line.strip()]
+
+
+def listed(images: Sequence[str | Path], endings: Sequence[str] = ENDINGS) -> list[Path]:
+    """Files, and what is in folders."""
+    found: list[Path] = []
+    for one in map(Path, images):
+        found += in_folder(one, endings) if one.is_dir() else [one]
+    return found
+
+
+def in_folder(folder: Path, endings: Sequence[str] = ENDINGS) -> list[Path]:
+    return [row.image for row in read_image_table(str(folder), (), endings=endings)]
 
 
 def free_names(files: Sequence[Path], out: Path, endings: Sequence[str]) -> list[str]:
