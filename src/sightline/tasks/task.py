@@ -14,7 +14,7 @@ An item x and its target y are plain data (text, numbers, tuples): they survive 
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -120,6 +120,7 @@ class Variant:
     start: str = "sightline.tasks.warm_start:SameTask"
     accepts: str | None = None  # ``module:function`` of a Source: whether this variant reads it; None: any
     columns: tuple[Column, ...] = ()  # where they are not the task's own
+    differs: Mapping[str, Any] = field(default_factory=dict)  # other fields of the task that are not as it says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +174,10 @@ class Task:
                 return variant
         raise UserError(f"{source.name} is no data of {self.name}; expected {self.data}")
 
+    def of(self, variant: Variant) -> "Task":
+        """The task as a variant has it: what its rows are called, who reads them."""
+        return replace(self, **variant.differs) if variant.differs else self
+
     def variant_of(self, stored: str) -> Variant:
         """The variant that a run folder names."""
         return next((one for one in self.variants if one.stored == stored), self.variants[0])
@@ -215,12 +220,18 @@ class Input(ABC):
         """
         return tables
 
+    def stage_scored(self, rows: "Iterable[Cells]") -> "Iterable[Cells]":
+        """The same for data to score, of which nothing is stored."""
+        return rows
+
     @abstractmethod
     def read(self, cells: Mapping[str, Any]) -> Any:
         """The item in a row, or a `BadValueError` that says what is wrong."""
 
     def check(self, x: Any, limits: "Limits") -> None:
         """Raise a `BadValueError` where an item is too large to learn from."""
+
+    by_item: ClassVar[bool] = False  # an item of validation data is in the training data with whatever target
 
     def identity(self, x: Any) -> str:
         """What items that are the same have in common: they stay on one side of a split."""
@@ -343,8 +354,13 @@ class Input(ABC):
         raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
 
     def item(self, given: Any) -> Any:
-        """An item out of what a Python program gives to `Run.predict`."""
-        return given
+        """An item out of what a Python program gives to `Run.predict`: of an input with one column, what may stand there."""
+        if len(self.columns) != 1:
+            return given
+        try:
+            return self.read({self.columns[0].name: given})
+        except BadValueError as error:
+            raise UserError(str(error)) from None
 
     def items(self, given: Any) -> list[Any]:
         """The same for several."""
@@ -541,9 +557,10 @@ class Output(ABC):
         parts: Sequence[list[Any]] | None = None,
         options: Any = None,
         on_predicted: Callable[[int], None] = lambda count: None,
+        bad: dict[int, str] | None = None,
     ) -> list[Any]:
         """Raw outputs that scores are made of, where these are not the predictions of the items (hidden words)."""
-        return run.raw(xs, parts=parts, options=options, on_predicted=on_predicted)
+        return run.raw(xs, parts=parts, options=options, on_predicted=on_predicted, bad=bad)
 
     def with_targets(self, options: Any, examples: Sequence[Example], training: bool = False) -> Any:
         """Options for examples that are scored, where their targets are measured while predicting (perplexity)."""
@@ -682,6 +699,11 @@ class Output(ABC):
 
     # -- for people
 
+    def counts(self, prepared: "Prepared") -> str:
+        """How much there is to train on and to validate with."""
+        rows = prepared.task.rows
+        return f"{len(prepared.corpus):,} {rows} to train on, {len(prepared.valid):,} to validate"
+
     def summary_of_fit(self) -> str:
         """How large what was fitted is."""
         return ""
@@ -697,6 +719,11 @@ class Output(ABC):
         return Wording(f"for {run.task.help}", run.task.rows, "On validation data.", limits=limits)
 
     searches: ClassVar[bool] = False  # whether outputs are searched for, so that there is a beam
+    bench_unit: ClassVar[str] = ""  # what `bench` counts predictions in, where that is not the input's noun
+
+    def benched(self) -> dict[str, dict[str, Any]]:
+        """Options of `predict` that `bench` measures, by name."""
+        return {"predicting": {}}
 
     def check_explained(self, run: "Run", given: Mapping[str, Any]) -> None:
         """Refuse options of `view` that mean nothing for this output."""
@@ -726,6 +753,10 @@ class Output(ABC):
         """The options for a block of items with this number: draws at random differ from block to block."""
         return options
 
+    def for_json(self, options: Any) -> Any:
+        """The options for predictions that are written as JSON, which may say more."""
+        return options
+
     def check_written(self, options: Any, as_json: bool) -> None:
         """Refuse options of `predict` that do not go together, or not with this form."""
 
@@ -739,7 +770,7 @@ class Output(ABC):
     writes_files: ClassVar[bool] = False  # `predict --out` is a folder with files for each item
 
     def write_files(self, run: "Run", x: Any, prediction: Any, folder: Path, names: set[str]) -> None:
-        """The files of one prediction; ``names`` are paths that must not be written over (`image_paths.place_of`):
+        """The files of one prediction; ``names`` are paths that must not be written over (`sightline.files.place_of`):
         those of items that are yet to be read, and of files that were written before."""
 
     def remark(self, x: Any, prediction: Any) -> str | None:
