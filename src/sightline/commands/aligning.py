@@ -15,7 +15,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from sightline.commands.common import load_run, set_up, writing
+from sightline.commands.common import say_unfinished, set_up, writing
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles, Row, read_rows
 from sightline.data.tables import LINE_LIMIT
@@ -25,7 +25,8 @@ from sightline.evidence.alignment import AlignmentScore, Gold, Symmetrising, par
 from sightline.files import check_writable, write_text
 from sightline.tasks.aligning import LONGEST, Aligner, Alignment, Cuttings, Pair, Place
 from sightline.tasks.choosing import TUNED, Chosen, choose, cuttings_of
-from sightline.tasks.translator import Translator
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example
 
 BLOCK = 2048  # pairs aligned together: enough to sort by length, few enough to stream
 BLOCK_CELLS = 100_000_000  # source × target characters of a block: bounds what its weights can take
@@ -108,22 +109,22 @@ def align_command(
     set_up(threads)
     wanted.check(reverse)
     _check_inputs_stay(wanted, files, gold)
-    translator = load_run(run)
-    other = None if reverse is None else load_run(reverse)
+    loaded = _loaded(run)
+    other = None if reverse is None else _loaded(reverse)
     given = None if gold is None else _read_gold(gold)
     rows = read_rows(files)
     first = list(itertools.islice(rows, max(LOOKED_AT, len(given) if isinstance(given, list) else 0)))
     pairs = [(row.source, row.target) for row in first if row.problem is None]
     cuttings: Cuttings = cuttings_of(pairs) if wanted.words == "auto" else (wanted.words, wanted.words)
     truth = _gold_of_rows(given, first, gold) if isinstance(given, list) else given
-    chosen = _choose(translator, other, pairs, truth, wanted, cuttings)
+    chosen = _choose(loaded, other, pairs, truth, wanted, cuttings)
     _say(f"reading {chosen}")
     for side, cutting in zip(("source", "target"), cuttings, strict=True):
         if cutting == "characters":
             _say(f"the {side} is written without spaces: each of its characters counts as a word")
     if other is not None:
         _warn_of_direction(other, pairs)
-    aligner = Aligner(translator, chosen.place, other, chosen.reverse, wanted.symmetrise, wanted.threshold, cuttings)
+    aligner = Aligner(loaded, chosen.place, other, chosen.reverse, wanted.symmetrise, wanted.threshold, cuttings)
     scored = None if truth is None else _score(aligner, truth, chosen)
     started, tally = time.perf_counter(), _Tally()
     with writing(wanted.out) as stream, _progress(wanted.out) as advance:
@@ -147,9 +148,15 @@ def _check_inputs_stay(wanted: Wanted, files: PairFiles, gold: Path | None) -> N
             raise UserError(f"{path} is one of the files that are read; write to another")
 
 
+def _loaded(run: Path) -> Run:
+    loaded = Run.load(run)
+    say_unfinished(run, loaded.about or {})
+    return loaded
+
+
 def _choose(
-    translator: Translator,
-    other: Translator | None,
+    run: Run,
+    other: Run | None,
     pairs: Sequence[Pair],
     truth: GoldPairs | None,
     wanted: Wanted,
@@ -158,9 +165,9 @@ def _choose(
     use, reverse_use = wanted.places
     options: dict[str, Any] = {"reverse": other, "use": use, "reverse_use": reverse_use, "cuttings": cuttings}
     if truth is None:
-        return choose(translator, pairs, **options)
+        return choose(run, pairs, **options)
     truth.check(cuttings)
-    return choose(translator, truth.pairs[:TUNED], gold=truth.links[:TUNED], **options)
+    return choose(run, truth.pairs[:TUNED], gold=truth.links[:TUNED], **options)
 
 
 def _say(sentence: str) -> None:
@@ -230,7 +237,7 @@ def _say_what_was_done(tally: _Tally, seconds: float, two: bool) -> None:
 
 
 def _report(
-    tally: _Tally, seconds: float, chosen: Chosen, scored: Any, wanted: Wanted, other: Translator | None
+    tally: _Tally, seconds: float, chosen: Chosen, scored: Any, wanted: Wanted, other: Run | None
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
         "choice": chosen.to_json(),
@@ -247,10 +254,14 @@ def _report(
     return found if scored is None else {**found, "gold": scored}
 
 
-def _warn_of_direction(reverse: Translator, pairs: Sequence[Pair]) -> None:
+def _warn_of_direction(reverse: Run, pairs: Sequence[Pair]) -> None:
     """A run of the same direction would also give links, but bad ones: its loss tells."""
     some = [pair for pair in pairs if all(side.strip() for side in pair)][:50]
-    if some and reverse.perplexity(some) < 0.5 * reverse.perplexity([(target, source) for source, target in some]):
+    if not some:
+        return
+    written, turned = ([Example(*one) for one in side] for side in (some, [(b, a) for a, b in some]))
+    output: Any = reverse.output
+    if output.perplexity(reverse, written) < 0.5 * output.perplexity(reverse, turned):
         _say(
             f"{reverse.name} is surer of the targets than of the sources: --reverse expects a run that was trained the "
             f"other way round, from target to source"

@@ -55,7 +55,7 @@ class SourceText(Input):
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
         return [[tokens] if tokens else [] for tokens in self.tokeniser.encode(list(xs))]
 
-    def collate(self, parts: Sequence[Sequence[int]]) -> Tensor:
+    def collate(self, parts: Sequence[Any]) -> Tensor:
         source = np.full((len(parts), max(map(len, parts)) + SOURCE_EXTRA), PADDING, np.int64)
         for row, tokens in enumerate(parts):
             source[row, : len(tokens)] = tokens

@@ -5,12 +5,11 @@ The model is a `sightline.models.writer.Writer`; what it reads is what the input
 ``item_name`` (what an item is called in JSON). A configuration with the field ``longest`` bounds every output by it.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,91 +17,40 @@ from torch import Tensor, nn
 
 from sightline.data.batches import TARGET_EXTRA
 from sightline.data.checking import Limits, Report
-from sightline.data.sentences import joining_space, split_sentences
+from sightline.data.sentences import split_sentences
 from sightline.data.tokenise import Tokeniser, train_tokeniser
 from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.inputs.sequence_text import cut_anew, side_of
 from sightline.inputs.text import check_length
 from sightline.machine import one_thread
-from sightline.outputs.sequence_scores import SequenceScores
-from sightline.search import Hypothesis, Step
+from sightline.outputs.sequence_scores import SequenceScores, perplexity
+from sightline.outputs.sequence_search import (
+    Prediction,
+    Searched,
+    SequenceOptions,
+    asking,
+    is_small,
+    joined,
+    without_unknown,
+)
+from sightline.search import Hypothesis
 from sightline.state import select
 from sightline.tasks.batches import RowBatches
 from sightline.tasks.card import Wording
 from sightline.tasks.loading import Saved
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
-from sightline.tasks.run import Run
-from sightline.tasks.searching import SearchConfig, pad
-from sightline.tasks.task import Divided, Example, Input, PredictOptions
+from sightline.tasks.run import Run, evaluating
+from sightline.tasks.searching import pad
+from sightline.tasks.task import Divided, Example, Input
 from sightline.tasks.unknown import words_of, written_out
+from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
 BATCH_TOKENS = 4096
-SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
 SCORED_ROWS = 64  # targets whose loss is computed at once
 WARNED = Limits().max_characters  # a longer text works, but not well
-
-
-class Prediction(NamedTuple):
-    """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with.
-
-    ``others`` are the next best ones, where several were asked for.
-    """
-
-    text: str
-    log_prob: float
-    score: float
-    tokens: tuple[int, ...] = ()
-    others: tuple["Prediction", ...] | None = None
-
-    @property
-    def all(self) -> list["Prediction"]:
-        """With the next best ones, the likeliest first."""
-        return [self._replace(others=None), *(self.others or ())]
-
-
-class Searched(NamedTuple):
-    """The best outputs of an item, likeliest first; the loss of its targets, if given, and how many tokens they have."""
-
-    predictions: list[Prediction]
-    loss: float = 0.0
-    tokens: int = 0
-
-
-@dataclass(frozen=True)
-class SequenceOptions(SearchConfig, PredictOptions):
-    """How to search (`SearchConfig`), and what every output must begin with.
-
-    A ``prefix`` (or one for each item) is forced as the tokeniser cuts it, so it should end where a word ends, without
-    a space: the next word brings its own. ``split`` reads texts sentence by sentence. ``keep_unknown``: what a
-    vocabulary of words cannot write stays ``<unk>``; else it is copied from the source. ``batch_tokens`` bounds memory:
-    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: what it raises
-    ends the search.
-    """
-
-    prefix: str = ""
-    prefixes: Sequence[str] | None = None
-    split: bool = False
-    keep_unknown: bool = False
-    going: Callable[[], None] | None = field(default=None, compare=False)
-    targets: Sequence[Sequence[str]] | None = field(default=None, repr=False, metadata={"internal": True})
-
-    def __post_init__(self) -> None:
-        SearchConfig.__post_init__(self)
-        PredictOptions.__post_init__(self)
-        if self.split and self.best > 1:
-            raise UserError("best above 1 and split do not go together: every sentence has outputs of its own")
-        if self.split and (self.prefix or self.prefixes):
-            raise UserError("prefix and split do not go together: a text has several sentences")
-
-    def drawing(self, device: torch.device) -> torch.Generator:
-        """What samples are drawn with: one for all batches of a call, so that they differ."""
-        kept: dict[torch.device, torch.Generator] = self.__dict__.setdefault("_drawing", {})
-        if device not in kept:
-            kept[device] = self.generator(device)
-        return kept[device]
 
 
 class SequenceOutput(SequenceScores):
@@ -228,7 +176,7 @@ class SequenceOutput(SequenceScores):
 
         def join(raws: Sequence[Searched]) -> list[Searched]:
             coming = iter(raws)
-            return [_joined([(next(coming), blank) for _, blank in document]) for document in documents]
+            return [joined([(next(coming), blank) for _, blank in document]) for document in documents]
 
         sentences = [sentence for document in documents for sentence, _ in document]
         return Divided(sentences, replace(options, split=False), join)
@@ -252,9 +200,13 @@ class SequenceOutput(SequenceScores):
             step = without_unknown(step)
         if options.going is not None:
             step = asking(step, options.going)
-        prefixes = self._prefixes(options, len(sizes))
-        forced = self.tokeniser.encode(prefixes) if any(prefixes) else [[] for _ in prefixes]
+        forced = self.forced(options, len(sizes))
         return self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
+
+    def forced(self, options: SequenceOptions, count: int) -> list[list[int]]:
+        """The tokens that each of so many outputs begins with."""
+        prefixes = self._prefixes(options, count)
+        return self.tokeniser.encode(prefixes) if any(prefixes) else [[] for _ in prefixes]
 
     def limited(self, options: SequenceOptions) -> SequenceOptions:
         """With the limit of the configuration, where it has one: not every item has a length to go by."""
@@ -307,12 +259,28 @@ class SequenceOutput(SequenceScores):
                 found[row][1] += tokens
         return [(total, tokens) for total, tokens in found]  # type: ignore[misc]
 
+    @torch.inference_mode()
+    def perplexity(self, run: Run, examples: Sequence[Example]) -> float:
+        """exp of the mean loss of a target token, without writing anything."""
+        scored = []
+        with evaluating(run.model):
+            for start in range(0, len(examples), SCORED_ROWS):
+                parts = run.encode([one.x for one in examples[start : start + SCORED_ROWS]])
+                some = [(own[0], one) for own, one in zip(parts, examples[start:], strict=False) if own]
+                batch = to_device(run.input.collate([part for part, _ in some]), run.device)
+                losses = self._losses(run, batch, [self.targets(one.y) for _, one in some])
+                scored += [Searched([], *loss) for loss in losses]
+        return perplexity(scored)
+
     def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Searched]) -> Searched:
         return outputs[0] if outputs else Searched([Prediction("", 0.0, 0.0)])
 
     def decide(self, x: Any, raw: Searched, options: SequenceOptions | None = None) -> Prediction:
         first, *others = raw.predictions
         return first if options is None or options.best == 1 else first._replace(others=tuple(others))
+
+    def benched(self) -> dict[str, dict[str, Any]]:
+        return {"greedy": {"beam": 1}, "beam 5": {"beam": 5}}
 
     def predict_split(self, run: Run, items: list[Any], given: dict[str, Any], going: Any = None) -> list[Any]:
         predictions = run.predict(items, split=True, going=going, **given)
@@ -390,39 +358,3 @@ def learnt_lines(learning: Rows, rows: Rows) -> list[str]:
     if learning is rows:
         return []
     return [f"the vocabulary is learnt from {learning.count:,} of the pairs, drawn at random"]
-
-
-def is_small(model: nn.Module, hypotheses: int) -> bool:
-    """Whether a step is so little work that one thread does it best: its largest product is the output layer."""
-    weight = getattr(getattr(model, "output", None), "weight", None)
-    return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
-
-
-def asking(step: Step, going: Callable[[], None]) -> Step:
-    """A step that asks first whether to go on."""
-
-    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        going()
-        return step(tokens, state)
-
-    return asked
-
-
-def without_unknown(step: Step) -> Step:
-    """A step that never writes the unknown word: there is nothing to copy instead."""
-
-    def known(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        log_probs, state = step(tokens, state)
-        log_probs[:, UNKNOWN] = -math.inf
-        return log_probs, state
-
-    return known
-
-
-def _joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
-    """Sentences and the blanks behind them as one text; log-probabilities and scores are added."""
-    text, best = "", [one.predictions[0] for one, _ in sentences]
-    for number, (one, (_, blank)) in enumerate(zip(best, sentences, strict=True), start=1):
-        text += one.text + (blank or (joining_space(one.text) if number < len(sentences) else ""))
-    log_prob, score = (sum((getattr(one, name) for one in best), 0.0) for name in ("log_prob", "score"))
-    return Searched([Prediction(text, log_prob, score)])

@@ -53,6 +53,7 @@ class TranslationOutput(SequenceOutput):
 
     pair_split = True
     by_length = True
+    bench_unit = "sentences"
     warned = False
 
     def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, SequenceOutput]:

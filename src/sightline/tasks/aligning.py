@@ -30,9 +30,8 @@ from sightline.evidence.alignment import (
 )
 from sightline.evidence.shift import SHIFTS
 from sightline.models.text_to_text import TextToText
-from sightline.tasks.predictor import evaluating
+from sightline.tasks.run import Run, evaluating
 from sightline.tasks.searching import pad
-from sightline.tasks.translator import Translator
 from sightline.trace import capture
 from sightline.vocabulary import END, START
 
@@ -75,6 +74,14 @@ class Place:
 
     def to_json(self) -> dict[str, Any]:
         return {"layer": self.name, "head": "mean" if self.head is None else self.head, "shift": self.shift}
+
+
+def tokenisers(run: Run) -> tuple[Tokeniser, Tokeniser]:
+    """Of what a run reads and of what it writes; only runs from text to text have both."""
+    sides = [getattr(one, "tokeniser", None) for one in (run.input, run.output)]
+    if not all(isinstance(one, Tokeniser) for one in sides):
+        raise UserError(f"{run.name} is a run of {run.task.name}; words are aligned by runs from text to text")
+    return sides[0], sides[1]  # type: ignore[return-value]
 
 
 class Side(NamedTuple):
@@ -120,15 +127,17 @@ class Attentions(NamedTuple):
 
 
 @torch.inference_mode()
-def attentions_to_source(translator: Translator) -> Attentions:
+def attentions_to_source(run: Run) -> Attentions:
     """Found by one look at nothing: the end alone."""
-    model, device = translator.model, translator.device
-    with evaluating([model]), capture(model) as trace:
+    tokenisers(run)
+    model: Any = run.model
+    device = run.device
+    with evaluating(model), capture(model) as trace:
         model.decode(torch.tensor([[START]], device=device), model.begin(torch.tensor([[END]], device=device)))
     looking = [name for name in trace.names if model.looks_at_source(name)]
     if not looking:
         raise UserError(
-            f"{translator.name} has no attention: its decoder gets one vector for the whole source, so there is "
+            f"{run.name} has no attention: its decoder gets one vector for the whole source, so there is "
             f"nothing to align by; train a transformer, rnnsearch or luong"
         )
     heads = {name: trace[name].weights.shape[1] for name in looking}
@@ -176,38 +185,37 @@ def _look(
 
 
 def weights_of_words(
-    translator: Translator, sources: Sequence[Side], targets: Sequence[Side], places: Sequence[Place]
+    run: Run, sources: Sequence[Side], targets: Sequence[Side], places: Sequence[Place]
 ) -> Iterator[tuple[int, Float[np.ndarray, "n t s"]]]:
     """For every pair its number and the weights of each place, target words × source words. Not in order.
 
     Pairs of like length go together. Where a side has no word, nothing comes.
     """
-    there = attentions_to_source(translator)
+    there = attentions_to_source(run)
     modules = {there.check(place).name: there.modules[place.name] for place in places}
     for rows in _batches(sources, targets):
         some, others = [sources[row] for row in rows], [targets[row] for row in rows]
-        together = _weights_of_batch(translator, some, others, places, modules)
+        together = _weights_of_batch(run, some, others, places, modules)
         for index, row in enumerate(rows):
             yield row, together[index, :, : len(others[index].words), : len(some[index].words)]
 
 
 @torch.inference_mode()
 def _weights_of_batch(
-    translator: Translator,
+    run: Run,
     sources: Sequence[Side],
     targets: Sequence[Side],
     places: Sequence[Place],
     modules: dict[str, nn.Module],
 ) -> Float[np.ndarray, "b n t s"]:
-    source = pad([[*side.ids, END] for side in sources]).to(translator.device)
+    source = pad([[*side.ids, END] for side in sources]).to(run.device)
     # The end is written too: a map that is moved up gives the last word that row.
-    words = pad([[START, *side.ids] for side in targets]).to(translator.device)
-    with evaluating([translator.model]):
-        watch = _look(translator.model, source, words, modules)
-    summing = _summing(sources, source.shape[1]).to(translator.device)
+    words = pad([[START, *side.ids] for side in targets]).to(run.device)
+    with evaluating(run.model):
+        watch = _look(run.model, source, words, modules)
+    summing = _summing(sources, source.shape[1]).to(run.device)
     averaging = {
-        shift: _averaging(targets, words.shape[1], shift).to(translator.device)
-        for shift in {place.shift for place in places}
+        shift: _averaging(targets, words.shape[1], shift).to(run.device) for shift in {place.shift for place in places}
     }
     # The columns first, once for all places of an attention: only the rows are moved.
     of_source = {name: watch[name].float() @ summing.unsqueeze(1) for name in modules}
@@ -300,9 +308,9 @@ class Aligner:
     apart.
     """
 
-    translator: Translator
+    run: Run
     place: Place
-    reverse: Translator | None = None
+    reverse: Run | None = None
     reverse_place: Place | None = None
     symmetrise: Symmetrising = DEFAULT
     threshold: float = 0.0
@@ -316,7 +324,7 @@ class Aligner:
 
     def align(self, pairs: Sequence[Pair]) -> list[Alignment | None]:
         """An alignment for each pair, in order; None for a pair longer than `LONGEST`."""
-        forward = self._direction(self.translator, self.place, pairs, self.cuttings)
+        forward = self._direction(self.run, self.place, pairs, self.cuttings)
         if self.reverse is None or self.reverse_place is None:
             return [one and self._alignment(pair, one, None) for pair, one in zip(pairs, forward, strict=True)]
         turned = [(target, source) for source, target in pairs]
@@ -326,19 +334,18 @@ class Aligner:
             for pair, one, other in zip(pairs, forward, backward, strict=True)
         ]
 
-    def _direction(
-        self, translator: Translator, place: Place, pairs: Sequence[Pair], cuttings: Cuttings
-    ) -> list["_Looked | None"]:
+    def _direction(self, run: Run, place: Place, pairs: Sequence[Pair], cuttings: Cuttings) -> list["_Looked | None"]:
         """Words and weights, written × read; nothing for what is too long."""
-        sources = sides_of(translator.source, [source for source, _ in pairs], cuttings[0])
-        targets = sides_of(translator.target, [target for _, target in pairs], cuttings[1])
+        source, target = tokenisers(run)
+        sources = sides_of(source, [text for text, _ in pairs], cuttings[0])
+        targets = sides_of(target, [text for _, text in pairs], cuttings[1])
         fits = [max(len(a.ids), len(b.ids)) <= LONGEST for a, b in zip(sources, targets, strict=True)]
         numbers = [number for number, one in enumerate(fits) if one]
         some, others = [sources[number] for number in numbers], [targets[number] for number in numbers]
         found: list[_Looked | None] = [None] * len(pairs)
         for number, a, b in zip(numbers, some, others, strict=True):
             found[number] = _Looked(a.words, b.words, np.zeros((len(b.words), len(a.words)), dtype=np.float32))
-        for index, weights in weights_of_words(translator, some, others, [place]):
+        for index, weights in weights_of_words(run, some, others, [place]):
             found[numbers[index]] = _Looked(some[index].words, others[index].words, weights[0])
         return found
 

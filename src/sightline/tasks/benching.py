@@ -5,21 +5,22 @@ import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
+from sightline.data.checking import Limits
+from sightline.errors import UserError
 from sightline.machine import forget_peak, peak_memory
 from sightline.speed import Profile, profile_of, seconds_of
-from sightline.tasks.preparing import prepared_before
-from sightline.tasks.translate import TranslateConfig, TranslateLesson
-from sightline.tasks.translator import Translator, load_translator
-from sightline.training.steps import gradients, make_optimiser
+from sightline.tasks.batches import TaskLesson
+from sightline.tasks.prepare import DATA, Setting, reopened
+from sightline.tasks.run import Run
+from sightline.training.steps import gradients, make_optimiser, to_device
 
 BATCHES = 4  # of training, which repeat
-SENTENCES = 64
+ITEMS, FEW = 64, 8  # predicted together, and one by one
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,21 @@ class Work(NamedTuple):
     profiled: bool
 
 
-def works(run: Path, beams: Sequence[int] = (1, 5)) -> list[Work]:
-    """What is measured: training steps on the run's own batches, and its validation sentences predicted."""
-    translator, about = load_translator(run)
-    config = TranslateConfig.from_json(about["config"])
-    prepared = prepared_before(run, config.tokeniser.dropout)
-    lesson = TranslateLesson(prepared, config)
-    step, tokens = _training(translator.model, lesson, config)
-    found = [Work("training", "tokens", step, tokens, True)]
-    texts = [text for text, _ in prepared.valid[:SENTENCES]]
-    few = texts[:8]
-    for beam in beams:
-        how = "greedy" if beam == 1 else f"beam {beam}"
-        together = _together(translator, texts, beam)
-        found.append(Work(f"{how}, {len(texts)} together", "sentences", together, len(texts), True))
-        found.append(Work(f"{how}, one by one", "sentences", _one_by_one(translator, few, beam), len(few), False))
+def works(run: Run) -> list[Work]:
+    """What is measured: training steps on the run's own batches, and its validation items predicted."""
+    if run.folder is None or not (run.folder / DATA).is_dir():
+        raise UserError(f"{run.name} was moved without its data: there is nothing to measure it on")
+    setting = Setting(run.task, run.variant, run.config, run.folder / DATA, Limits())
+    prepared = reopened(setting, run.input, run.output)
+    lesson = TaskLesson(run, prepared)
+    step, tokens = _training(run, lesson)
+    found = [Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True)]
+    xs = [one.x for one in prepared.valid[:ITEMS]]
+    few, unit = xs[:FEW], run.output.bench_unit or run.input.noun
+    for name, options in run.output.benched().items():
+        together = partial(run.predict, xs, **options, batch_tokens=1 << 20)
+        found.append(Work(f"{name}, {len(xs)} together", unit, together, len(xs), True))
+        found.append(Work(f"{name}, one by one", unit, _one_by_one(run, few, options), len(few), False))
     return found
 
 
@@ -83,28 +84,25 @@ def profiled(work: Work, measured: Measured) -> Measured:
     return replace(measured, profile=profile_of(work.call, calls=1)) if work.profiled else measured
 
 
-def _training(model: nn.Module, lesson: TranslateLesson, config: TranslateConfig) -> tuple[Callable[[], None], int]:
+def _training(run: Run, lesson: TaskLesson) -> tuple[Callable[[], None], int]:
     """Steps of a copy of the model: the run itself stays as it is. The amount is the mean of a step."""
-    trained = copy.deepcopy(model).requires_grad_(True).train()
-    optimiser = make_optimiser(trained, config.training)
-    batches = [lesson.batch(handle) for handle in lesson.epoch(0)[:BATCHES]]
+    trained = copy.deepcopy(run.model).requires_grad_(True).train()
+    training = run.config.training
+    optimiser = make_optimiser(trained, training)
+    batches = [to_device(lesson.batch(handle), run.device) for handle in lesson.epoch(0)[:BATCHES]]
     coming = itertools.cycle(batches)
 
     def steps() -> None:
         # All of the batches, so that every repeat is the same work.
         for batch in itertools.islice(coming, len(batches)):
-            gradients(trained, optimiser, lesson, [batch], config.training)
+            gradients(trained, optimiser, lesson, [batch], training)
             optimiser.step()
 
     return steps, sum(lesson.tokens(batch) for batch in batches)
 
 
-def _together(translator: Translator, texts: Sequence[str], beam: int) -> Callable[[], object]:
-    return lambda: translator.predict(texts, beam=beam, batch_tokens=1 << 20)
-
-
-def _one_by_one(translator: Translator, texts: Sequence[str], beam: int) -> Callable[[], object]:
-    return lambda: [translator.predict([text], beam=beam) for text in texts]
+def _one_by_one(run: Run, items: Sequence[Any], options: dict[str, Any]) -> Callable[[], object]:
+    return lambda: [run.predict([one], **options) for one in items]
 
 
 def threads_tried(most: int) -> list[int]:

@@ -43,9 +43,10 @@ from sightline.tasks.aligning import (
     Side,
     attentions_to_source,
     sides_of,
+    tokenisers,
     weights_of_words,
 )
-from sightline.tasks.translator import Translator
+from sightline.tasks.run import Run
 from sightline.vocabulary import END
 
 SAMPLE = 200  # pairs that two directions are compared on
@@ -118,10 +119,10 @@ def cuttings_of(pairs: Sequence[Pair]) -> Cuttings:
 
 
 def choose(
-    translator: Translator,
+    run: Run,
     pairs: Sequence[Pair],
     *,
-    reverse: Translator | None = None,
+    reverse: Run | None = None,
     gold: Sequence[Gold] | None = None,
     use: Place | None = None,
     reverse_use: Place | None = None,
@@ -133,7 +134,7 @@ def choose(
     """
     if gold is not None and len(gold) != len(pairs):
         raise UserError(f"there is gold for {len(gold):,} pairs; expected {len(pairs):,}, one for each")
-    runs = [_Direction(translator, False, cuttings, use)]
+    runs = [_Direction(run, False, cuttings, use)]
     if reverse is not None:
         runs.append(_Direction(reverse, True, (cuttings[1], cuttings[0]), reverse_use))
     if all(run.given is not None for run in runs):
@@ -165,28 +166,29 @@ def choose(
 class _Direction:
     """A run with the pairs as it reads them; ``turned``: it reads the target and writes the source."""
 
-    translator: Translator
+    run: Run
     turned: bool
     cuttings: Cuttings
     given: Place | None
 
     def candidates(self) -> list[Place]:
         """Every place, the run's own shift first: of equals the first is chosen."""
-        there = attentions_to_source(self.translator)
+        there = attentions_to_source(self.run)
         if self.given is not None:
             return [there.check(self.given)]
-        return there.places(sorted(SHIFTS, key=lambda shift: (shift != self.translator.shift, abs(shift))))
+        own = getattr(self.run.output, "shift", 0)
+        return there.places(sorted(SHIFTS, key=lambda shift: (shift != own, abs(shift))))
 
     def can_try(self, pair: Pair) -> bool:
         """Whether there are words on both sides, few enough to try everything on."""
-        sides = zip((self.translator.source, self.translator.target), self._texts(pair), strict=True)
+        sides = zip(tokenisers(self.run), self._texts(pair), strict=True)
         return all(text.strip() and len(tokeniser.encode([text])[0]) <= SHORT for tokeniser, text in sides)
 
     def links(self, pairs: Sequence[Pair]) -> _Cells:
         """Of every place, for every pair."""
         places = self.candidates()
         found: list[np.ndarray] = [np.zeros(0)] * len(pairs)
-        for row, weights in weights_of_words(self.translator, *self._sides(pairs), places):
+        for row, weights in weights_of_words(self.run, *self._sides(pairs), places):
             found[row] = best_columns(weights)
         flat = np.concatenate([links.reshape(len(places), -1) for links in found], axis=1)
         return _Cells(places, flat, [(links.shape[1], links.shape[2]) for links in found])
@@ -213,7 +215,7 @@ class _Direction:
 
     def _costs(self, source: Side, target: Side) -> Float[np.ndarray, "t s"]:
         """What hiding the costliest source word of each target word costs; zero in all other cells."""
-        subject = TextSubject(self.translator.model, [*source.ids, END], [*target.ids, END])
+        subject = TextSubject(self.run.model, [*source.ids, END], [*target.ids, END])
         costs = np.maximum(np.nan_to_num(leave_one_out(subject, range(len(target.ids)))), 0.0)
         of_source = np.zeros((len(target.ids), len(source.words)))
         for piece, word, share in source.covered:
@@ -227,8 +229,8 @@ class _Direction:
 
     def _sides(self, pairs: Sequence[Pair]) -> tuple[list[Side], list[Side]]:
         read, written = zip(*map(self._texts, pairs), strict=True)
-        of_source = sides_of(self.translator.source, read, self.cuttings[0])
-        return of_source, sides_of(self.translator.target, written, self.cuttings[1])
+        source, target = tokenisers(self.run)
+        return sides_of(source, read, self.cuttings[0]), sides_of(target, written, self.cuttings[1])
 
     def _texts(self, pair: Pair) -> Pair:
         return (pair[1], pair[0]) if self.turned else pair
@@ -263,11 +265,11 @@ class Aligned:
 
 
 def align(
-    translator: Translator,
+    run: Run,
     sources: Sequence[str],
     targets: Sequence[str],
     *,
-    reverse: Translator | None = None,
+    reverse: Run | None = None,
     gold: Sequence[Gold] | None = None,
     symmetrise: Symmetrising = DEFAULT,
     threshold: float = 0.0,
@@ -286,8 +288,6 @@ def align(
     cuttings: Cuttings = cuttings_of(pairs) if words == "auto" else (words, words)
     places = [None if text is None else Place.parse(text) for text in (use, reverse_use)]
     tried = pairs if gold is None else pairs[: len(gold)]
-    chosen = choose(
-        translator, tried, reverse=reverse, gold=gold, use=places[0], reverse_use=places[1], cuttings=cuttings
-    )
-    aligner = Aligner(translator, chosen.place, reverse, chosen.reverse, symmetrise, threshold, cuttings)
+    chosen = choose(run, tried, reverse=reverse, gold=gold, use=places[0], reverse_use=places[1], cuttings=cuttings)
+    aligner = Aligner(run, chosen.place, reverse, chosen.reverse, symmetrise, threshold, cuttings)
     return Aligned(aligner.align(pairs), chosen, cuttings)

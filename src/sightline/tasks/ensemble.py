@@ -1,26 +1,104 @@
-"""Several trained models as one: at every step, the mean of their probabilities."""
+"""Several runs as one: at every step, the mean of their probabilities."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from sightline.errors import UserError
-from sightline.tasks.predictor import Member, Predictor
+from sightline.models.writer import Loss
+from sightline.search import Step
+from sightline.search import ensemble as mean_step
+from sightline.tasks.predictor import Ensemble  # noqa: F401 - others import it from here
+from sightline.tasks.run import Run
+from sightline.tasks.task import Input
+from sightline.vocabulary import PADDING
 
 
-class Ensemble(Predictor):
-    """Predicts as `Translator` does. The models may differ in everything but the vocabulary they write with."""
+def ensemble(runs: Sequence[Run]) -> Run:
+    """A run that predicts and scores with all of them. They may differ in everything but the vocabulary they write."""
+    if not runs:
+        raise UserError("an ensemble needs at least one model")
+    first, *others = runs
+    for other in others:
+        if not first.output.searches or not other.output.searches:
+            name = other.name if first.output.searches else first.name
+            raise UserError(f"{name} does not write texts; an ensemble is of runs that do")
+        if not first.output.tokeniser.same_as(other.output.tokeniser):  # type: ignore[attr-defined]
+            raise UserError(
+                f"{first.name} and {other.name} write with different vocabularies; models of an ensemble must be "
+                f"trained with the same tokeniser, as `sightline train --from {first.name}` does"
+            )
+    if not others:
+        return first
+    joint = EnsembleInput([one.input for one in runs], [one.model for one in runs])
+    return replace(first, input=joint, model=EnsembleModel([one.model for one in runs]))
 
-    def __init__(self, translators: Sequence[Predictor]) -> None:
-        self._members = tuple(member for translator in translators for member in translator.members)
-        if not self._members:
-            raise UserError("an ensemble needs at least one model")
-        first, *others = self._members
-        for other in others:
-            if not first.target.same_as(other.target):
-                raise UserError(
-                    f"{first.name} and {other.name} write with different vocabularies; models of an ensemble must be "
-                    f"trained with the same tokeniser, as `sightline train --from {first.name}` does"
-                )
+
+class EnsembleInput(Input):
+    """Each model reads with its own input: a part is a tuple of theirs."""
+
+    def __init__(self, inputs: Sequence[Input], models: Sequence[nn.Module]) -> None:
+        super().__init__(inputs[0].config)
+        self.inputs, self.models = inputs, models
+        self.noun, self.keys_file = inputs[0].noun, inputs[0].keys_file  # type: ignore[misc]
+        if all(hasattr(one, "attended") for one in inputs):
+            self.attended = self._attended
+
+    def read(self, cells: Any) -> Any:
+        return self.inputs[0].read(cells)
+
+    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+        encoded = zip(*(one.encode(xs) for one in self.inputs), strict=True)
+        return [[tuple(parts[0] for parts in own)] if all(own) else [] for own in encoded]
+
+    def size(self, part: tuple[Any, ...]) -> int:
+        return max(one.size(own) for one, own in zip(self.inputs, part, strict=True))
+
+    def collate(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        return tuple(one.collate(own) for one, own in zip(self.inputs, zip(*parts, strict=True), strict=True))
+
+    def save(self, folder: Path) -> Any:
+        raise UserError("an ensemble is no run: save its runs")
+
+    @classmethod
+    def load(cls, saved: Any, config: Any) -> Any:
+        raise UserError("an ensemble is no run: load its runs")
+
+    def _attended(self, model: nn.Module, batch: tuple[Any, ...], xs: Sequence[Any], outputs: Any) -> list[list[Any]]:
+        """The first model that looks at its source decides."""
+        attended: list[list[Any]] = [[] for _ in outputs]
+        for one, own, model in zip(self.inputs, batch, self.models, strict=True):
+            if not any(attended):
+                attended = one.attended(model, own, xs, outputs)  # type: ignore[attr-defined]
+        return attended
+
+
+class EnsembleModel(nn.Module):
+    """What search and scores need of a `sightline.models.writer.Writer`; a batch is a tuple of the models' own."""
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
 
     @property
-    def members(self) -> tuple[Member, ...]:
-        return self._members
+    def output(self) -> Any:
+        return self.models[0].output
+
+    def searching(self, batch: tuple[Any, ...]) -> tuple[Step, Any]:
+        steps, states = zip(*(one.searching(own) for one, own in zip(self.models, batch, strict=True)), strict=True)
+        return mean_step(list(steps)), tuple(states)
+
+    def loss(self, batch: tuple[Any, ...], target: Tensor) -> Loss:
+        """Of the mean of the probabilities."""
+        logs = [
+            torch.log_softmax(one.logits(own, target[:, :-1]), dim=-1)
+            for one, own in zip(self.models, batch, strict=True)
+        ]
+        mean = torch.logsumexp(torch.stack(logs), dim=0) - math.log(len(logs))
+        right, real = target[:, 1:], target[:, 1:] != PADDING
+        return Loss(-mean.gather(-1, right.unsqueeze(-1)).squeeze(-1)[real].sum(), int(real.sum()))

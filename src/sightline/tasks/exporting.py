@@ -15,20 +15,20 @@ import numpy as np
 import torch
 
 from sightline import __version__
-from sightline.data.reading import DEFAULT_COLUMNS, PairFiles, read_rows
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import MachineError, UserError
 from sightline.files import make_folder, write_text
 from sightline.interop.engine import SOURCE, TARGET, Engine, Format, engine_for, padded
-from sightline.tasks.preparing import VALID
-from sightline.tasks.table import task_of
-from sightline.tasks.translator import Translator, load_translator
+from sightline.models.text_to_text import TextToText
+from sightline.tasks.prepare import DATA, VALID
+from sightline.tasks.run import Run
 from sightline.training.folder import MODEL, checksum
 from sightline.training.scores import bleu
 from sightline.vocabulary import END, MASK_SPELLING, SPELLINGS, START
 
 ABOUT = "sightline.json"
-ENCODERS = ("classify", "pretrain", "tag", "span")  # tasks whose runs may hold an encoder that others know
 SENTENCES, FORCED = 200, 32  # compared by what is written, and by every probability on the way
 LONGEST = 100  # tokens of an output that is compared
 CLOSE, QUANTISED = 1e-3, 0.5  # the largest difference of log-probabilities in float32, the mean one in int8
@@ -97,73 +97,78 @@ def export_run(
     """Write a run in another engine's format, and compare. An export that differs leaves nothing behind."""
     if int8 and to == "huggingface":
         raise UserError("int8 is for ctranslate2 and onnx; transformers makes its own of a folder when it loads it")
-    task = task_of(run)
-    if task in ENCODERS and to == "huggingface":
+    loaded = Run.load(run)
+    if to == "huggingface" and hasattr(loaded.input, "reader"):
         from sightline.tasks.exporting_encoders import export_encoder_run
 
-        return export_encoder_run(run, out, data, columns, overwrite)
-    if task not in ("translate", "summarise"):
-        raise UserError(
-            f"{run} is a run of {task}; those of translate go to ctranslate2, onnx and huggingface, and encoders of "
-            f"{', '.join(ENCODERS)} to huggingface"
-        )
-    translator, _ = load_translator(run)
-    examples, tried = examples_for(run, data, columns, translator.source)
+        return export_encoder_run(loaded, run, out, data, columns, overwrite)
+    exportable(loaded)
+    examples, tried = examples_for(run, data, columns, loaded.input.tokeniser)  # type: ignore[attr-defined]
     with whole_folder(out, overwrite) as folder:
-        described = write_export(translator, to, folder, int8)
-        closeness = compare(translator, engine_for(to, folder, threads), examples)
-        cut = _cut_otherwise(translator, folder, examples) if to == "huggingface" else None
+        described = write_export(loaded, to, folder, int8)
+        closeness = compare(loaded, engine_for(to, folder, threads), examples)
+        cut = _cut_otherwise(loaded, folder, examples) if to == "huggingface" else None
         refuse(closeness.problem(int8) or cut, run, to)
         exported = Exported(out, to, int8, described, tried, closeness, _size(folder), (run / MODEL).stat().st_size)
         write_about(folder, exported)
     return exported
 
 
-def write_export(translator: Translator, to: Format, folder: Path, int8: bool = False) -> str:
+def exportable(run: Run) -> Run:
+    """The run, if its model is one that other engines know."""
+    if not isinstance(run.model, TextToText):
+        raise UserError(
+            f"{run.name} is a run of {run.task.name}; models from text to text go to ctranslate2, onnx and "
+            "huggingface, and encoders of texts to huggingface"
+        )
+    return run
+
+
+def write_export(run: Run, to: Format, folder: Path, int8: bool = False) -> str:
     """The files of one format; says as which model."""
     if to != "huggingface":
-        translator.source.save(folder / SOURCE)
-        translator.target.save(folder / TARGET)
+        run.input.tokeniser.save(folder / SOURCE)
+        run.output.tokeniser.save(folder / TARGET)
     if to == "ctranslate2":
         from sightline.interop.ctranslate2_export import write_ctranslate2
 
-        write_ctranslate2(translator.model, folder, int8)
+        write_ctranslate2(run.model, folder, int8)
         return "a CTranslate2 model"
     if to == "onnx":
         from sightline.interop.onnx_export import write_onnx
 
-        write_onnx(translator.model, folder, int8)
+        write_onnx(run.model, folder, int8)
         return "two ONNX graphs"
     from sightline.interop.huggingface_export import write_huggingface
 
-    return f"a {write_huggingface(translator.model, translator.source, translator.target, folder).capitalize()}"
+    return f"a {write_huggingface(run.model, run.input.tokeniser, run.output.tokeniser, folder).capitalize()}"
 
 
-def _cut_otherwise(translator: Translator, folder: Path, examples: Sequence[Example]) -> str | None:
+def _cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str | None:
     """Why the tokeniser that goes with the model must not be used."""
     import transformers
 
     texts = [example.source for example in examples]
     theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)(texts)["input_ids"]
-    ours = [[*tokens, END] for tokens in translator.source.encode(texts)]
+    ours = [[*tokens, END] for tokens in run.input.tokeniser.encode(texts)]
     others = sum(a != b for a, b in zip(ours, theirs, strict=True))
     return f"its tokeniser cuts {others:,} of {len(texts):,} texts into other tokens" if others else None
 
 
 @torch.inference_mode()
-def compare(translator: Translator, engine: Engine, examples: Sequence[Example]) -> Closeness:
+def compare(run: Run, engine: Engine, examples: Sequence[Example]) -> Closeness:
     """Greedy outputs of both, and the log-probabilities that both give to the run's own."""
     texts = [example.source for example in examples]
-    sources = translator.source.encode(texts)
-    ours = [list(one.tokens) for one in translator.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)]
+    sources = run.input.tokeniser.encode(texts)
+    ours = [list(one.tokens) for one in run.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)]
     theirs = engine.greedy(sources, LONGEST)
     largest, total, count = 0.0, 0.0, 0
     for start in range(0, min(FORCED, len(sources)), 8):
         part = slice(start, min(start + 8, FORCED))
         given = engine.log_probs(sources[part], ours[part])
-        batch = padded([[*row, END] for row in sources[part]]).to(translator.device)
-        words = padded([[START, *row] for row in ours[part]]).to(translator.device)
-        expected = torch.log_softmax(translator.model.logits(batch, words), dim=-1).cpu().numpy()
+        batch = padded([[*row, END] for row in sources[part]]).to(run.device)
+        words = padded([[START, *row] for row in ours[part]]).to(run.device)
+        expected = torch.log_softmax(run.model.logits(batch, words), dim=-1).cpu().numpy()
         for row, found, wanted in zip(ours[part], given, expected, strict=True):
             differences = _differences(found, wanted[: len(row) + 1], [*row, END])
             largest = max(largest, float(differences[0].max()))
@@ -172,7 +177,7 @@ def compare(translator: Translator, engine: Engine, examples: Sequence[Example])
     references = [example.target for example in examples if example.target is not None]
     scores: list[float | None] = [None, None]
     if len(references) == len(examples):
-        scores = [bleu(translator.target.decode(rows), references).value for rows in (theirs, ours)]
+        scores = [bleu(run.output.tokeniser.decode(rows), references).value for rows in (theirs, ours)]
     return Closeness(len(texts), same, largest, total / max(count, 1), *scores)
 
 
@@ -192,10 +197,8 @@ def examples_for(
 ) -> tuple[list[Example], str]:
     """Sentences to compare on, and where they come from: given, the run's own, or made of its vocabulary."""
     if data is not None:
-        if columns is not None and len(columns) != 2:
-            raise UserError(f"--columns has {len(columns)} names; expected two, of the source and of the target")
-        rows = read_rows(PairFiles(data, columns=(columns[0], columns[1]) if columns else DEFAULT_COLUMNS))
-        good = (Example(row.source, row.target) for row in rows if row.problem is None)
+        rows = pair_cells(Source(data, columns), ())
+        good = (Example(*row.values) for row in rows if row.problem is None)
         examples, tried = list(islice(good, SENTENCES)), data
     else:
         examples = [Example(source, target) for source, target in valid_rows(run, _is_pair)]
@@ -212,7 +215,7 @@ def examples_for(
 def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:
     """The first validation examples that a run keeps; none where it was moved without its data."""
     folder = run.parent.parent if run.parent.name == "checkpoints" else run
-    path = folder / "data" / VALID
+    path = folder / DATA / VALID
     if not path.is_file():
         return []
     found = []

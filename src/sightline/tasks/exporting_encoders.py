@@ -28,22 +28,21 @@ from sightline.tasks.exporting import (
     whole_folder,
     write_about,
 )
-from sightline.tasks.table import task_named, task_of
+from sightline.tasks.run import Run
 from sightline.training.folder import MODEL
 
 
 def export_encoder_run(
-    run: Path, out: Path, data: str | None, columns: tuple[str, ...] | None, overwrite: bool
+    trained: Run, run: Path, out: Path, data: str | None, columns: tuple[str, ...] | None, overwrite: bool
 ) -> Exported:
     """Write the encoder, load it with transformers, and compare the annotations of real texts."""
     transformers_library()
     check_free(out, overwrite)
-    trained, about = task_named(task_of(run)).load(run)
     encoder = getattr(trained.model, "encoder", None) or getattr(trained.model, "model", None)
     if not isinstance(encoder, Encoder):
-        kind = about["config"]["model"]["kind"]
+        kind = trained.config.model.kind
         raise UserError(f"the model of {run} is of the kind {kind}, which transformers does not have; encoder it has")
-    reader: TextReader = trained.reader
+    reader: TextReader = trained.input.reader  # type: ignore[attr-defined]
     texts, tried = _texts(run, data, columns, reader)
     with whole_folder(out, overwrite) as folder:
         kind = export_encoder(encoder, reader.tokeniser, folder)  # type: ignore[arg-type]

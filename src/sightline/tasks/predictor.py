@@ -13,22 +13,12 @@ from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.machine import one_thread
 from sightline.models.text_to_text import TextToText
-from sightline.search import Step, ensemble
+from sightline.outputs.sequence import BATCH_TOKENS
+from sightline.outputs.sequence_search import SMALL, Prediction, asking
+from sightline.search import ensemble
 from sightline.tasks.searching import SearchConfig, pad
 from sightline.tasks.unknown import Word, attended_words, words_of, written_out
 from sightline.vocabulary import END, UNKNOWN
-
-BATCH_TOKENS = 4096
-SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
-
-
-class Prediction(NamedTuple):
-    """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with."""
-
-    text: str
-    log_prob: float
-    score: float
-    tokens: tuple[int, ...] = ()
 
 
 class Member(NamedTuple):
@@ -197,14 +187,6 @@ class Predictor(ABC):
         return texts
 
 
-def asking(step: Step, going: Callable[[], None]) -> Step:
-    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        going()
-        return step(tokens, state)
-
-    return asked
-
-
 def _source(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """Sources as models read them: with their ends, padded."""
     return pad([[*tokens, END] for tokens in rows]).to(device)
@@ -252,3 +234,23 @@ def _joined(sentences: Sequence[tuple[Prediction, str]]) -> Prediction:
         text += sentence.text + (blank or (joining_space(sentence.text) if number < len(sentences) else ""))
     log_prob, score = (sum((getattr(one, name) for one, _ in sentences), 0.0) for name in ("log_prob", "score"))
     return Prediction(text, log_prob, score)
+
+
+class Ensemble(Predictor):
+    """Predicts as `Translator` does. The models may differ in everything but the vocabulary they write with."""
+
+    def __init__(self, translators: Sequence[Predictor]) -> None:
+        self._members = tuple(member for translator in translators for member in translator.members)
+        if not self._members:
+            raise UserError("an ensemble needs at least one model")
+        first, *others = self._members
+        for other in others:
+            if not first.target.same_as(other.target):
+                raise UserError(
+                    f"{first.name} and {other.name} write with different vocabularies; models of an ensemble must be "
+                    f"trained with the same tokeniser, as `sightline train --from {first.name}` does"
+                )
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self._members

@@ -67,6 +67,13 @@ class SearchConfig:
         """What samples are drawn with; one for a call, so that its batches differ."""
         return torch.Generator(device).manual_seed(self.seed)
 
+    def limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
+        """The most tokens of each output: one three times as long as its source, and more for short ones, is babble."""
+        return [
+            max(self.max_length or 3 * length + 20, self.min_length, len(prefix))
+            for length, prefix in zip(lengths, prefixes, strict=True)
+        ]
+
     def find(
         self,
         step: Step,
@@ -76,11 +83,7 @@ class SearchConfig:
         generator: torch.Generator,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for sources of these lengths, which ``state`` begins with. Prefixes are obeyed first."""
-        # An output three times as long as its source, and more for short ones, is babble.
-        limits = [
-            max(self.max_length or 3 * length + 20, self.min_length, len(prefix))
-            for length, prefix in zip(lengths, prefixes, strict=True)
-        ]
+        limits = self.limits(lengths, prefixes)
         rules, device = self._rules(max(limits)), generator.device
         if self.sample or self.beam == 1:
             owners = [row for row in range(len(limits)) for _ in range(self.best)]

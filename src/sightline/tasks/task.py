@@ -247,10 +247,6 @@ class Input(ABC):
 
         return read_keys(data / self.keys_file) if self.keys_file else None
 
-    def same(self, row: Sequence[Any]) -> Any:
-        """What stored rows that are the same have in common."""
-        return row
-
     def pack(self, x: Any) -> list[Any]:
         """The item as the first fields of a stored row."""
         return [x]

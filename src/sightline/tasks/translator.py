@@ -67,7 +67,9 @@ class Translator(Predictor):
         """Which words of pairs belong together, by attention; options as for `sightline.tasks.choosing.align`."""
         from sightline.tasks.choosing import align
 
-        return align(self, sources, targets, **options)
+        reverse = options.pop("reverse", None)
+        other = None if reverse is None else reverse.as_run()
+        return align(self.as_run(), sources, targets, reverse=other, **options)
 
     @torch.no_grad()
     def perplexity(self, pairs: Sequence[tuple[str, str]], rows: int = 64) -> float:
