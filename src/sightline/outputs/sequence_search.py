@@ -1,7 +1,7 @@
 """How texts are searched for: the options, what comes of it, and steps of search with conditions."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
