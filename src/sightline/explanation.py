@@ -101,7 +101,8 @@ class Span:
     """A stretch of a text, from character ``start`` up to ``end``, and its weight.
 
     Where sentences were weighed too, a word has the number of its ``sentence`` and its weight ``in_sentence``; its
-    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in, ``marked`` that it is of the answer.
+    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in;
+    ``marked``, that it is of the answer.
     """
 
     start: int

@@ -58,7 +58,7 @@ class PlacesSubject(TokenSubject):
 
 
 def lost_without(subject: PlacesSubject, words: Sequence[Sequence[int]]) -> Float[np.ndarray, "t w"]:
-    """Which share of its probability each row loses when all tokens of a word are hidden; 0 where it becomes likelier."""
+    """Which share of its probability each row loses when a word, all of its tokens, is hidden; never below 0."""
     if not words:
         return np.zeros((subject.rows, 0))
     groups = np.array_split(np.arange(len(words)), min(len(words), MOST_HIDDEN))

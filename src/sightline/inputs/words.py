@@ -74,7 +74,8 @@ class WordsInput(ReaderInput):
         if not self.cut:
             return []
         return [
-            f"{self.cut:,} sentences have more than {self.config.longest:,} tokens (longest): they are read in stretches"
+            f"{self.cut:,} sentences have more than {self.config.longest:,} tokens (longest): they are read in "
+            "stretches"
         ]
 
     def label(self, x: Words) -> str:

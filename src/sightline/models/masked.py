@@ -18,7 +18,6 @@ from sightline.models.encoder import Encoder
 from sightline.models.text_to_labels import Texts
 from sightline.models.text_to_text import Loss
 
-
 LOGITS = 1 << 24  # made at once: 64 MB of float32
 
 

@@ -122,7 +122,9 @@ def look(model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Ax
         notes += _hiding_notes(axes, bool(names), windows)
     belief = None
     if names and options.measure:
-        if len(windows) > 1 or longest > MEASURED:
+        if len(windows) > 1:
+            notes.append("what to make of the map was not measured: that is done for what is read at once")
+        elif longest > MEASURED:
             notes.append(
                 f"{len(axes.columns):,} tokens are too many to measure what to make of the map, which is done up to "
                 f"{MEASURED:,}"

@@ -80,7 +80,10 @@ export function sentence(shown, row) {
   const word = quoted(shown.rows.labels[row]);
   if (weights === null) return `${word}: no row was moved here.`;
   const best = strongest(weights, 4);
+  const costs = shown.stack.title.startsWith("What hiding"); // such a map says what mattered, not what was looked at
+  if (!best.length && costs) return `${word} loses nothing: no word costs 0.005.`;
   if (!best.length) return `${word} looked at nothing in particular: no weight reaches 0.005.`;
   const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);
+  if (costs && shown.stack.kind !== "pool") return `${word} loses without ${list.join(", ")}.`;
   return shown.stack.kind === "pool" ? `Looked most at ${list.join(", ")}.` : `${word} looked at ${list.join(", ")}.`;
 }
