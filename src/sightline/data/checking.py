@@ -121,6 +121,12 @@ class Report:
         self.target_characters.add(len(y))
         self.identical += x == y
 
+    def leave_out(self, kind: str, place: str, most: int) -> None:
+        """Count a row that is left out; the first ``most`` are named. All that a damaged shard lost has one place."""
+        self.left_out[kind] += 1
+        if len(self.places) < most and (not self.places or self.places[-1] != place):
+            self.places.append(place)
+
     def repeats(self, rows: int, different: int, items: int) -> None:
         """Note how many of the rows were there before, and how many items there are."""
         self.duplicates = rows - different
@@ -202,12 +208,9 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
         return next(self._kept)
 
     def _leave_out(self, file: str, line: int, problem: str) -> None:
-        self.report.left_out[problem.partition(":")[0]] += 1
         # Where a folder says it there is no line, and the file may be what the problem is about: named once.
         place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
-        # All that a damaged shard lost has one place.
-        if len(self.report.places) < self._places and (not self.report.places or self.report.places[-1] != place):
-            self.report.places.append(place)
+        self.report.leave_out(problem.partition(":")[0], place, self._places)
         if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
             raise self._too_many()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sightline.data.columns import Columns, choose_columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of
 from sightline.data.source import Source
@@ -92,6 +92,18 @@ def read_image_cells(
         what = f"images, each with a {known[0]}" if known else "images"
         found = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
         raise UserError(f"{name_of(data)} has no rows: found {found}; expected {what}{_folder_advice(folder, known)}")
+
+
+def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every row of a source as the path of an image and a caption, those with a problem too."""
+    for image, caption, *place in read_image_table(str(source.data), CAPTION_NAMES, source.columns):
+        yield Cells((image, caption), *place)
+
+
+def image_label_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+    """Every row of a source as the path of an image and a label as the file has it, those with a problem too."""
+    for image, label, *place in read_image_cells(str(source.data), LABEL_NAMES, source.columns):
+        yield Cells((image, label), *place)
 
 
 def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:

@@ -69,9 +69,11 @@ def split_examples(
     return StratifiedSplit(begin, key, choose_keys(np.array(keys, dtype=np.uint64), strata, share, what))
 
 
-def choose_keys(keys: np.ndarray, strata: np.ndarray, share: float, what: str = "texts") -> np.ndarray:
-    """The keys to set apart: this share of the different keys of each stratum, the lowest first. Memory stays flat:
-    both arrays, which may be in files, are gone through a range of keys at a time."""
+def choose_keys(
+    keys: np.ndarray, strata: np.ndarray, share: float, what: str = "texts", least: int = LEAST_TEXTS
+) -> np.ndarray:
+    """The keys to set apart: this share of the different keys of each stratum that has at least so many, the lowest
+    first. Memory stays flat: both arrays, which may be in files, are gone through a range of keys at a time."""
     if not 0 < share < 1:
         raise UserError(f"validation: found the share {share!r}; expected one between 0 and 1")
     share = min(share, MOST_VALID / max(1, len(keys)))
@@ -79,7 +81,7 @@ def choose_keys(keys: np.ndarray, strata: np.ndarray, share: float, what: str = 
     for _, of_keys in _ranges(keys, strata):
         sizes.update(dict(zip(*(one.tolist() for one in np.unique(of_keys, return_counts=True)), strict=True)))
     left = {
-        stratum: min(max(1, round(share * count)), count - 1) for stratum, count in sizes.items() if count >= LEAST_TEXTS
+        stratum: min(max(1, round(share * count)), count - 1) for stratum, count in sizes.items() if count >= least
     }
     total, taken = sizes.total(), sum(left.values())
     if not taken or taken == total:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from sightline.data.images import BadImage
@@ -21,7 +21,7 @@ from sightline.records import Grid, Record
 from sightline.tasks.captioner import CAPTION, Captioner
 from sightline.tasks.explaining import KEPT, LIKELIEST, Wanted, axis_of
 from sightline.tasks.image_sources import Source, named, pixels_of
-from sightline.tasks.image_subject import ImageSubject, of_images
+from sightline.tasks.image_subject import PlaceSubject, of_images
 from sightline.tasks.predictor import Prediction
 from sightline.tasks.searching import SearchConfig, pad
 from sightline.tasks.vectors import watch
@@ -142,44 +142,3 @@ def _steps(captioner: Captioner, logs: Tensor, written: Sequence[int]) -> Iterat
     for row, token in enumerate(written):
         names = captioner.tokeniser.spell(choices[row].tolist())
         yield Step(spelled[row], float(logs[row, token].exp()), tuple(map(Choice, names, values[row].tolist())))
-
-
-class PlaceSubject(ImageSubject):
-    """A model from images to text, one image, and what was written.
-
-    A place is hidden by putting the mean of the image's places there: what is left is what the image is like as a
-    whole.
-    """
-
-    model: ImageToText
-    row_name = "word"
-
-    def __init__(self, model: ImageToText, source: Num[Tensor, "1 ..."], written: Sequence[int]) -> None:
-        super().__init__(model, source)
-        self.written = torch.tensor(list(written), device=self.device)
-
-    @property
-    def rows(self) -> int:
-        return len(self.written)
-
-    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
-        found = []
-        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
-                # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
-                log_probs, seen = self._read(len(part), None)
-                (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
-                found.append((gradient * seen.detach()).sum(dim=-1))
-        return torch.cat(found)
-
-    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
-        words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
-        with self._seen(keep) as seen:
-            state = self.model.begin(self._copies(copies))
-        features, _ = self.model.decode(words, state)
-        logs = torch.log_softmax(self.model.output(features), dim=-1)
-        wanted = self.written.expand(copies, -1).unsqueeze(-1)
-        return logs.gather(-1, wanted).squeeze(-1), seen[0]
-
-    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
-        return places.mean(dim=1, keepdim=True)

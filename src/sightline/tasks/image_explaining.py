@@ -1,14 +1,11 @@
 """Explain the label of an image: where the model looked, and what it costs to hide each place."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sightline.data.images import BadImage, fit_image
@@ -25,7 +22,7 @@ from sightline.tasks.classifier import LabelPrediction
 from sightline.tasks.explaining import LARGEST, WHOLE, Wanted
 from sightline.tasks.image_classifier import TASK, ImageClassifier
 from sightline.tasks.image_sources import Source, named, pixels_of
-from sightline.tasks.image_subject import ImageSubject, of_images
+from sightline.tasks.image_subject import ImageLabelSubject, of_images
 from sightline.tasks.label_choices import explained_label, label_steps, other_labels, said
 from sightline.trace import Trace, capture
 
@@ -144,48 +141,3 @@ def _measured(classifier: ImageClassifier, found: Explanation, source: Tensor, l
         belief=belief,
         notes=(*found.notes, note),
     )
-
-
-class ImageLabelSubject(ImageSubject):
-    """A model from images to labels, one image, and a label by its number.
-
-    A place is hidden by putting there what places of the training data look like on average; the mean of the image
-    itself would show a little of what is hidden. Of a number, a cost is how far it moves, up or down alike.
-    """
-
-    model: ImageToLabels
-    row_name = "label"
-
-    def __init__(
-        self, model: ImageToLabels, source: Tensor, label: int, *, kind: str = "one", temperature: float = 1.0
-    ) -> None:
-        super().__init__(model, source)
-        self.label, self.kind, self.temperature = label, kind, temperature
-        with evaluating(model), torch.no_grad():
-            self.number = float(model.scores(source.to(self.device))[0]) if kind == "number" else 0.0
-
-    @property
-    def rows(self) -> int:
-        return 1
-
-    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
-        with evaluating(self.model), torch.enable_grad():
-            found, seen = self._read(len(rows), None)
-            (gradient,) = torch.autograd.grad(found.sum(), seen)
-            return (gradient * seen.detach()).sum(dim=-1)
-
-    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
-        with self._seen(keep) as seen:
-            scores = self.model.scores(self._copies(copies))
-        return self._measured(scores, keep).unsqueeze(1), seen[0]
-
-    def _measured(self, scores: Tensor, keep: Tensor | None) -> Float[Tensor, " n"]:
-        if self.kind == "number":  # a gradient cannot be taken of a distance that is 0
-            return scores if keep is None else -(scores - self.number).abs()
-        logits = scores.double() / self.temperature
-        if self.kind == "several":
-            return F.logsigmoid(logits[:, self.label])
-        return torch.log_softmax(logits, dim=-1)[:, self.label]
-
-    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
-        return self.model.blank.to(places.dtype)

@@ -5,13 +5,19 @@ It reads the mean of an image's places as a frozen encoder sees them, or, where 
 all of them. A model with attention that does not beat it has learnt nothing from where things are.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.tasks.image_data import LabelledImage, PreparedImages
+from sightline.data.features import Features
+from sightline.tasks.label_baselines import LabelBaselines
 from sightline.tasks.labels import Labels
+from sightline.tasks.prepare import Prepared
 
 SIDE = 8
 AT_ONCE = 256
@@ -20,49 +26,66 @@ MOST = 20_000  # images that it is fitted to
 ROUNDS = 50
 
 
-def floor_scores(prepared: PreparedImages, seed: int = 0) -> dict[str, np.ndarray]:
-    """Logits (or numbers) of the validation images."""
-    random = np.random.default_rng(seed)
-    order = random.permutation(len(prepared.train))[:MOST]
-    training = [prepared.train[row] for row in order.tolist()]
-    x, valid = _features(prepared, training), _features(prepared, prepared.valid)
+class ImageBaselines(LabelBaselines):
+    """The one of images, which is fitted when training has ended; the run keeps nothing of it."""
+
+    title = "Beside the floor"
+    about = "A linear model on the same training images, scored on all validation data: what needs no attention."
+    one = "The floor"
+
+    def scores(self, folder: Path | None, xs: Sequence[Any], prepared: Prepared | None = None) -> dict[str, np.ndarray]:
+        if prepared is None:
+            return {}
+        order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
+        training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
+        gold = prepared.output.collate(targets, None)
+        return linear_scores(self.input.features, [int(one[0]) for one in training], gold, [x.row for x in xs], self.labels)
+
+
+def linear_scores(
+    features: Features, training: Sequence[int], gold: Tensor, rows: Sequence[int], labels: Labels
+) -> dict[str, np.ndarray]:
+    """Logits (or numbers) of these rows, of a linear model that is fitted to the rows for training."""
+    x, scored = _features(features, training), _features(features, rows)
     middle, spread = x.mean(dim=0), x.std(dim=0, correction=0).clamp_min(1e-3)
-    x, valid = (x - middle) / spread, (valid - middle) / spread
-    gold = _gold(prepared.labels, training)
+    x, scored = (x - middle) / spread, (scored - middle) / spread
+    kind = labels.kind
+    gold = (gold - labels.mean) / labels.spread if kind == "number" else gold.double() if kind == "several" else gold
     apart = max(1, len(x) // 5)
-    kind = prepared.labels.kind
     chosen = STRENGTHS[1]
     if len(x) >= 10:
         losses = []
         for strength in STRENGTHS:
-            weights, bias = _fit(x[apart:], gold[apart:], kind, prepared.labels.classes, strength)
+            weights, bias = _fit(x[apart:], gold[apart:], kind, labels.classes, strength)
             losses.append(float(_loss(x[:apart] @ weights + bias, gold[:apart], kind)))
         chosen = STRENGTHS[int(np.argmin(losses))]
-    weights, bias = _fit(x, gold, kind, prepared.labels.classes, chosen)
-    found = (valid @ weights + bias).numpy()
+    weights, bias = _fit(x, gold, kind, labels.classes, chosen)
+    found = (scored @ weights + bias).numpy()
     if kind == "number":
-        found = found[:, 0] * prepared.labels.spread + prepared.labels.mean
-    pixels = prepared.inputs.dtype == np.uint8
+        found = found[:, 0] * labels.spread + labels.mean
+    pixels = features.dtype == np.uint8
     return {f"linear model on {SIDE} × {SIDE} pixels" if pixels else "linear model on the mean of all places": found}
 
 
-def _features(prepared: PreparedImages, images: list[LabelledImage]) -> Tensor:
+def floor_scores(prepared: Any, seed: int = 0) -> dict[str, np.ndarray]:
+    """Logits (or numbers) of the validation images."""
+    order = np.random.default_rng(seed).permutation(len(prepared.train))[:MOST]
+    training = [prepared.train[row] for row in order.tolist()]
+    gold = torch.from_numpy(prepared.labels.gold([one.label for one in training]))
+    rows = [one.row for one in prepared.valid]
+    return linear_scores(prepared.inputs, [one.row for one in training], gold, rows, prepared.labels)
+
+
+def _features(features: Features, numbers: Sequence[int]) -> Tensor:
     parts = []
-    for start in range(0, len(images), AT_ONCE):
-        rows = torch.from_numpy(prepared.inputs.rows([one.row for one in images[start : start + AT_ONCE]]))
+    for start in range(0, len(numbers), AT_ONCE):
+        rows = torch.from_numpy(features.rows(numbers[start : start + AT_ONCE]))
         if rows.dtype == torch.uint8:
             small = F.adaptive_avg_pool2d(rows.permute(0, 3, 1, 2).double() / 255, SIDE)
             parts.append(small.flatten(1))
         else:
             parts.append(rows.double().mean(dim=1))
     return torch.cat(parts)
-
-
-def _gold(labels: Labels, images: list[LabelledImage]) -> Tensor:
-    gold = torch.from_numpy(labels.gold([one.label for one in images]))
-    if labels.kind == "number":
-        return (gold - labels.mean) / labels.spread
-    return gold.double() if labels.kind == "several" else gold
 
 
 def _loss(outputs: Tensor, gold: Tensor, kind: str) -> Tensor:

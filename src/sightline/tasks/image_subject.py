@@ -1,13 +1,14 @@
 """Places of an image as what can be hidden: what the evidence of captions and of labels shares."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Num
 from torch import Tensor, nn
 
@@ -15,6 +16,7 @@ from sightline.evidence.subject import evaluating
 from sightline.explanation import Belief
 from sightline.models.image_to_labels import ImageToLabels
 from sightline.models.image_to_text import ImageToText
+from sightline.vocabulary import START
 
 VARIANTS = 4096  # places of variants that are in work together
 OF_TEXTS = ("special", "first")  # findings that say nothing of images
@@ -87,6 +89,92 @@ class ImageSubject(ABC):
             yield seen
         finally:
             handle.remove()
+
+
+class PlaceSubject(ImageSubject):
+    """A model from images to text, one image, and what was written.
+
+    A place is hidden by putting the mean of the image's places there: what is left is what the image is like as a
+    whole.
+    """
+
+    model: ImageToText
+    row_name = "word"
+
+    def __init__(self, model: ImageToText, source: Num[Tensor, "1 ..."], written: Sequence[int]) -> None:
+        super().__init__(model, source)
+        self.written = torch.tensor(list(written), device=self.device)
+
+    @property
+    def rows(self) -> int:
+        return len(self.written)
+
+    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
+        found = []
+        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
+                # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
+                log_probs, seen = self._read(len(part), None)
+                (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
+                found.append((gradient * seen.detach()).sum(dim=-1))
+        return torch.cat(found)
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
+        with self._seen(keep) as seen:
+            state = self.model.begin(self._copies(copies))
+        features, _ = self.model.decode(words, state)
+        logs = torch.log_softmax(self.model.output(features), dim=-1)
+        wanted = self.written.expand(copies, -1).unsqueeze(-1)
+        return logs.gather(-1, wanted).squeeze(-1), seen[0]
+
+    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
+        return places.mean(dim=1, keepdim=True)
+
+
+class ImageLabelSubject(ImageSubject):
+    """A model from images to labels, one image, and a label by its number.
+
+    A place is hidden by putting there what places of the training data look like on average; the mean of the image
+    itself would show a little of what is hidden. Of a number, a cost is how far it moves, up or down alike.
+    """
+
+    model: ImageToLabels
+    row_name = "label"
+
+    def __init__(
+        self, model: ImageToLabels, source: Tensor, label: int, *, kind: str = "one", temperature: float = 1.0
+    ) -> None:
+        super().__init__(model, source)
+        self.label, self.kind, self.temperature = label, kind, temperature
+        with evaluating(model), torch.no_grad():
+            self.number = float(model.scores(source.to(self.device))[0]) if kind == "number" else 0.0
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
+        with evaluating(self.model), torch.enable_grad():
+            found, seen = self._read(len(rows), None)
+            (gradient,) = torch.autograd.grad(found.sum(), seen)
+            return (gradient * seen.detach()).sum(dim=-1)
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        with self._seen(keep) as seen:
+            scores = self.model.scores(self._copies(copies))
+        return self._measured(scores, keep).unsqueeze(1), seen[0]
+
+    def _measured(self, scores: Tensor, keep: Tensor | None) -> Float[Tensor, " n"]:
+        if self.kind == "number":  # a gradient cannot be taken of a distance that is 0
+            return scores if keep is None else -(scores - self.number).abs()
+        logits = scores.double() / self.temperature
+        if self.kind == "several":
+            return F.logsigmoid(logits[:, self.label])
+        return torch.log_softmax(logits, dim=-1)[:, self.label]
+
+    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
+        return self.model.blank.to(places.dtype)
 
 
 def of_images(belief: Belief) -> Belief:

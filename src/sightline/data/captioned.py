@@ -1,0 +1,84 @@
+"""What was found in data of images with captions. Rows are captions; those of one image belong together."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from sightline.data.checking import Report
+from sightline.data.hashes import hash_of
+
+BAD_IMAGE = "bad image"  # the kind of problem
+
+
+@dataclass
+class CaptionReport(Report):
+    """What was found; ``pairs`` are captions. ``source_characters`` are those of the captions.
+
+    An image that cannot be read takes its captions with it, and is named once.
+    """
+
+    bad_images: int = 0
+    repeated: int = 0  # captions more of bad images that are named
+    of_image: Counter[int] = field(default_factory=Counter)  # how many captions each image has, by its key
+    different: set[int] = field(default_factory=set)  # captions of an image, as hashes
+    named: str = ""  # the bad image that was named last
+
+    def add(self, x: Any, y: str) -> None:
+        self.source_characters.add(len(y))
+        self.of_image[x.key] += 1
+        self.different.add(hash_of(f"{x.key}\0{y}"))
+        self.duplicates = self.pairs - len(self.different)
+
+    def repeats(self, rows: int, different: int, items: int) -> None:
+        """Counted on the way: rows of the same image are one example here."""
+
+    def leave_out(self, kind: str, place: str, most: int) -> None:
+        if kind == BAD_IMAGE:
+            self.bad_images += place != self.named
+            self.repeated += bool(self.places) and self.places[-1] == place
+            self.named = place
+        super().leave_out(kind, place, most)
+
+    @property
+    def images(self) -> int:
+        return len(self.of_image)
+
+    @property
+    def captions(self) -> dict[int, int]:
+        """How many images have so many captions."""
+        return dict(Counter(self.of_image.values()))
+
+    @property
+    def same(self) -> int:
+        """Files whose content is that of a file before."""
+        return getattr(self.input, "same_files", 0)
+
+    def to_json(self) -> dict[str, Any]:
+        found = super().to_json()
+        found["captions"] = found.pop("pairs")
+        found["characters"] = found.pop("source_characters")
+        for name in ("target_characters", "identical"):
+            found.pop(name)
+        counts = {str(count): images for count, images in sorted(self.captions.items())}
+        kept = {"images": self.images, "same_content": self.same, "bad_images": self.bad_images}
+        return found | kept | {"captions_of_an_image": counts}
+
+    def lines(self) -> list[str]:
+        lines = [f"{self.images:,} images with {self.pairs:,} captions, of {self.rows:,} rows"]
+        if len(self.captions) > 1:
+            least, most = min(self.captions), max(self.captions)
+            lines.append(f"captions of an image: from {least:,} to {most:,}")
+        if found := self.source_characters.to_json():
+            lines.append("characters: " + ", ".join(f"{name} {value:,}" for name, value in found.items()))
+        if self.same:
+            lines.append(f"{self.same:,} files have the content of another: each of these is one image")
+        if self.duplicates:
+            lines.append(f"{self.duplicates:,} captions were there before, of the same image (kept)")
+        return lines + self.left_out_lines()
+
+    def left_out_lines(self) -> list[str]:
+        lines = super().left_out_lines()
+        unnamed = self.bad - len(self.places)
+        if unnamed and lines:
+            lines = lines[:-1] + ([f"  and {unnamed - self.repeated:,} more"] if unnamed > self.repeated else [])
+        return lines

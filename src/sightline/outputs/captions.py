@@ -1,0 +1,298 @@
+"""Captions of images, each with several references: metrics of captions, and where each word looked."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sightline.data.captioned import CaptionReport
+from sightline.data.checking import Limits
+from sightline.data.columns import Cells
+from sightline.data.source import Source
+from sightline.data.splitting import normalise
+from sightline.errors import UserError
+from sightline.inputs.image import ImageInput, one_line
+from sightline.inputs.text import check_length, text_of
+from sightline.models.image_to_text import ImageToText
+from sightline.outputs.sequence import Prediction, Searched, SequenceOptions, SequenceOutput
+from sightline.tasks.batches import validated_rows
+from sightline.tasks.card import Wording
+from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.image_sources import AT_ONCE
+from sightline.tasks.loading import Saved
+from sightline.tasks.prepare import Prepared, Rows, Setting
+from sightline.tasks.run import Run, evaluating
+from sightline.tasks.searching import pad
+from sightline.tasks.task import BadValueError, Column, Example, Input
+from sightline.trace import capture
+from sightline.training.scores import Metric
+from sightline.training.scores.scripts import words_of
+from sightline.training.scores.several import CAPTION_METRICS, bleu_several
+from sightline.vocabulary import START
+
+NO_WORDS = "empty caption"
+SHOWN = 8  # captions in the card
+PAPER_NAMES = {
+    **{f"bleu{order}": f"BLEU-{order}" for order in range(1, 5)},
+    **{f"bleu{order}_no_bp": f"BLEU-{order} without brevity penalty" for order in range(1, 5)},
+    "cider_d": "CIDEr-D",
+    "cider": "CIDEr",
+    "rougeL": "ROUGE-L",
+    "chrf": "chrF",
+    "exact": "exact match",
+    "sacrebleu": "sacreBLEU",
+}
+
+
+@dataclass(frozen=True)
+class CaptionOptions(SequenceOptions):
+    """As of other texts; with ``looks``, where each token looked is found too."""
+
+    looks: bool = field(default=False, metadata={"internal": True})
+
+
+class CaptionOutput(SequenceOutput):
+    """Captions. A target is all captions of an image."""
+
+    noun = "captions"
+    grouped = True
+    predict_options = CaptionOptions
+    tokeniser_file = "tokenizer.json"
+    words_field = "words"
+    written = "caption"
+    item_name = "image"
+    compared = ("bleu4", "bleu4_no_bp", "cider_d")
+    each = ("cider_d", "chrf")
+    names = PAPER_NAMES
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.too_long, self.images = 0, 0  # captions that are not trained on, and images to train on
+
+    # -- reading and storing
+
+    def stage(self, rows: Iterable[Cells], source: Source, columns: Sequence[Column]) -> Iterable[Cells]:
+        """Several captions in one row are as many rows."""
+        for row in rows:
+            several = row.values[1] if row.problem is None and isinstance(row.values[1], list) else None
+            if several is None:
+                yield row
+            elif not several:
+                yield row._replace(problem="empty: found a list of no captions, expected a caption")
+            else:
+                yield from (row._replace(values=(row.values[0], one)) for one in several)
+
+    def read(self, cells: Mapping[str, Any], x: Any) -> str:
+        caption = text_of(cells, "caption")
+        if not words_of(caption):
+            raise BadValueError(f"{NO_WORDS}: found no word in {caption.strip()!r}, expected a caption")
+        return normalise(caption)
+
+    def check(self, y: str, limits: Limits) -> None:
+        check_length(y, "a caption", limits)
+
+    def report(self) -> CaptionReport:
+        return CaptionReport()
+
+    def cannot_split(self, error: UserError, report: Any) -> UserError:
+        if report.images > 1:
+            return error
+        images = f"{report.images} image"
+        return UserError(f"validation: found {images}; expected two or more, to train on and to validate on")
+
+    def pack(self, y: tuple[str, ...]) -> list[Any]:
+        return [list(y)]
+
+    def unpack(self, row: Sequence[Any]) -> tuple[str, ...]:
+        return tuple(row[0])
+
+    def targets(self, y: Sequence[str], training: bool = False) -> Sequence[str]:
+        return y[:1] if training else y
+
+    def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
+        self.images = rows.count
+        corpus = super().write(input, rows, setting)
+        if not len(corpus):
+            raise UserError(
+                f"all {self.too_long:,} captions have more than {self.config.longest:,} tokens; raise longest"
+            )
+        return corpus
+
+    def encode(self, x: Any, y: Sequence[str], parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
+        for part, tokens in super().encode(x, y, parts):
+            if len(tokens) <= self.config.longest:
+                yield part, tokens
+            else:
+                self.too_long += 1
+
+    def notes(self, prepared: Prepared) -> list[str]:
+        notes = super().notes(prepared)
+        if self.too_long:
+            notes.append(
+                f"{self.too_long:,} captions have more than {self.config.longest:,} tokens and are not trained on "
+                "(raise longest to train on them)"
+            )
+        return notes
+
+    def counts(self, prepared: Prepared) -> str:
+        images = f"of {self.images:,} images " if self.images else ""
+        return f"{len(prepared.corpus):,} captions {images}to train on, {len(prepared.valid):,} images to validate"
+
+    def summary_of_fit(self) -> str:
+        return f"{self.tokeniser.words:,} tokens"
+
+    def about_data(self, prepared: Prepared) -> dict[str, Any]:
+        images: Any = prepared.input
+        return {
+            "valid_pairs": sum(len(one.y) for one in prepared.valid),
+            "images": len(images.features) - len(images.features.bad),
+            "valid_images": len(prepared.valid),
+            "images_per_second": images.per_second,
+        }
+
+    # -- predicting
+
+    def cost(self, size: int, options: Any) -> int:
+        return 1
+
+    def budget(self, input: Input, options: Any) -> int:
+        return AT_ONCE
+
+    def for_json(self, options: CaptionOptions) -> CaptionOptions:
+        return replace(options, looks=True)
+
+    def outputs(
+        self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
+    ) -> list[Searched]:
+        searched = super().outputs(run, xs, parts, batch, options)
+        if not getattr(options, "looks", False):
+            return searched
+        maps = looks(run, batch, [one.predictions[0].tokens for one in searched])
+        return searched if maps is None else [self._aligned(run, *both) for both in zip(searched, maps, strict=True)]
+
+    def _aligned(self, run: Run, one: Searched, weights: np.ndarray) -> Searched:
+        """With the place that each token of the best caption looked at most."""
+        assert isinstance(run.input, ImageInput)
+        height, width = run.input.places.height, run.input.places.width
+        best, *others = one.predictions
+        alignment = [
+            {"token": token, "row": int(at) // width, "column": int(at) % width, "weight": float(row[at])}
+            for token, row in zip(self.tokeniser.spell(best.tokens), weights, strict=False)
+            for at in [row.argmax()]
+        ]
+        best = best._replace(more={"grid": [height, width], "alignment": alignment})
+        return one._replace(predictions=[best, *others])
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any, input: Input) -> "SequenceOutput":
+        output = super().load(saved, config, input)
+        with saved.reading():
+            if saved.about[cls.words_field] != output.tokeniser.words:
+                raise ValueError(f"{saved.about[cls.words_field]} words do not fit {cls.tokeniser_file}")
+        return output
+
+    # -- scores
+
+    def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
+        return CAPTION_METRICS
+
+    def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
+        return ()
+
+    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+        finished = super().finished(evaluation, scoring)
+        texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
+        score = bleu_several(texts, references)
+        finished.values["sacrebleu"], finished.extra["signatures"]["sacrebleu"] = score.value, score.signature
+        return finished
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        counts = {"captions": sum(len(one.y) for one in evaluation.examples), "seconds": round(evaluation.seconds, 2)}
+        return {**counts, **super().scores_json(evaluation)}
+
+    def metric_name(self, metric: str) -> str:
+        return PAPER_NAMES.get(metric, metric)
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        images, options = len(evaluation.examples), evaluation.options
+        captions = sum(len(one.y) for one in evaluation.examples)
+        return [
+            f"{images:,} images with {captions:,} references, beam {options.beam}, length penalty "
+            f"{options.length_penalty:g}; {images / max(evaluation.seconds, 1e-9):.1f} images a second"
+        ]
+
+    def row(self, example: Example, prediction: Prediction) -> dict[str, Any]:
+        return {"image": example.x.file, "prediction": prediction.text, "references": list(example.y)}
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        """The lowest CIDEr-D, and of equal ones the lowest chrF, is the worst; all are shown."""
+        each = evaluation.extra["each"]
+        order = sorted(range(len(evaluation.examples)), key=lambda row: tuple(each[name][row] for name in self.each))
+        return (len(order) - np.argsort(order)).tolist()
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        head = f"{row['image']}: CIDEr-D {row['cider_d']:.1f}, chrF {row['chrf']:.1f}"
+        references = (f"   reference   {one}" for one in row["references"])
+        return "\n".join((head, f"   caption     {row['prediction']}", *references))
+
+    # -- for people
+
+    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+        """With captions of a few validation images to look at."""
+        chosen = validated_rows(len(prepared.valid), run.config.validated, run.config.seed)[:SHOWN]
+        examples = [prepared.valid[row] for row in chosen]
+        searched = run.raw([one.x for one in examples], options=CaptionOptions())
+        texts = [one.predictions[0].text for one in searched]
+        rows = [
+            f"| {_cell(one.x.file)} | {_cell(text)} | {_cell(one.y[0])} |"
+            for one, text in zip(examples, texts, strict=True)
+        ]
+        how = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature
+        head = ("| image | caption | one of its references |", "| --- | --- | --- |")
+        return Wording(
+            "from images to captions",
+            "captions",
+            "On validation data, decoded greedily, against all references of each image.",
+            "captions it saw have at most {longest:,} characters.",
+            (
+                "It has words for what stands in its training data, and writes something fluent for any image.",
+                "Where it looked is not why it wrote: a map is a picture of the computation, not an explanation.",
+            ),
+            (f"`{run.config.metric}`: {how}", "", "## Captions", "", *head, *rows, ""),
+        )
+
+    def check_written(self, options: SequenceOptions, as_json: bool) -> None:
+        if options.best > 1 and not as_json:
+            raise UserError("--best above 1 gives several captions of one image; write them with --format jsonl")
+
+    def line(self, x: Any, prediction: Prediction) -> str:
+        return f"{one_line(str(x))}\t{prediction.text}"
+
+    def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
+        data = {"image": str(x), "caption": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}
+        if prediction.others is not None:
+            data["captions"] = self.served(x, prediction)
+        return {**data, **(prediction.more or {})}
+
+
+def looks(run: Run, source: Tensor, tokens: Sequence[Sequence[int]]) -> list[np.ndarray] | None:
+    """Where each token and the end looked: the mean over the heads of the last attention that sees the image; None
+    without attention."""
+    model = run.model
+    assert isinstance(model, ImageToText)
+    words = pad([[START, *some] for some in tokens]).to(run.device)
+    with evaluating(model), torch.no_grad(), capture(model) as trace:
+        model.decode(words, model.begin(source))
+    names = [name for name in trace.names if model.looks_at_source(name)]
+    if not names:
+        return None
+    weights = trace[names[-1]].weights.mean(dim=1).float().cpu().numpy()
+    return [weights[row, : len(some) + 1] for row, some in enumerate(tokens)]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

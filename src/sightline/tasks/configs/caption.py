@@ -1,0 +1,55 @@
+"""The configuration of `caption`, and what those of tasks that read images have in common."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, get_args
+
+from sightline.data.tokenise import TokeniserConfig
+from sightline.layers.image import ImageEncoderConfig, default_encoder
+from sightline.models.image_to_text import ImageToText, ImageToTextConfig
+from sightline.models.show_attend_tell import ShowAttendTellConfig
+from sightline.tasks.configs.base import TaskConfig
+from sightline.training.loop import TrainingConfig
+from sightline.training.scores.several import CaptionMetric
+
+
+def _words() -> TokeniserConfig:
+    # Words, lower-cased; in scripts that write without spaces, characters. What is met once or twice is not learnt.
+    return TokeniserConfig(method="words", words=10_000, lower=True, minimum=3)
+
+
+def _training() -> TrainingConfig:
+    return TrainingConfig(learning_rate=1e-3, warmup=1000, patience=8, averaged=5)
+
+
+@dataclass(frozen=True)
+class CaptionConfig(TaskConfig):
+    """Everything that decides a run, apart from the data.
+
+    ``encoder`` makes annotations of an image. ``longest``: captions of more tokens are not trained on, and none longer
+    is written. ``metric`` decides which checkpoint is best; it is that of greedy captions of at most ``validated``
+    images of the validation data.
+    """
+
+    model: ImageToTextConfig = field(default_factory=ShowAttendTellConfig)
+    encoder: ImageEncoderConfig = field(default_factory=default_encoder)
+    tokeniser: TokeniserConfig = field(default_factory=_words)
+    training: TrainingConfig = field(default_factory=_training)
+    metric: CaptionMetric = "bleu4"
+    smoothing: float = 0.1
+    longest: int = 50
+    batch_rows: int = 64
+    batch_tokens: int = 2048
+    valid_share: float = 0.05
+    validated: int = 1000
+    counts: ClassVar[tuple[str, ...]] = ("batch_rows", "batch_tokens", "longest")
+    shares: ClassVar[tuple[str, ...]] = ("smoothing",)
+    key_format: ClassVar[str] = ""  # how the number of an image's content is written, which decides how it splits
+    verb: ClassVar[str] = "caption"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric not in get_args(CaptionMetric):
+            raise ValueError(f"metric is {self.metric!r}; it is one of {', '.join(get_args(CaptionMetric))}")
+
+    def build(self, input: Any, output: Any) -> ImageToText:
+        return self.model.build(input.places, output.tokeniser.words, input.taken_encoder())

@@ -1,0 +1,53 @@
+"""The configuration of `classify` for images."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from sightline.data.labelled import LabelKind
+from sightline.layers.image import ImageEncoderConfig, default_encoder
+from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels, ImageToLabelsConfig
+from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.configs.classify import LabelChoices, LabelMetric
+from sightline.tasks.labels import Labels
+from sightline.training.loop import TrainingConfig
+
+
+def _training() -> TrainingConfig:
+    return TrainingConfig(learning_rate=1e-3, warmup=200, patience=8, averaged=3, weight_decay=0.01)
+
+
+@dataclass(frozen=True)
+class ImageClassifyConfig(LabelChoices, TaskConfig):
+    """Everything that decides a run, apart from the data.
+
+    ``encoder`` makes annotations of an image. ``metric`` left out is macro-F1, or for numbers Pearson's correlation.
+    ``class_weights`` balanced: each label counts alike in training, however few examples it has. ``mirrored``: an
+    encoder that learns sees half of the images turned left to right, anew in each epoch; of labels that know left from
+    right, leave it out.
+    """
+
+    model: ImageToLabelsConfig = field(default_factory=ImageToLabelsConfig)
+    encoder: ImageEncoderConfig = field(default_factory=default_encoder)
+    training: TrainingConfig = field(default_factory=_training)
+    labels: LabelKind = "one"
+    metric: LabelMetric | None = None
+    class_weights: Literal["none", "balanced"] = "none"
+    smoothing: float = 0.0
+    mirrored: bool = True
+    batch_rows: int = 32
+    validated: int = 5000
+    counts: ClassVar[tuple[str, ...]] = ("batch_rows",)
+    shares: ClassVar[tuple[str, ...]] = ("smoothing",)
+    key_format: ClassVar[str] = "016x"  # how the number of an image's content is written, which decides how it splits
+    verb: ClassVar[str] = "classify"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_labels("an image")
+
+    def build(self, input: Any, output: Any) -> ImageToLabels:
+        labels: Labels = output.labels
+        shape = ImageLabelsShape(
+            labels.kind, labels.classes, self.weights_of(labels), self.smoothing, labels.mean, labels.spread
+        )
+        return self.model.build(input.places, shape, input.taken_encoder())
