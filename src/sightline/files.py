@@ -108,3 +108,8 @@ def write_text(path: Path, text: str) -> Path:
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
     return path
+
+
+def place_of(path: Path) -> str:
+    """The same for the same file, however its path is written."""
+    return str(path.resolve()).casefold()

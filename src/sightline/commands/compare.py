@@ -6,6 +6,7 @@ from typing import Any
 
 from sightline.commands.common import load_run, set_up
 from sightline.commands.evaluate import print_part, read_for
+from sightline.commands.lines import say_bad
 from sightline.commands.scoring import check_ending, predicting, print_json, print_resampled
 from sightline.errors import UserError
 from sightline.machine import check_seed
@@ -46,6 +47,7 @@ def compare_command(
     examples = read_for(first, data, columns, source=source, target=target)
     with predicting(len(runs) * len(examples)) as advance:
         found = compare(loaded, examples, metrics=metrics, samples=samples, seed=seed, on_predicted=advance, **options)
+    say_bad(found.bad, first.input.noun)
     if out is not None:
         draw_comparison(found, first.output, out)
     if json:
@@ -76,6 +78,8 @@ def print_comparison(found: Comparison, output: Output) -> None:
     for metric, extra in found.extra.items():
         if extra.get("signature"):
             print(f"{output.metric_name(metric)}: {extra['signature']}")
+        for name, (low, high) in extra.get("difference_interval", {}).items():
+            print(f"{output.metric_name(metric)}, difference of {name}: its 95 % interval is {low:+.2f} – {high:+.2f}")
     metric = next(iter(found.extra), "")
     parts = found.extra.get(metric, {}).get("by_length")
     if parts:

@@ -6,19 +6,22 @@ from typing import Any
 
 from sightline.commands.lines import Lines
 from sightline.errors import UserError
+from sightline.files import place_of
 from sightline.tasks.run import Run
 
 Block = tuple[list[Any], int]  # items, and how many bytes of the file they are
 
 
-def blocks_of(run: Run, lines: Lines, files: Sequence[Path]) -> Iterator[Block]:
-    """The items that a command line names, some at a time."""
+def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | None = None) -> Iterator[Block]:
+    """The items that a command line names, some at a time; files that are yet to be read are added to ``taken``."""
     if run.input.reads_files:
         if lines.texts:
             raise UserError(
                 f"{run.name} reads {run.input.noun}, and --text is for runs that read texts; name {run.input.noun} with --image"
             )
         paths = run.input.paths(files, lines.path)
+        if taken is not None:
+            taken |= set(map(place_of, paths))
         step = run.input.at_once
         for start in range(0, len(paths), step):
             yield [run.input.item(path) for path in paths[start : start + step]], 0

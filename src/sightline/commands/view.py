@@ -77,31 +77,35 @@ def view_command(
     count = sum(map(len, items))
     if not count:
         raise UserError(f"{lines.path or 'the text'} is empty: there is nothing to view")
-    if out.suffix in PICTURES and count > 1:
+    if out.suffix.lower() in PICTURES and count > 1:
         raise UserError(f"{count} explanations do not go into one picture; write a page (--out NAME.html) instead")
     if count > MOST:
         raise UserError(f"{count:,} explanations are too many for one file, which takes {MOST}; choose fewer texts")
     if output is not None and len(items[0]) > 1:
         raise UserError("--output goes with one text")
     check_writable(out.parent)
+    if out.suffix.lower() in eyes[0].pictures and drawing == Drawing():
+        print(eyes[0].picture(items[0][0], out))
+        print(out)
+        return
     explanations = list(_explained(eyes, items))
-    if out.suffix == ".html":
+    if out.suffix.lower() == ".html":
         from sightline.view.page import write_page
 
         write_page(explanations, out)
-    elif out.suffix == ".json" and count > 1:
+    elif out.suffix.lower() == ".json" and count > 1:
         write_text(out, json.dumps([one.to_json() for one in explanations], ensure_ascii=False, allow_nan=False))
     else:
-        explanations[0].save(out, **(drawing.options() if out.suffix in PICTURES else {}))
+        explanations[0].save(out, **(drawing.options() if out.suffix.lower() in PICTURES else {}))
     _print(explanations, out)
 
 
 def _check_out(out: Path, drawing: Drawing) -> None:
-    if out.suffix not in (*PICTURES, ".html", ".json"):
+    if out.suffix.lower() not in (*PICTURES, ".html", ".json"):
         raise UserError(f"--out is {out}; it must end in one of {', '.join(SHOWN_ENDINGS)}")
-    if out.suffix not in PICTURES and drawing != Drawing():
+    if out.suffix.lower() not in PICTURES and drawing != Drawing():
         raise UserError("--layout, --attention, --head, --pieces, --width and --title are for pictures, not for a page")
-    if out.suffix == ".gif" and drawing.layout != "alignment":
+    if out.suffix.lower() == ".gif" and drawing.layout != "alignment":
         raise UserError(f"a .gif replays one map; for all {drawing.layout} choose .png, .svg or .pdf")
     if out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
@@ -119,6 +123,8 @@ class Explainer:
 
     items: Callable[[Lines, Sequence[str], Sequence[Path]], list[Any]]
     explain: Callable[[Any], Explanation]
+    pictures: tuple[str, ...] = ()  # endings of pictures that show a prediction by itself
+    picture: Callable[[Any, Path], str] = lambda item, path: ""  # writes one, and gives the prediction's line
 
 
 def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int | None) -> Explainer:
@@ -141,7 +147,14 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
             ]
         return items_of(loaded, lines, files, MOST)
 
-    return Explainer(items, lambda item: loaded.output.explain(loaded, item, options))
+    def picture(item: Any, path: Path) -> str:
+        (prediction,) = loaded.predict([item])
+        loaded.output.save_picture(loaded, item, prediction, path)
+        if (remark := loaded.output.remark(item, prediction)) is not None:
+            print(f"sightline: {remark}", file=sys.stderr)
+        return loaded.output.line(item, prediction)
+
+    return Explainer(items, lambda item: loaded.output.explain(loaded, item, options), loaded.output.pictures, picture)
 
 
 def _foreign(run: Path, options: ExplainOptions) -> Explainer:

@@ -7,6 +7,7 @@ from pathlib import Path
 from sightline.data.image_tables import read_image_table
 from sightline.data.images import ENDINGS
 from sightline.errors import UserError
+from sightline.files import place_of
 
 TABLES = (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet", ".gz")
 
@@ -54,8 +55,3 @@ def free_name(file: Path, folder: Path, endings: Sequence[str], taken: set[str])
         name = f"{file.stem}-{number}"
     taken |= places
     return name
-
-
-def place_of(path: Path) -> str:
-    """The same for the same file, however its path is written."""
-    return str(path.resolve()).casefold()

@@ -116,6 +116,7 @@ class GridInput(Input):
     at_once = 8
     budget = BATCH_CELLS
     keys_file = ""  # the stores know what a run was trained on
+    by_item = True
     reads_files = True
 
     def __init__(
@@ -211,9 +212,6 @@ class GridInput(Input):
                 except (LookupError, TypeError, ValueError, RecursionError) as error:
                     raise UserError(f"{path} is damaged: {error}") from None
         return None if keys is None else np.array(keys, dtype=np.uint64)
-
-    def same(self, row: Sequence[Any]) -> int:
-        return self.unpack(row)[0].digest
 
     def pack(self, x: GridItem) -> list[Any]:
         return [list(x[:-1])]
@@ -321,7 +319,10 @@ class GridInput(Input):
         pass
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
-        return image_paths(files, listed, GRID_ENDINGS)
+        paths = image_paths(files, listed, GRID_ENDINGS)
+        if not paths:
+            raise UserError("there is no image to label: name images or folders with --image, or a list with --input")
+        return paths
 
     def bad_line(self, x: GridItem, reason: str, as_json: bool) -> str:
         from sightline.tasks.evaluate import path_name
