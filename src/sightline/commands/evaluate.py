@@ -1,5 +1,6 @@
 """`sightline evaluate`: every score of a run on data with targets, as tables or as JSON."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from sightline.commands.common import load_run, set_up
+from sightline.commands.lines import say_bad
 from sightline.commands.scoring import (
     check_rows_wanted,
     console,
@@ -51,6 +53,9 @@ def evaluate_command(
     examples = read_for(loaded, data, columns, source=source, target=target)
     with predicting(len(examples)) as advance:
         evaluation = evaluate(loaded, examples, on_predicted=advance, **options)
+    for warning in loaded.output.warnings(evaluation):
+        print(f"sightline: {warning}", file=sys.stderr)
+    say_bad(evaluation.bad, loaded.input.noun)
     write_rows(evaluation.rows(), out)
     if json:
         print_json(evaluation.to_json(errors))

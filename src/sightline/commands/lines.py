@@ -5,7 +5,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
@@ -18,6 +18,7 @@ from sightline.errors import UserError
 from sightline.training.ranks import Ranks
 
 T = TypeVar("T")
+MOST_NAMED = 20  # items that could not be read
 BLOCK = 512  # lines predicted together: enough to sort by length, few enough to stream
 
 
@@ -95,6 +96,14 @@ def write_predictions(
             for _, (block, size) in some:
                 advance(len(block), size)
         finish()
+
+
+def say_bad(bad: Mapping[str, str], noun: str) -> None:
+    """Name on standard error the items that could not be read."""
+    for name, reason in list(bad.items())[:MOST_NAMED]:
+        print(f"sightline: {name}: {reason}", file=sys.stderr)
+    if len(bad) > MOST_NAMED:
+        print(f"sightline: and {len(bad) - MOST_NAMED:,} more {noun} that could not be read", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,11 @@ from typing import Any
 
 from sightline.commands.common import load_run, set_up
 from sightline.commands.items import blocks_of
-from sightline.commands.lines import BLOCK, Lines, write_predictions
+from sightline.commands.lines import BLOCK, Lines, say_bad, write_predictions
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError
-
-MOST_NAMED = 20  # bad items on standard error
 
 
 def predict_command(
@@ -41,11 +39,13 @@ def predict_command(
         raise UserError(f"--out is {out}, which is a folder; name a file")
     chosen = loaded.output.options(options)
     loaded.output.check_written(chosen, as_json)
+    if as_json:
+        chosen = loaded.output.for_json(chosen)
     if files is not None:
         check_writable(files)
     writer = Writer(loaded, chosen, as_json, files)
     written = None if files is not None else out
-    write_predictions(lines, blocks_of(loaded, lines, image), writer.lines, written, writer.finish)
+    write_predictions(lines, blocks_of(loaded, lines, image, writer.names), writer.lines, written, writer.finish)
 
 
 def _loaded(run: Path, ensemble: Sequence[Path], engine: str | None, threads: int | None) -> Run:
@@ -92,13 +92,11 @@ class Writer:
                 yield json.dumps(output.to_json(x, prediction), ensure_ascii=False)
             else:
                 yield output.line(x, prediction)
+            if (remark := output.remark(x, prediction)) is not None:
+                print(f"sightline: {remark}", file=sys.stderr)
 
     def finish(self) -> None:
         """Name the items that could not be read; that none could is an error."""
-        for name, reason in list(self.bad.items())[:MOST_NAMED]:
-            print(f"sightline: {name}: {reason}", file=sys.stderr)
-        if len(self.bad) > MOST_NAMED:
-            more, noun = len(self.bad) - MOST_NAMED, self.run.input.noun
-            print(f"sightline: and {more:,} more {noun} that could not be read", file=sys.stderr)
+        say_bad(self.bad, self.run.input.noun)
         if self.bad and not self.good:
             raise UserError(f"none of the {self.run.input.noun} could be read")

@@ -113,6 +113,7 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     task.check_source(source)
     valid = None if values["valid"] is None else replace(source, data=values["valid"], options={})
     variant = task.variant_for(source)
+    task = task.of(variant)
     config, device, out = configured(task, variant, values, sets), choose_device(values["device"]), values["out"]
     limits = limits_for(task, values["max_characters"], values["max_bad_share"], options=True)
     if is_no_folder(out):
@@ -137,8 +138,7 @@ def print_estimate(found: Estimate, config: Any, task: Task) -> None:
     ]
     print(f"model   {config.model.kind}, {found.parameters:,} parameters")
     print(
-        f"data    {len(found.prepared.corpus):,} {task.rows} to train on, {len(found.prepared.valid):,} to validate; "
-        f"{found.steps_per_epoch:,} steps an epoch"
+        f"data    {found.prepared.output.counts(found.prepared)}; {found.steps_per_epoch:,} steps an epoch"
     )
     print(
         f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "

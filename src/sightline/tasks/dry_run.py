@@ -51,6 +51,7 @@ def estimate(
 ) -> Estimate:
     """Prepare, train a little, measure, and leave nothing behind."""
     variant = task.variant_for(source)
+    task = task.of(variant)
     earlier = started(task, variant, start)
     config = checked_config(config, source, earlier)
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:

@@ -51,6 +51,7 @@ class Evaluation:
     seconds: float  # of predicting
     options: Any = None
     extra: dict[str, Any] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)  # items that could not be read, which are left out, and why
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every example with its prediction."""
@@ -71,6 +72,8 @@ class Evaluation:
         """Everything but the predictions; with ``errors``, that many of the worst."""
         found: dict[str, Any] = {self.run.task.rows: len(self.examples)}
         found |= self.run.output.scores_json(self)
+        if self.bad:
+            found[f"bad_{self.run.input.noun}"] = self.bad
         if self.seen is not None:
             found["in_training"] = int(self.seen.sum())
         if self.without is not None:
@@ -107,7 +110,16 @@ def evaluate(
     chosen = run.output.options(options)
     started = time.perf_counter()
     xs = [example.x for example in examples]
-    raws = run.output.scored(run, xs, None, run.output.with_targets(chosen, examples), on_predicted)
+    targeted, unread = run.output.with_targets(chosen, examples), dict[int, str]()
+    noted = {"bad": unread} if run.input.reads_files else {}
+    raws = run.output.scored(run, xs, None, targeted, on_predicted, **noted)
+    bad = {run.input.label(xs[number]): reason for number, reason in unread.items()}
+    if unread:
+        good = [number for number in range(len(xs)) if number not in unread]
+        examples, xs, raws = ([some[number] for number in good] for some in (examples, xs, raws))
+    if not examples:
+        first, noun = next(iter(bad.items())), run.input.noun.removesuffix("s")
+        raise UserError(f"there is no {noun} to score ({first[0]}: {first[1]}); expected at least one")
     predictions = [run.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
     seconds = time.perf_counter() - started
     statistics = run.output.statistics(run, examples, predictions, raws)
@@ -118,6 +130,7 @@ def evaluate(
         without = run.output.scores_of(statistics, rows)
     values = run.output.scores_of(statistics, None)
     found = Evaluation(run, list(examples), predictions, raws, statistics, values, seen, without, seconds, chosen)
+    found.bad.update(bad)
     return run.output.finished(found, scoring)
 
 
@@ -131,13 +144,15 @@ class Comparison:
     seed: int
     resampled: dict[str, dict[str, Resampled]]
     extra: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: signature, scores by length
+    bad: dict[str, str] = field(default_factory=dict)  # items that could not be read, and why
 
     def to_json(self) -> dict[str, Any]:
         metrics = {
             metric: {**self.extra.get(metric, {}), "runs": {name: vars(one) for name, one in runs.items()}}
             for metric, runs in self.resampled.items()
         }
-        return {self.rows: self.count, "samples": self.samples, "seed": self.seed, "metrics": metrics}
+        counts = {self.rows: self.count, "samples": self.samples, "seed": self.seed}
+        return {**counts, **({f"bad_{self.rows}": self.bad} if self.bad else {}), "metrics": metrics}
 
 
 def compare(
@@ -160,9 +175,11 @@ def compare(
                 f"{name} is a run of {one.task.name}, and {first.name} of {first.task.name}: not comparable"
             )
         one.output.check_comparable(first.output, name)
-    systems = {
-        name: evaluate(one, examples, on_predicted=on_predicted, **options).statistics for name, one in runs.items()
-    }
+    systems, bad = {}, dict[str, str]()
+    for name, one in runs.items():
+        evaluation = evaluate(one, examples, on_predicted=on_predicted, **options)
+        systems[name], examples = evaluation.statistics, evaluation.examples
+        bad |= evaluation.bad
     known = next(iter(systems.values()))
     chosen = tuple(dict.fromkeys(metrics or first.output.compared or known))
     for metric in chosen:
@@ -182,7 +199,7 @@ def compare(
         )
         for metric in chosen
     }
-    return Comparison(first.task.rows, len(examples), samples, seed, resampled, extra)
+    return Comparison(first.task.rows, len(examples), samples, seed, resampled, extra, bad)
 
 
 def path_name(path: Path | str) -> str:

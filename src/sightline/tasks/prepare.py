@@ -28,7 +28,7 @@ from sightline.data.source import Source
 from sightline.data.splitting import Overlap, key_of, normalise, overlap_of_hashes, split_hashes
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
-from sightline.data.stratified import choose_keys, different_keys, label_order, strata_of_numbers
+from sightline.data.stratified import LEAST_TEXTS, choose_keys, different_keys, label_order, strata_of_numbers
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
 from sightline.tasks.task import Column, Example, Input, Output, Task, Variant, imported
@@ -123,7 +123,7 @@ class Prepared:
     def summary(self) -> str:
         """One line of what is trained on."""
         sizes = "; ".join(filter(None, (self.input.summary(), self.output.summary_of_fit())))
-        rows = f"{len(self.corpus):,} {self.task.rows} to train on, {len(self.valid):,} to validate"
+        rows = self.output.counts(self)
         return f"{rows}; {sizes}" if sizes else rows
 
 
@@ -220,7 +220,8 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         corpus = fitted_output.write(fitted_input, rows, setting)
         fitted_output.write_valid(fitted_input, kept, setting)
         if input.keys_file:
-            _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0])
+            apart = np.array([input.key(one.x) for one in kept], np.uint64)
+            _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0], apart)
         yield (
             Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap),
             rows,
@@ -283,7 +284,7 @@ def read_examples(
     """The good rows of data to score, and what was left out."""
     columns = variant.columns or task.columns
     expected = f"{task.rows}: {' and '.join(one.name for one in columns if not one.optional)}"
-    rows = output.stage(table_of(source, task, columns), source, columns)
+    rows = input.stage_scored(output.stage(table_of(source, task, columns), source, columns))
     reading = checked(rows, input, output, columns, limits, expected)
     examples = list(grouped(reading, input) if output.grouped else reading)
     return examples, reading.report
@@ -329,14 +330,12 @@ def _hashes(spool: Spool, input: Input, output: Output, seed: int) -> tuple[np.n
     if output.pair_split:
         found = spool.hashes(key)
         return found.pairs, found.sources, found.targets
-    whole, items = spool.numbers(
-        partial(_row_hash, input), lambda row: hash_of(input.identity(input.unpack(row)[0]), key)
-    )
+    whole, items = spool.numbers(_row_hash, lambda row: hash_of(input.identity(input.unpack(row)[0]), key))
     return whole, items, None
 
 
-def _row_hash(input: Input, row: Sequence[Any]) -> int:
-    return hash_of(json.dumps(input.same(row), ensure_ascii=False))
+def _row_hash(row: Sequence[Any]) -> int:
+    return hash_of(json.dumps(row, ensure_ascii=False))
 
 
 def _different(hashes: np.ndarray) -> int:
@@ -362,7 +361,8 @@ def _split(
         train, valid = spool.mark(split.train), spool.mark(split.valid)
     else:
         try:
-            chosen = choose_keys(items, _strata(spool, input, output), share, setting.task.rows)
+            least = 2 if output.grouped else LEAST_TEXTS
+            chosen = choose_keys(items, _strata(spool, input, output), share, setting.task.rows, least)
         except UserError as error:
             raise output.cannot_split(error, report) from None
         valid = spool.mark(lambda start, end: np.isin(items[start:end], chosen))
@@ -395,7 +395,9 @@ def _overlap(
     if output.pair_split:
         return overlap_of_hashes((items, targets), [(row[0], row[1]) for row in valid], key)
     wanted = np.array([hash_of(input.identity(input.unpack(row)[0]), key) for row in valid], np.uint64)
-    rows = np.array([_row_hash(input, row) for row in valid], np.uint64)
+    if input.by_item:
+        return Overlap(len(valid), *[_met(wanted, items)] * 2)
+    rows = np.array([_row_hash(row) for row in valid], np.uint64)
     return Overlap(len(valid), _met(rows, whole), _met(wanted, items))
 
 
@@ -406,8 +408,9 @@ def _met(wanted: np.ndarray, known: np.ndarray) -> int:
     return int(met.sum())
 
 
-def _write_keys(path: Path, keys: np.ndarray) -> None:
+def _write_keys(path: Path, keys: np.ndarray, apart: np.ndarray) -> None:
     """What an evaluation tells items of the training data by; those that chose the weights are among them."""
+    keys = keys if np.isin(apart, keys).all() else np.concatenate([keys, apart])
     with whole_file(path) as part, part.open("wb") as file:
         np.lib.format.write_array(file, different_keys(keys), allow_pickle=False)
 

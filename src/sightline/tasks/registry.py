@@ -13,6 +13,7 @@ BUILT_IN = {
     "translate": "sightline.tasks.declared.translate:TRANSLATE",
     "summarise": "sightline.tasks.declared.summarise:SUMMARISE",
     "classify": "sightline.tasks.declared.classify:CLASSIFY",
+    "caption": "sightline.tasks.declared.caption:CAPTION",
     "tag": "sightline.tasks.declared.tag:TAG",
     "span": "sightline.tasks.declared.span:SPAN",
     "pretrain": "sightline.tasks.declared.pretrain:PRETRAIN",

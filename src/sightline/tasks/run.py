@@ -70,7 +70,7 @@ class Run:
         """Items as the parts that the model reads; one that cannot be used is an error that names it."""
         parts = self.input.encode(xs)
         for number, some in enumerate(parts):
-            if some and isinstance(some[0], BadValueError):
+            if is_bad(some):
                 raise UserError(f"{self.input.named(xs[number], number)} cannot be used: {some[0]}")
         return parts
 
@@ -81,8 +81,12 @@ class Run:
         parts: Sequence[list[Any]] | None = None,
         options: Any = None,
         on_predicted: Callable[[int], None] = _ignore,
+        bad: dict[int, str] | None = None,
     ) -> list[Any]:
-        """Raw outputs of each item: parts of like size are read together, and those of an item are merged."""
+        """Raw outputs of each item: parts of like size are read together, and those of an item are merged.
+
+        Items that cannot be used are an error, or noted in ``bad`` by their number: their output is None.
+        """
         divided = self.output.divided(xs, options)
         if divided is not None:
             joined = divided.join(self.raw(divided.items, options=divided.options))
@@ -92,7 +96,13 @@ class Run:
         step = len(xs) if parts is not None else self.input.at_once
         for start in range(0, len(xs), max(1, step)):
             some = xs[start : start + step]
-            encoded = self.encode(some) if parts is None else parts
+            encoded: Sequence[list[Any] | None]
+            if bad is None:
+                encoded = self.encode(some) if parts is None else parts
+            else:
+                encoded = self.input.encode(some)
+                bad |= {start + row: str(one[0]) for row, one in enumerate(encoded) if is_bad(one)}
+                encoded = [None if is_bad(one) else one for one in encoded]
             found += self._raw(some, encoded, options, on_predicted, start, len(xs))
         return found
 
@@ -100,15 +110,15 @@ class Run:
     def _raw(
         self,
         xs: Sequence[Any],
-        parts: Sequence[list[Any]],
+        parts: Sequence[list[Any] | None],
         options: Any,
         on_predicted: Callable[[int], None],
         first: int,
         items: int,
     ) -> list[Any]:
-        jobs = [(item, part) for item, some in enumerate(parts) for part in some]
-        outputs: list[list[Any]] = [[None] * len(some) for some in parts]
-        places = [place for some in parts for place in range(len(some))]
+        jobs = [(item, part) for item, some in enumerate(parts) for part in some or ()]
+        outputs: list[list[Any]] = [[None] * len(some or ()) for some in parts]
+        places = [place for some in parts for place in range(len(some or ()))]
         sizes = [self.output.cost(self.input.size(part), options) for _, part in jobs]
         with evaluating(self.model):
             for chosen in batches_by_size(sizes, self.output.budget(self.input, options)):
@@ -121,7 +131,8 @@ class Run:
                     outputs[jobs[job][0]][places[job]] = one
                 on_predicted(sum(places[job] == 0 for job in chosen))
         on_predicted(sum(not some for some in parts))
-        return [self.output.merge(x, some, made) for x, some, made in zip(xs, parts, outputs, strict=True)]
+        merged = zip(xs, parts, outputs, strict=True)
+        return [None if some is None else self.output.merge(x, some, made) for x, some, made in merged]
 
     # -- scoring and looking
 
@@ -175,6 +186,7 @@ class Run:
         if task is not None and found.name != task.name:
             raise UserError(f"{path} is a run of the task {found.name!r}; expected {task.name!r}")
         variant = found.variant_of(stored)
+        found = found.of(variant)
         with saved.reading():
             config = imported(variant.config).from_json(saved.about["config"])
         input = imported(variant.input).load(saved, config)
@@ -184,6 +196,11 @@ class Run:
         if output.freezes:
             model.requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
         return cls(found, variant, model, input, output, config, saved.name, saved.path, saved.about)
+
+
+def is_bad(parts: Sequence[Any]) -> bool:
+    """Whether these are the parts of an item that cannot be used."""
+    return bool(parts) and isinstance(parts[0], BadValueError)
 
 
 def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:

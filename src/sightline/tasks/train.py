@@ -85,7 +85,7 @@ def train_task(
     if source is None:
         folder = RunFolder.open(out)
         before = Run.load(out)
-        config = replace(config, model=before.config.model)  # as it was fitted to the data
+        config, task = replace(config, model=before.config.model), before.task  # as they were fitted to the data
         setting = Setting(task, before.variant, config, out / DATA, limits or Limits(task.max_characters, task.max_bad_share), None, device)
         prepared = reopened(setting, before.input, before.output)
         model = build(prepared)
@@ -94,6 +94,7 @@ def train_task(
         sealed: list[str] = before.output.baseline_files(out)
     else:
         variant = task.variant_for(source)
+        task = task.of(variant)
         earlier = started(task, variant, start)
         config = checked_config(config, source, earlier)
         with RunFolder.creating(out) as folder:
