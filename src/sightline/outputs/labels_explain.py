@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from sightline.attention import Attention
-from sightline.attention.pooling import Pooling
 from sightline.data.texts import Text
 from sightline.evidence import LabelSubject, NumberSubject, believe, rollout_records
 from sightline.explanation import Belief, Explanation, Highlights, Span, Stack
@@ -17,10 +14,11 @@ from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.encoder_maps import axis_of, top_for
 from sightline.outputs.label_choices import explained_label, label_steps, other_labels, ranked, shown_label
 from sightline.outputs.labels import LabelPrediction
 from sightline.records import Record, Tokens, TopK
-from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
+from sightline.tasks.explain import LARGEST, ExplainOptions
 from sightline.tasks.places import PlacedText, place
 from sightline.tasks.run import Run, evaluating
 from sightline.trace import Trace, capture
@@ -60,11 +58,11 @@ def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
     placed = place(reading.reader, text, reading.limit)
     label = explained_label(run, prediction, options.output)
     texts = to_device(reading.collate([placed.tokens]), run.device)
-    axis = placed.axis(_ends(run, placed))
+    axis = axis_of(cast("Any", run.input).reader, placed)
     model = run.model
     assert isinstance(model, Labeller)
     row = Tokens((label or shown_label(prediction),))
-    top = options.top or _top(model, len(placed.tokens))
+    top = options.top or top_for(model, len(placed.tokens))
     with evaluating(model), torch.no_grad():
         looks = _document(model, texts, row, axis, placed) if isinstance(model.model, HAN) else None
         if looks is None:
@@ -267,19 +265,3 @@ def _notes(run: Run, placed: PlacedText, texts: Texts, top: int | None) -> list[
     if output.labels.kind == "several":
         found.append("all labels are given from one reading of the text, so the map is the same for each of them")
     return found
-
-
-def _ends(run: Run, placed: PlacedText) -> list[str]:
-    """Spellings for the places that no text has; the others are filled in later."""
-    tokeniser = cast("Any", run.input).reader.tokeniser
-    wanted = sorted({token for token, at in zip(placed.tokens, placed.places, strict=True) if at is None})
-    spelled = dict(zip(wanted, tokeniser.spell(wanted), strict=True))
-    return [spelled.get(token, "") for token in placed.tokens]
-
-
-def _top(model: Labeller, tokens: int) -> int | None:
-    """How many weights of each row to keep of what attends inside the text; None for all of them."""
-    pools = {id(inner) for one in model.modules() if isinstance(one, Pooling) for inner in one.modules()}
-    attentions = [one for one in model.modules() if isinstance(one, Attention) and id(one) not in pools]
-    heads = sum(prod(one.heads) for one in attentions)
-    return None if heads * tokens**2 <= WHOLE else LARGEST
