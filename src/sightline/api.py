@@ -1,132 +1,122 @@
-"""The same as on the command line, in Python: `sightline.train(...)` and `sightline.load(...)`."""
+"""The same as on the command line, in Python: `sightline.train(...)` and `sightline.load(...)` give a `Run`."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from sightline.data.answers import AnswersFile
 from sightline.data.checking import Limits
-from sightline.data.grids import GridFile
-from sightline.data.image_tables import is_image_data
-from sightline.data.labelled import LabelKind, LabelledFile
-from sightline.data.plain import PlainFile
-from sightline.data.reading import PairFiles
-from sightline.data.tagged import TaggedFile
+from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.machine import choose_device
-from sightline.tasks.table import task_named, task_of
+from sightline.tasks.registry import task_named
+from sightline.tasks.run import Run
+from sightline.tasks.task import Task, Variant, imported
 from sightline.training.allocator import keep_memory
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
-    from sightline.tasks.classify import ClassifyConfig
-    from sightline.tasks.course import ReadingConfig
-    from sightline.tasks.presets import Preset
-    from sightline.tasks.translate import TranslateConfig
-
-LABELLING = ("classify", "classify_images")
 
 
 def train(
-    data: str | Path,
+    data: Any,
     out: str | Path,
     *,
-    task: str = "translate",
-    valid: str | Path | None = None,
+    task: str | Task = "translate",
+    valid: Any = None,
     model: str | None = None,
-    size: "Preset" = "tiny",
+    size: Literal["tiny", "small", "base"] | None = None,
     start: str | Path | None = None,
-    config: "TranslateConfig | ClassifyConfig | ReadingConfig | None" = None,
+    config: Any = None,
     columns: tuple[str, ...] | None = None,
-    labels: LabelKind | None = None,
-    separator: str | None = None,
     limits: Limits | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
     device: str = "auto",
-    **listeners: Any,
-) -> Any:
-    """Train a model on a file, and give it back trained: a `Translator`, a `Classifier` and so on.
+    on_items: Any = None,
+    on_report: Any = None,
+    on_step: Any = None,
+    on_scores: Any = None,
+    on_remark: Any = None,
+    **options: Any,
+) -> Run:
+    """Train a model, and give it back trained.
 
-    ``out`` is its run folder. The configuration is that of ``model`` in its ``size``, or that of the run to ``start``
-    from, unless it is given whole. ``columns`` are those of the file; ``labels`` (one, several, number) and
-    ``separator`` are for ``task="classify"``.
+    ``data`` is a path, rows (dictionaries, or tuples in the order of the task's columns), a DataFrame of pandas or
+    polars, or a `datasets.Dataset`. ``out`` is the run folder. The configuration is that of ``model`` in its ``size``,
+    or that of the run to ``start`` from, unless ``config`` is given whole. ``options`` are the task's own, as on the
+    command line, such as ``labels="several"`` of classify.
     """
-    from sightline.tasks.launching import train_together
+    from sightline.commands.train import base_config, limits_for
+    from sightline.tasks.train import train_together
 
     keep_memory()
-    if task == "classify" and is_image_data(str(data), columns):
-        task = "classify_images"
-    chosen = task_named(task)
-    if config is not None and not isinstance(config, chosen.config):
-        raise UserError(f"config is a {type(config).__name__}; {task} takes a {chosen.config.__name__}")
-    whole: Any = config
-    if whole is None:
-        whole = chosen.preset(model, size) if start is None else chosen.go_on(Path(start))
-    if model not in (None, whole.model.kind):
-        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
+    chosen = task if isinstance(task, Task) else task_named(task)
+    sets, reader = _own_options(chosen, options)
+    source = Source.of(data, columns, **reader)
+    variant = chosen.variant_for(source)
+    begin = None if start is None else Path(start)
+    whole = _whole(chosen, variant, config, lambda: base_config(chosen, variant, model, size, begin), model)
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
-    whole = replace(whole, training=replace(whole.training, **changed))
-    if task in LABELLING:
-        kind: LabelKind = labels or ("several" if separator else whole.labels)
-        whole = whole if kind == whole.labels else replace(whole, labels=kind)
-        make = _labelled(task, columns, kind, separator)
-    elif labels is not None or separator is not None:
-        raise UserError("labels and separator are for task='classify'")
-    else:
-        make = _unlabelled(task, columns)
-    files, valid_files = (None if name is None else make(str(name)) for name in (data, valid))
-    images = listeners.pop("on_images", None)
-    fresh = {"valid": valid_files, "limits": limits, "start": None if start is None else Path(start)}
-    found = train_together(
+    whole = replace(whole, training=replace(whole.training, **changed), **sets)
+    listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
+    fresh = {
+        "valid": None if valid is None else Source.of(valid, columns),
+        "limits": limits or limits_for(chosen),
+        "start": begin,
+        "on_items": on_items,
+    }
+    ended = train_together(
         chosen,
-        files,
+        source,
         Path(out),
         whole,
         device=choose_device(device),
-        fresh=fresh if images is None else {**fresh, "on_images": images},
-        **listeners,
+        fresh=fresh,
+        **{name: one for name, one in listeners.items() if one is not None},
     )
-    return chosen.load(Path(out))[0] if found is None else found[0]
+    return Run.load(out) if ended is None else ended[0]
 
 
-def _labelled(
-    task: str, columns: tuple[str, ...] | None, kind: LabelKind, separator: str | None
-) -> Callable[[str], Any]:
-    """What makes files of texts, or of images, with labels."""
-    if task == "classify":
-        return lambda name: LabelledFile(name, columns, kind, separator)
-    from sightline.tasks.image_data import ImageLabelFile
-
-    return lambda name: ImageLabelFile(name, columns, kind, separator)
-
-
-def _unlabelled(task: str, columns: tuple[str, ...] | None) -> Callable[[str], Any]:
-    """What makes the files of the other tasks."""
-    if task == "caption":
-        from sightline.tasks.caption_data import CaptionFile
-
-        return lambda name: CaptionFile(name, columns)  # type: ignore[arg-type]
-    kinds: dict[str, Any] = {"pretrain": PlainFile, "tag": TaggedFile, "span": AnswersFile, "grid": GridFile}
-    if task in kinds:
-        return lambda name: kinds[task](name, columns)
-    given: dict[str, Any] = {} if columns is None else {"columns": columns}
-    return lambda name: PairFiles(name, **given)
+def _own_options(task: Task, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the task's own options set in the configuration, and what they tell its reader."""
+    known = {one.name.replace("-", "_"): one for one in task.options}
+    sets: dict[str, Any] = {}
+    reader: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            there = f"; there is {', '.join(known)}" if known else ""
+            raise UserError(f"{name} is no option of {task.name}{there}")
+        option = known[name]
+        if value is None or value is False:
+            continue
+        if option.sets is None:
+            reader[name] = value
+        else:
+            sets[option.sets] = option.value if option.flag else value
+    return sets, reader
 
 
-def load(run: str | Path) -> Any:
-    """A trained model from its run folder: a `Translator`, a `Classifier` and so on, as the run's task is.
+def _whole(task: Task, variant: Variant, config: Any, base: Any, model: str | None) -> Any:
+    kind = imported(variant.config)
+    if config is not None and not isinstance(config, kind):
+        raise UserError(f"config is a {type(config).__name__}; {task.name} takes a {kind.__name__}")
+    whole = base() if config is None else config
+    if model not in (None, whole.model.kind):
+        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
+    return whole
 
-    The folder may come from a stranger: nothing in it can run code.
+
+def load(run: str | Path) -> Run:
+    """A trained model from its run folder, or as it was at one of its checkpoints.
+
+    The folder may be anybody's: nothing in it can run code.
     """
     if str(run).startswith("hf:"):
         raise UserError(f"{run} is a model of Hugging Face's; sightline.load_huggingface looks into those")
     keep_memory()
-    found, _ = task_named(task_of(Path(run))).load(Path(run))
-    return found
+    return Run.load(run)
 
 
 def load_huggingface(folder: str | Path) -> "HuggingFaceModel":

@@ -2,42 +2,68 @@
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tyro
 
 from sightline import __version__
 from sightline.cli.aligning import align
+from sightline.cli.commands import BENCH, COMPARE, EVALUATE, PREDICT, RESUME, VIEW
 from sightline.cli.exporting import export
 from sightline.cli.mechanisms import check, mechanisms
+from sightline.cli.options import Command
 from sightline.cli.saliency import saliency
-from sightline.cli.seeing import view
 from sightline.cli.serving import serve
-from sightline.cli.training import demo, resume, train
-from sightline.cli.using import bench, compare, evaluate, predict
+from sightline.cli.demo import demo
+from sightline.cli.train import train
 from sightline.errors import MachineError, SightlineError, UserError
 
 DESCRIPTION = """Train attention models on your own data and see what they attend to.
 
 Start with: sightline demo
 """
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo,
+# Commands made of declared options, and plain functions whose options tyro reads off their signatures.
+DECLARED: dict[str, Callable[[Sequence[str]], None]] = {
     "train": train,
-    "resume": resume,
-    "evaluate": evaluate,
-    "compare": compare,
-    "predict": predict,
-    "view": view,
+    **{command.name: command for command in (RESUME, EVALUATE, COMPARE, PREDICT, VIEW, BENCH)},
+}
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "demo": demo,
     "align": align,
     "serve": serve,
     "export": export,
     "saliency": saliency,
-    "bench": bench,
     "mechanisms": mechanisms,
     "check": check,
 }
+ORDER = (
+    *("demo", "train", "resume", "evaluate", "compare", "predict", "view", "align", "serve", "export", "saliency"),
+    *("bench", "mechanisms", "check"),
+)
+
+
+def _listed(name: str) -> Callable[..., None]:
+    """A command as the list of commands shows it."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+
+    def shown() -> None: ...
+
+    command = DECLARED[name]
+    shown.__doc__ = command.help if isinstance(command, Command) else command.__doc__
+    return shown
+
+
+def _run() -> None:
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in DECLARED:
+        DECLARED[name](sys.argv[2:])
+        return
+    if name in FUNCTIONS:
+        tyro.cli(FUNCTIONS[name], prog=f"sightline {name}", args=sys.argv[2:])
+        return
+    commands = {one: _listed(one) for one in ORDER}
+    tyro.extras.subcommand_cli_from_dict(commands, prog="sightline", description=DESCRIPTION, sort_subcommands=False)
 
 
 def main() -> None:
@@ -49,9 +75,7 @@ def main() -> None:
         print(f"sightline {__version__}")
         return
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="sightline", description=DESCRIPTION, sort_subcommands=False
-        )
+        _run()
     except KeyboardInterrupt as stopped:
         print("sightline: stopped", file=sys.stderr)
         sys.exit(143 if type(stopped).__name__ == "Terminated" else 130)

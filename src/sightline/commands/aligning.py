@@ -15,7 +15,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from sightline.commands.common import say_unfinished, set_up, writing
+from sightline.commands.common import load_run, set_up, writing
 from sightline.data.checking import Limits
 from sightline.data.reading import PairFiles, Row, read_rows
 from sightline.data.tables import LINE_LIMIT
@@ -109,8 +109,8 @@ def align_command(
     set_up(threads)
     wanted.check(reverse)
     _check_inputs_stay(wanted, files, gold)
-    loaded = _loaded(run)
-    other = None if reverse is None else _loaded(reverse)
+    loaded = load_run(run)
+    other = None if reverse is None else load_run(reverse)
     given = None if gold is None else _read_gold(gold)
     rows = read_rows(files)
     first = list(itertools.islice(rows, max(LOOKED_AT, len(given) if isinstance(given, list) else 0)))
@@ -146,12 +146,6 @@ def _check_inputs_stay(wanted: Wanted, files: PairFiles, gold: Path | None) -> N
     for path in (wanted.out, wanted.report):
         if path is not None and path.resolve() in read:
             raise UserError(f"{path} is one of the files that are read; write to another")
-
-
-def _loaded(run: Path) -> Run:
-    loaded = Run.load(run)
-    say_unfinished(run, loaded.about or {})
-    return loaded
 
 
 def _choose(

@@ -10,7 +10,8 @@ from sightline.data.reading import PairFiles
 from sightline.errors import UserError
 from sightline.files import whole_file
 from sightline.machine import set_threads
-from sightline.tasks.translator import Translator, load_translator
+from sightline.tasks.run import Run
+from sightline.tasks.task import Task
 from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS, METRICS
 
@@ -37,11 +38,11 @@ def set_up(threads: int | None) -> None:
     set_threads(threads)
 
 
-def load_run(run: Path) -> Translator:
+def load_run(run: Path, task: Task | None = None) -> Run:
     """A trained model, with a word on standard error when its training has not ended."""
-    translator, about = load_translator(run)
-    say_unfinished(run, about)
-    return translator
+    found = Run.load(run, task)
+    say_unfinished(run, found.about or {})
+    return found
 
 
 def say_unfinished(run: Path, about: dict[str, Any]) -> None:

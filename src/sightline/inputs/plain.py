@@ -82,7 +82,7 @@ class PlainInput(ReaderInput):
                 found.append(Masked([specials.start, *tokens[first:behind], specials.end], first, masks))
         return found
 
-    def stored(self, part: Any) -> Sequence[int]:
+    def stored(self, part: Any) -> Any:
         return part.tokens if isinstance(part, Masked) else part
 
     def label(self, x: Plain) -> str:

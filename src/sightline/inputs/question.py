@@ -83,7 +83,7 @@ class QuestionInput(ReaderInput):
         ]
         return parts, len(asked) > most
 
-    def stored(self, part: Any) -> Sequence[int]:
+    def stored(self, part: Any) -> Any:
         return part.tokens if isinstance(part, Stretch) else part
 
     def notes(self) -> list[str]:

@@ -49,7 +49,7 @@ class ReaderInput(Input):
     def reads_sentences(self) -> bool:
         return False
 
-    def stored(self, part: Any) -> Sequence[int]:
+    def stored(self, part: Any) -> Any:
         return part
 
     def size(self, part: Any) -> int:

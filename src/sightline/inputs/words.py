@@ -67,7 +67,7 @@ class WordsInput(ReaderInput):
         self.cut += sum(len(some) > 1 for some in parts)
         return parts
 
-    def stored(self, part: Any) -> Sequence[int]:
+    def stored(self, part: Any) -> Any:
         return part.tokens if isinstance(part, Cut) else part
 
     def notes(self) -> list[str]:

@@ -49,7 +49,9 @@ def explain_attention(run: Any, x: Any, options: ExplainOptions) -> Explanation:
     records, kinds = list[Record](), dict[str, list[str]]()
     for name in trace.names:
         looked = trace[name]
-        rows, columns = (axis if axis is not None and len(axis) == size else Slots(size) for size in (looked.rows, looked.columns))
+        rows, columns = (
+            axis if axis is not None and len(axis) == size else Slots(size) for size in (looked.rows, looked.columns)
+        )
         kind = "pool" if len(rows) == 1 else "self" if len(rows) == len(columns) else "cross"
         kinds.setdefault(kind, []).append(name)
         records += looked.records(rows=rows, columns=columns)

@@ -273,7 +273,7 @@ class Input(ABC):
         """The same for training, where that differs (no overlap between windows, longer texts cut)."""
         return self.encode(xs)
 
-    def stored(self, part: Any) -> Sequence[int]:
+    def stored(self, part: Any) -> Any:
         """A part as the numbers that the training corpus keeps."""
         return part
 

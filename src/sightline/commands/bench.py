@@ -1,6 +1,5 @@
 """`sightline bench`: a run's speed and memory on this machine."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,24 +9,26 @@ from rich.progress import track
 from rich.table import Table
 
 from sightline.commands.common import set_up
+from sightline.commands.scoring import print_json
 from sightline.errors import UserError
 from sightline.tasks.benching import Measured, measure, profiled, rate_by_threads, works
+from sightline.tasks.run import Run
 
 MEGABYTE = 1 << 20
 
 
-def bench_command(run: Path, seconds: float, as_json: bool, threads: int | None) -> None:
+def bench_command(run: Path, seconds: float, json: bool, threads: int | None) -> None:
     """Measure one kind of work after the other, and print a table of them."""
     if not seconds > 0:
         raise UserError(f"--seconds is {seconds:g}; it must be above 0")
     set_up(threads)
-    todo = works(run)
+    todo = works(Run.load(run))
     console = Console(stderr=True)
     hidden = not sys.stderr.isatty()
     found = [measure(one, seconds) for one in track(todo, "measuring", console=console, transient=True, disable=hidden)]
     by_threads = rate_by_threads(todo[0], seconds / 2)
     found = [profiled(one, measured) for one, measured in zip(todo, found, strict=True)]
-    if as_json:
+    if json:
         data = {
             "run": str(run),
             "threads": torch.get_num_threads(),
@@ -35,7 +36,7 @@ def bench_command(run: Path, seconds: float, as_json: bool, threads: int | None)
             "work": [one.to_json() for one in found],
             "training_tokens_per_second_by_threads": by_threads,
         }
-        print(json.dumps(data, indent=2))
+        print_json(data)
         return
     console = Console()
     console.print(_rates(found), "", _shares(found), "")
