@@ -211,8 +211,9 @@ class CaptionOutput(SequenceOutput):
         return finished
 
     def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        counts = {"captions": sum(len(one.y) for one in evaluation.examples), "seconds": round(evaluation.seconds, 2)}
-        return {**counts, **super().scores_json(evaluation)}
+        options, captions = evaluation.options, sum(len(one.y) for one in evaluation.examples)
+        counts = {"captions": captions, "beam": options.beam, "length_penalty": options.length_penalty}
+        return {**counts, "seconds": round(evaluation.seconds, 2), **super().scores_json(evaluation)}
 
     def metric_name(self, metric: str) -> str:
         return PAPER_NAMES.get(metric, metric)

@@ -374,7 +374,7 @@ class LabelsOutput(ShownLabels):
     def served(self, x: Any, prediction: LabelPrediction) -> dict[str, Any]:
         return prediction.to_json()
 
-    def warn(self, xs: Sequence[Any], block: int) -> None:
+    def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
         if cut := self.input.too_long(xs):
             print(f"sightline: {self.cut_line(cut)}", file=sys.stderr)
 
