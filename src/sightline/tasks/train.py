@@ -87,6 +87,7 @@ def train_task(
         before = Run.load(out)
         config, task = replace(config, model=before.config.model), before.task  # as they were fitted to the data
         setting = Setting(task, before.variant, config, out / DATA, limits or Limits(task.max_characters, task.max_bad_share), None, device)
+        before.input.config = before.output.config = config
         prepared = reopened(setting, before.input, before.output)
         model = build(prepared)
         run = Run(task, before.variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
