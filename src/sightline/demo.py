@@ -11,16 +11,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sightline.commands.training import Display
+from sightline.commands.display import Display
 from sightline.data.dates import held_out_language, split_dates
-from sightline.data.reading import PairFiles
+from sightline.data.source import Source
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.files import check_writable, write_text
 from sightline.machine import check_seed, set_threads
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.tasks.translate import TranslateConfig, train_translate
-from sightline.tasks.translator import Translator
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.declared.translate import TRANSLATE
+from sightline.tasks.run import Run
+from sightline.tasks.train import train_task
 from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
 from sightline.training.loop import TrainingConfig
@@ -67,23 +69,24 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
     config = demo_config(steps, minutes, seed)
     display = Display(console)
     with display.progress:
-        translator, outcome = train_translate(
-            PairFiles(data=str(files["train"])),
+        run, outcome = train_task(
+            TRANSLATE,
+            Source.of(files["train"]),
             out,
             config,
-            valid=PairFiles(data=str(files["valid"])),
+            valid=Source.of(files["valid"]),
             on_step=display.step,
             on_scores=display.scores,
         )
     trained = outcome.progress.seconds
-    score = _score(translator, test)
-    other = _score(translator, unseen)
+    score = _score(run, test)
+    other = _score(run, unseen)
     folder = RunFolder(out)
     folder.add_metrics(step=outcome.progress.step, data="test", exact_match=score)
     folder.add_metrics(step=outcome.progress.step, data="unseen language", exact_match=other)
     folder.seal(list(folder.read_json(CHECKSUMS)))
-    picture, page = draw(translator, test, out)
-    show(console, translator, test)
+    picture, page = draw(run, test, out)
+    show(console, run, test)
     total = time.perf_counter() - started
     lines = [
         f"exact match {_one_decimal(score)} %  on {len(test):,} days never seen in training",
@@ -114,22 +117,22 @@ def _write_pairs(path: Path, pairs: Pairs) -> Path:
     return write_text(path, "source\ttarget\n" + "".join(f"{source}\t{target}\n" for source, target in pairs))
 
 
-def _score(translator: Translator, pairs: Pairs) -> float:
-    found = [one.text for one in translator.predict([source for source, _ in pairs], beam=1, max_length=20)]
+def _score(run: Run, pairs: Pairs) -> float:
+    found = [one.text for one in run.predict([source for source, _ in pairs], beam=1, max_length=20)]
     return exact_match(found, [target for _, target in pairs]).value
 
 
-def show(console: Console, translator: Translator, pairs: Pairs, count: int = 5) -> None:
+def show(console: Console, run: Run, pairs: Pairs, count: int = 5) -> None:
     """A few dates, what the model makes of them, and whether that is right."""
     chosen = [pair for pair in pairs if not pair[0][:4].isdigit()][:count]
-    for (source, target), found in zip(chosen, translator.predict([a for a, _ in chosen]), strict=True):
+    for (source, target), found in zip(chosen, run.predict([a for a, _ in chosen]), strict=True):
         note = "" if found.text == target else f"  (should be {target})"
         console.print(f"  {source}  →  {found.text}{note}", highlight=False, markup=False)
 
 
-def draw(translator: Translator, pairs: Pairs, out: Path) -> tuple[Path, Path]:
+def draw(run: Run, pairs: Pairs, out: Path) -> tuple[Path, Path]:
     """Where the model looked while it wrote one date: a picture, the page with everything, and the plain data."""
     source = next((a for a, _ in pairs if a.isascii() and len(a) > 20 and not a[:4].isdigit()), pairs[0][0])
-    found = translator.explain(source)
+    found = run.explain(source)
     found.save(out / "explanation.json")
     return found.save(out / "attention.png"), found.save(out / "page.html")
