@@ -25,7 +25,7 @@ WHOLE = {
     *("test_export", "test_floors"),
     *("test_going_on", "test_image_page", "test_prediction_command", "test_pretrain", "test_readme", "test_serve"),
     *("test_serve_browser", "test_serve_classify", "test_serve_images", "test_serve_worker", "test_span"),
-    *("test_survival", "test_tag", "test_train_options", "test_translate", "test_view"),
+    *("test_survival", "test_tag", "test_task_contract", "test_train_options", "test_translate", "test_view"),
 }
 
 

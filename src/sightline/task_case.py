@@ -83,7 +83,8 @@ class Case:
     def train(self, data: Any, name: str, **options: Any) -> Run:
         """A run on this data; None resumes."""
         source = None if data is None else Source.of(data)
-        return train_task(self.task, source, self.folder / name, self.config, limits=self.limits, **options)[0]
+        options = {"limits": self.limits, "on_remark": lambda text: None, **options}
+        return train_task(self.task, source, self.folder / name, self.config, **options)[0]
 
     @cached_property
     def examples(self) -> list[Example]:

@@ -27,7 +27,7 @@ from sightline.training.stopping import Stopping
 
 @runtime_checkable
 class BatchLoss(Protocol):
-    """A sum over tokens and their number."""
+    """A sum over tokens and their number. It may have ``parts``, such as coverage: sums by name, which are logged."""
 
     @property
     def total(self) -> Tensor: ...

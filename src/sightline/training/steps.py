@@ -21,12 +21,14 @@ ALONE = Ranks()
 
 
 class Event(NamedTuple):
-    """What a progress display gets after every step. ``share`` is how much of the way to the nearest limit is done."""
+    """What a progress display gets after every step. ``share`` is how much of the way to the nearest limit is done;
+    ``parts`` are those of the loss, where it names them."""
 
     progress: Progress
     loss: float
     tokens_per_second: float
     share: float
+    parts: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -48,11 +50,15 @@ def make_optimiser(model: nn.Module, config: "TrainingConfig") -> torch.optim.Op
 
 
 class Gradients(NamedTuple):
-    """What an update is made from: the sum of the losses and of the tokens of all processes, and who wants to stop."""
+    """What an update is made from: the sum of the losses and of the tokens of all processes, and who wants to stop.
+
+    ``parts`` are those of this process's losses, where they name them.
+    """
 
     total: float
     tokens: int
     stopping: bool
+    parts: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
 
 
 def gradients(
@@ -71,18 +77,20 @@ def gradients(
     counted, asked = ranks.sum(float(sum(lesson.tokens(batch) for batch in batches)), float(stopping))
     tokens = max(1, int(counted))  # none: nothing in them has a label
     optimiser.zero_grad(set_to_none=True)
-    total = 0.0
+    total, parts = 0.0, dict[str, float]()
     for batch in batches:
         loss = lesson.loss(model, batch)
         (loss.total / tokens).backward()
         total += float(loss.total.detach())
+        for name, part in getattr(loss, "parts", {}).items():
+            parts[name] = parts.get(name, 0.0) + float(part)
     (total,) = ranks.sum(total)
     if math.isfinite(total):
         ranks.sum_gradients(model.parameters())
         # In the optimiser's order: the norm is a sum, and a sum in another order rounds otherwise.
         learning = [parameter for group in optimiser.param_groups for parameter in group["params"]]
         nn.utils.clip_grad_norm_(learning, config.clip, error_if_nonfinite=False)
-    return Gradients(total, tokens, bool(asked))
+    return Gradients(total, tokens, bool(asked), parts)
 
 
 class Ahead:
@@ -130,7 +138,7 @@ class Stepper:
         batches = [to_device(batch, self.device) for batch in ready]
         self.lesson.step = progress.step  # type: ignore[attr-defined]
         summed = gradients(self.model, self.optimiser, self.lesson, batches, self.config, self.ranks, stopping)
-        total, tokens, asked = summed
+        total, tokens, asked, parts = summed
         if not math.isfinite(total):
             raise UserError(
                 f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
@@ -142,7 +150,8 @@ class Stepper:
         progress.tokens += tokens
         now = time.perf_counter()
         progress.seconds = now - self.started
-        return Event(progress, total / tokens, tokens / (now - begun), 0.0), asked
+        shares = {name: part / tokens for name, part in parts.items()}
+        return Event(progress, total / tokens, tokens / (now - begun), 0.0, shares), asked
 
 
 class Window:
@@ -150,10 +159,12 @@ class Window:
 
     def __init__(self, progress: Progress) -> None:
         self.tokens_before, self.began = progress.tokens, time.perf_counter()
-        self.loss, self.rate, self.steps = 0.0, 0.0, 0
+        self.loss, self.rate, self.steps, self.parts = 0.0, 0.0, 0, dict[str, float]()
 
     def add(self, event: Event, rate: float) -> None:
         self.loss, self.rate, self.steps = self.loss + event.loss, rate, self.steps + 1
+        for name, part in event.parts.items():
+            self.parts[name] = self.parts.get(name, 0.0) + part
 
     def metrics(self, progress: Progress) -> dict[str, float]:
         if not self.steps:
@@ -161,6 +172,7 @@ class Window:
         seconds = time.perf_counter() - self.began
         return {
             "loss": round(self.loss / self.steps, 4),
+            **{f"loss_{name}": round(part / self.steps, 4) for name, part in self.parts.items()},
             "learning_rate": float(f"{self.rate:.4g}"),
             "tokens_per_second": round((progress.tokens - self.tokens_before) / max(seconds, 1e-9)),
         }

@@ -43,7 +43,9 @@ def read_vectors(cells: Mapping[str, Any], column: str) -> Vectors:
     except (TypeError, ValueError):
         array = np.zeros(0)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
-        raise BadValueError(f"no vectors: found {str(value)[:40]!r} in {column}, expected lists of as many numbers each")
+        raise BadValueError(
+            f"no vectors: found {str(value)[:40]!r} in {column}, expected lists of as many numbers each"
+        )
     return array.tolist()
 
 
