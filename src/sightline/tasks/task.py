@@ -524,11 +524,11 @@ class Output(ABC):
 
         return RowBatches(prepared, config)
 
-    def loss(self, model: "nn.Module", batch: tuple[Any, Any], step: int) -> Any:
-        """The loss of a batch: a sum and what it is a sum over."""
+    def loss(self, model: "nn.Module", batch: tuple[Any, ...], step: int) -> Any:
+        """The loss of a batch: a sum and what it is a sum over (`sightline.training.loop.BatchLoss`), maybe by parts."""
         return model.loss(*batch)  # type: ignore[operator]
 
-    def counted(self, batch: tuple[Any, Any]) -> int:
+    def counted(self, batch: tuple[Any, ...]) -> int:
         """What the loss of a batch is a sum over."""
         return len(batch[1])
 
