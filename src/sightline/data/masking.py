@@ -8,12 +8,11 @@ drawn from the seed, the epoch and the number of the batch: training that stoppe
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from sightline.config import Config
-from sightline.data.store import Corpus
 from sightline.errors import UserError
 from sightline.vocabulary import Specials
 
@@ -94,6 +93,15 @@ class Handle(NamedTuple):
     blocks: np.ndarray
 
 
+@runtime_checkable
+class TokenRows(Protocol):
+    """Token lists that are read by their number: a corpus, or some held in memory."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int) -> tuple[np.ndarray, np.ndarray]: ...
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+
 class MaskedBlocks:
     """Batches of masked blocks from a corpus of plain text (the first of its two sides), for every epoch.
 
@@ -103,7 +111,7 @@ class MaskedBlocks:
     """
 
     def __init__(
-        self, corpus: Corpus, words: int, specials: Specials, config: MaskingConfig, rows: int, seed: int = 0
+        self, corpus: TokenRows, words: int, specials: Specials, config: MaskingConfig, rows: int, seed: int = 0
     ) -> None:
         if specials.mask is None:
             raise UserError("this vocabulary has no token for the mask; pre-training needs one")
