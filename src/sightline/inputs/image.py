@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.data.columns import Cells, text_problem
 from sightline.data.captioned import BAD_IMAGE
+from sightline.data.columns import Cells, text_problem
 from sightline.data.features import Features
 from sightline.data.image_paths import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_fitted, read_image
@@ -171,7 +171,7 @@ class ImageInput(Input):
         return 1
 
     def work(self, xs: Sequence[Image]) -> list[int]:
-        return [self.places.count] * len(xs)
+        return [self.config.work] * len(xs)
 
     def collate(self, parts: Sequence[Any]) -> Tensor:
         """What the model is given: features of the encoder that does not learn, or pixels."""
@@ -273,11 +273,6 @@ class ImageInput(Input):
     def bad_line(self, x: Image, reason: str, as_json: bool) -> str:
         name = self.label(x)
         return json.dumps({"image": name, "problem": reason}, ensure_ascii=False) if as_json else f"{one_line(name)}\t"
-
-    @staticmethod
-    def rows(batch: Tensor) -> int:
-        """How many images a batch has."""
-        return len(batch)
 
 
 def one_line(path: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -65,13 +65,13 @@ class CaptionOutput(SequenceOutput):
     words_field = "words"
     written = "caption"
     item_name = "image"
-    compared = ("bleu4", "bleu4_no_bp", "cider_d")
+    compared: ClassVar[tuple[str, ...]] = ("bleu4", "bleu4_no_bp", "cider_d")
     each = ("cider_d", "chrf")
     names = PAPER_NAMES
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.too_long, self.images = 0, 0  # captions that are not trained on, and images to train on
+        self.kept = self.too_long = self.images = 0  # captions that are trained on and that are not, and their images
 
     # -- reading and storing
 
@@ -115,19 +115,22 @@ class CaptionOutput(SequenceOutput):
 
     def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
         self.images = rows.count
-        corpus = super().write(input, rows, setting)
-        if not len(corpus):
+        try:
+            return super().write(input, rows, setting)
+        except UserError:
+            if self.kept:
+                raise
             raise UserError(
                 f"all {self.too_long:,} captions have more than {self.config.longest:,} tokens; raise longest"
-            )
-        return corpus
+            ) from None
 
     def encode(self, x: Any, y: Sequence[str], parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
         for part, tokens in super().encode(x, y, parts):
-            if len(tokens) <= self.config.longest:
-                yield part, tokens
-            else:
+            if len(tokens) > self.config.longest:
                 self.too_long += 1
+            else:
+                self.kept += 1
+                yield part, tokens
 
     def notes(self, prepared: Prepared) -> list[str]:
         notes = super().notes(prepared)
@@ -157,10 +160,10 @@ class CaptionOutput(SequenceOutput):
     # -- predicting
 
     def cost(self, size: int, options: Any) -> int:
-        return 1
+        return options.width * size
 
     def budget(self, input: Input, options: Any) -> int:
-        return AT_ONCE
+        return AT_ONCE * options.width
 
     def for_json(self, options: CaptionOptions) -> CaptionOptions:
         return replace(options, looks=True)

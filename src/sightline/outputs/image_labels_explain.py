@@ -39,9 +39,7 @@ def explain_image_label(run: Run, image: Any, options: ExplainOptions) -> Explan
 
 
 @torch.no_grad()
-def _looks(
-    run: Run, source: Tensor, prediction: LabelPrediction, label: str, options: ExplainOptions
-) -> Explanation:
+def _looks(run: Run, source: Tensor, prediction: LabelPrediction, label: str, options: ExplainOptions) -> Explanation:
     model: Any = run.model
     grid, row = Grid(model.places.height, model.places.width), Tokens((label or shown_label(prediction),))
     top = options.top or _top(model, len(grid))

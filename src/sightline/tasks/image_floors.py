@@ -39,7 +39,9 @@ class ImageBaselines(LabelBaselines):
         order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
         training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
         gold = prepared.output.collate(targets, None)
-        return linear_scores(self.input.features, [int(one[0]) for one in training], gold, [x.row for x in xs], self.labels)
+        return linear_scores(
+            self.input.features, [int(one[0]) for one in training], gold, [x.row for x in xs], self.labels
+        )
 
 
 def linear_scores(

@@ -45,6 +45,7 @@ class CaptionConfig(TaskConfig):
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
     key_format: ClassVar[str] = ""  # how the number of an image's content is written, which decides how it splits
     verb: ClassVar[str] = "caption"
+    work: ClassVar[int] = 24  # tokens of a caption, about
 
     def __post_init__(self) -> None:
         super().__post_init__()

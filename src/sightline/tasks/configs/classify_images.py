@@ -40,6 +40,7 @@ class ImageClassifyConfig(LabelChoices, TaskConfig):
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
     key_format: ClassVar[str] = "016x"  # how the number of an image's content is written, which decides how it splits
     verb: ClassVar[str] = "classify"
+    work: ClassVar[int] = 8  # tokens that a label is as much work as
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,9 +2,7 @@
 
 from sightline.tasks.task import Column, Option, Task, Variant
 
-IMAGE = Column(
-    "image", "the path of an image", ("image_path", "image_file", "file_name", "filename", "file", "path")
-)
+IMAGE = Column("image", "the path of an image", ("image_path", "image_file", "file_name", "filename", "file", "path"))
 FEATURES = Option(
     "features",
     "For images: a folder that keeps what a frozen encoder makes of them, for other runs with the same.",
