@@ -23,7 +23,7 @@ class SequenceScores(Output):
     """The part of a sequence output that scores. ``each`` are the metrics of a single text, by the first of which the
     worst are chosen."""
 
-    compared = ("bleu", "chrf")
+    compared: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
     scoring = Scoring()
     each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")
     item_name: ClassVar[str] = "source"  # what an item is called in JSON
