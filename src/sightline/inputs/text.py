@@ -153,7 +153,7 @@ class TextInput(ReaderInput):
         return (first, second) if self.reader.pairs else super().pair(first, second, name)
 
     def item(self, given: Any) -> Text:
-        return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]
+        return given if isinstance(given, str) else tuple(given)
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
         if is_json:
@@ -174,7 +174,7 @@ class TextInput(ReaderInput):
         if len(values) != count or not all(isinstance(value, str) for value in values):
             expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
             raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, there))}; expected {expected}")
-        return tuple(values) if self.reader.pairs else values[0]  # type: ignore[return-value]
+        return tuple(values) if self.reader.pairs else values[0]
 
 
 def text_of(cells: Mapping[str, Any], name: str, what: str | None = None) -> str:

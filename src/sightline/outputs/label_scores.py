@@ -32,7 +32,7 @@ class Truth(NamedTuple):
     def unseen(self) -> np.ndarray:
         """Which rows have a label that training did not have."""
         if self.kind == "several":
-            return self.gold[:, self.known :].any(axis=1)
+            return np.asarray(self.gold[:, self.known :].any(axis=1))
         return self.gold >= self.known if self.kind == "one" else np.zeros(len(self.gold), dtype=bool)
 
 

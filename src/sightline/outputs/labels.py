@@ -387,7 +387,7 @@ class LabelsOutput(ShownLabels):
 def _numbers(data: Path) -> np.ndarray:
     """The numbers of the training rows."""
     try:
-        numbers = np.array(mapped(data / NUMBERS))
+        numbers = np.asarray(mapped(data / NUMBERS))
         if numbers.dtype != np.float64 or numbers.ndim != 1:
             raise ValueError("it holds no numbers")
     except (OSError, ValueError, EOFError) as error:

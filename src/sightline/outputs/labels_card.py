@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +14,12 @@ from sightline.tasks.run import Run
 from sightline.view.confusion import confusion_matrix
 from sightline.view.reliability import reliability
 
-if TYPE_CHECKING:
-    from sightline.outputs.labels import LabelsOutput
-
 CONFUSION, RELIABILITY = "confusion.png", "reliability.png"
 WHAT = {"one": "one label", "several": "several labels", "number": "a number"}
 
 
-def label_card(output: "LabelsOutput", run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
-    """The wording, from raw outputs of the validation examples; pictures go into the folder."""
+def label_card(output: Any, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    """The wording of a `LabelsOutput`, from raw outputs of the validation examples; pictures go into the folder."""
     xs, outputs, noun = [one.x for one in prepared.valid], np.array(raws), output.input.noun
     predictions = [output.decide(x, raw) for x, raw in zip(xs, raws, strict=True)]
     predicted, truth = output.answers(prepared.valid, predictions)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.tables import class_table
 from sightline.tasks.task import Output
 
 MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
@@ -77,8 +78,6 @@ class ShownLabels(Output):
         return Table(names, tuple(rows))
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        from sightline.tasks.tables import class_table
-
         extra, total = evaluation.extra, len(evaluation.examples)
         parts: list[Table | str] = []
         if not extra["floors"] and self.compared_with.unknown:
