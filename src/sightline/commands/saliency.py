@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from sightline.commands.common import set_up
-from sightline.commands.images import free_names
+from sightline.data.image_paths import free_name
 from sightline.data.images import ENDINGS, BadImage, read_image
 from sightline.errors import UserError
-from sightline.files import check_writable, is_no_folder, whole_file, write_text
+from sightline.files import check_writable, is_no_folder, place_of, whole_file, write_text
 from sightline.machine import choose_device
 from sightline.saliency.competition import PathConfig
 from sightline.saliency.looking import Ready, Saliency, look, make_ready
@@ -60,7 +60,8 @@ def saliency_command(images: Sequence[Path], out: Path, wanted: Wanted, device: 
     truth = None if wanted.truth is None else _truth(wanted.truth, files)
     check_writable(out)
     set_up(threads)
-    names = [f"{name}{MARK}" for name in free_names(files, out, (f"{MARK}.png",))]
+    taken = {place_of(file) for file in files}
+    names = [f"{free_name(file, out, (f'{MARK}.png',), taken)}{MARK}" for file in files]
     started, sizes = time.perf_counter(), {}
     with _progress(len(files)) as bar:
         task = bar.add_task("looking", total=len(files))

@@ -1,6 +1,6 @@
 """The image encoder of a run: where a new run gets it, what places it makes, and its file in the run folder."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
@@ -10,18 +10,10 @@ from sightline.models.image_to_text import Places
 from sightline.tasks.loading import Saved
 from sightline.training.folder import RunFolder, save_tensors
 
-if TYPE_CHECKING:
-    from sightline.tasks.caption import CaptionConfig
-    from sightline.tasks.captioner import Captioner
-    from sightline.tasks.image_classifier import ImageClassifier
-    from sightline.tasks.image_classify import ImageClassifyConfig
-
 ENCODER = "encoder.safetensors"
 
 
-def new_encoder(
-    config: "CaptionConfig | ImageClassifyConfig", earlier: "Captioner | ImageClassifier | None"
-) -> ImageEncoder:
+def new_encoder(config: Any, earlier: Any) -> ImageEncoder:
     """That of the run to go on from where it does not learn; else a new one, with what it has learnt before."""
     if earlier is not None and earlier.how != config.encoder:
         raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")

@@ -11,15 +11,15 @@ from sightline.config import ConfigError
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import Tokeniser, TokeniserConfig
 from sightline.errors import UserError
+from sightline.inputs.text import load_reader
 from sightline.models.encoder import Encoder, EncoderConfig, start_translator
 from sightline.models.text_to_labels import TextModelConfig
 from sightline.models.transformer import Transformer, TransformerConfig
-from sightline.tasks.classifier import TASK, load_reader
-from sightline.tasks.labels import Labels
+from sightline.tasks.labels import LABELS, Labels
+from sightline.tasks.registry import tasks
 from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 
-PRETRAIN, TAG, SPAN = "pretrain", "tag", "span"
-READING, LABELLED = (TASK, TAG, SPAN, PRETRAIN), (TASK, TAG)  # tasks whose models read texts; those with labels
+STARTS = "sightline.tasks.text_start:"  # what begins with a text model
 READER = "model."  # what the tensors of a head's text model begin with
 ENCODER = "encoder."  # the same in a run of pre-training (`sightline.models.masked`)
 POOLS = ("pool.", "pooler.")  # how a text becomes one vector may change: that is learnt with the labels
@@ -81,12 +81,13 @@ class EncoderStart:
     @classmethod
     def read(cls, path: Path) -> "EncoderStart":
         """From the run of a pre-training."""
-        start = read_start(path, PRETRAIN)
+        start = read_start(path)
         tokeniser = start.reader.tokeniser
         if not isinstance(tokeniser, Tokeniser) or start.tokeniser is None:
             raise UserError(f"{path} has the vocabulary of a Hugging Face folder, which cannot write; pre-train anew")
         encoder = start.model.build(start.reader.words, start.reader.specials)
-        assert isinstance(encoder, Encoder)
+        if not isinstance(encoder, Encoder):
+            raise UserError(f"{path} has a model of the kind {start.model.kind!r}; a translator begins with an encoder")
         try:
             encoder.load_state_dict(start.tensors)
         except RuntimeError as error:
@@ -138,15 +139,15 @@ def is_foreign(path: Path) -> bool:
     return isinstance(data, dict) and "model_type" in data and "format" not in data
 
 
-def read_start(path: Path, wanted: str = TASK) -> Start:
-    """From a run folder or a Hugging Face folder. Only a run of the task ``wanted`` has a head that can be kept."""
+def read_start(path: Path, expected: str = "") -> Start:
+    """From a run folder or a Hugging Face folder. Only a run of the task that is expected has a head to keep."""
     if is_foreign(path):
         return _foreign(path)
     folder = RunFolder.open(path)
     about = folder.read_config()
     task = about.get("task")
-    if task not in READING:
-        names = ", ".join(READING)
+    if task not in text_tasks():
+        names = ", ".join(text_tasks())
         raise UserError(f"{path} is a run of the task {task!r}; expected one of {names}, or a BERT folder")
     reader = load_reader(path, about)
     try:
@@ -154,12 +155,19 @@ def read_start(path: Path, wanted: str = TASK) -> Start:
         tensors = load_tensors(path / MODEL)
     except (ConfigError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
-    prefix = ENCODER if task == PRETRAIN else READER
+    prefix = READER if any(name.startswith(READER) for name in tensors) else ENCODER
     inner = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if task != wanted:
+    if task != expected:
         return Start(path, model, reader, inner, tokeniser)
     head = {name: tensor for name, tensor in tensors.items() if not name.startswith(prefix)}
-    return Start(path, model, reader, inner, tokeniser, head, Labels.load(path) if task in LABELLED else None)
+    labels = Labels.load(path) if (path / LABELS).exists() else None
+    return Start(path, model, reader, inner, tokeniser, head, labels)
+
+
+def text_tasks() -> list[str]:
+    """What run folders call the tasks whose models read texts: those that can begin with one another."""
+    variants = [variant for task in tasks().values() for variant in task.variants]
+    return [variant.stored for variant in variants if variant.start.startswith(STARTS)]
 
 
 def text_model_of(about: dict[str, Any]) -> TextModelConfig:

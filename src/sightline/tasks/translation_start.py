@@ -10,7 +10,7 @@ from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run
-from sightline.tasks.starting import PRETRAIN, EncoderStart, translating
+from sightline.tasks.starting import EncoderStart, text_tasks, translating
 from sightline.tasks.task import Task, Variant, imported
 from sightline.tasks.warm_start import SameTask
 
@@ -22,14 +22,14 @@ class TranslationStart(SameTask):
     def __init__(self, path: Path, task: Task, variant: Variant) -> None:
         self.path, self.variant = path, variant
         self.encoder: EncoderStart | None = None
-        if task_of(path).name == PRETRAIN:
+        if any(one.stored in text_tasks() for one in task_of(path).variants):
             self.encoder = EncoderStart.read(path)
             return
         self.run = Run.load(path)
         if self.run.variant.output != variant.output:
             raise UserError(
                 f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} begins with one from text "
-                f"to text, or with one of {PRETRAIN}"
+                "to text, or with a pre-trained encoder"
             )
 
     @property
