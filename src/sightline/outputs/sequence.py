@@ -150,11 +150,12 @@ class SequenceOutput(SequenceScores):
             return options
         if options.prefixes is not None and len(options.prefixes) != items:
             raise UserError(f"prefixes has {len(options.prefixes)} entries; expected {items}, one for each text")
-        prefixes, targets = (
-            None if all_of is None else [all_of[number] for number in numbers]  # type: ignore[index]
-            for all_of in (options.prefixes, options.targets)
-        )
-        some = replace(options, prefixes=prefixes, targets=targets)
+        own = {
+            name: [values[number] for number in numbers]
+            for name, values in (("prefixes", options.prefixes), ("targets", options.targets))
+            if values is not None
+        }
+        some = replace(options, **own)  # type: ignore[arg-type]
         some.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
         return some
 
@@ -168,7 +169,7 @@ class SequenceOutput(SequenceScores):
     def budget(self, input: Input, options: SequenceOptions) -> int:
         return options.batch_tokens or BATCH_TOKENS
 
-    def divided(self, xs: Sequence[str], options: SequenceOptions) -> Divided | None:
+    def divided(self, xs: Sequence[Any], options: SequenceOptions) -> Divided | None:
         """Texts of any length, sentence by sentence; what stood between the sentences stands there again."""
         if options is None or not options.split:
             return None
@@ -350,7 +351,7 @@ class CutAnewBatches(RowBatches):
     def batch(self, handle: Any) -> tuple[Any, Any]:
         parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
         batch = self.input.collate(self.input.cut_anew(parts) if hasattr(self.input, "cut_anew") else parts)
-        return batch, self.output.collate(self.output.cut_anew(targets), batch)
+        return batch, self.output.collate(self.output.cut_anew(targets), batch)  # type: ignore[attr-defined]
 
 
 def learnt_lines(learning: Rows, rows: Rows) -> list[str]:

@@ -211,8 +211,9 @@ def _weights_of_batch(
     source = pad([[*side.ids, END] for side in sources]).to(run.device)
     # The end is written too: a map that is moved up gives the last word that row.
     words = pad([[START, *side.ids] for side in targets]).to(run.device)
-    with evaluating(run.model):
-        watch = _look(run.model, source, words, modules)
+    model: Any = run.model
+    with evaluating(model):
+        watch = _look(model, source, words, modules)
     summing = _summing(sources, source.shape[1]).to(run.device)
     averaging = {
         shift: _averaging(targets, words.shape[1], shift).to(run.device) for shift in {place.shift for place in places}

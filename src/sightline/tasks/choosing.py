@@ -215,7 +215,8 @@ class _Direction:
 
     def _costs(self, source: Side, target: Side) -> Float[np.ndarray, "t s"]:
         """What hiding the costliest source word of each target word costs; zero in all other cells."""
-        subject = TextSubject(self.run.model, [*source.ids, END], [*target.ids, END])
+        model: Any = self.run.model
+        subject = TextSubject(model, [*source.ids, END], [*target.ids, END])
         costs = np.maximum(np.nan_to_num(leave_one_out(subject, range(len(target.ids)))), 0.0)
         of_source = np.zeros((len(target.ids), len(source.words)))
         for piece, word, share in source.covered:

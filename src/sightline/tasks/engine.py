@@ -17,7 +17,7 @@ from sightline.outputs.sequence import SequenceOptions
 from sightline.outputs.translation import TranslationOutput
 from sightline.search import Hypothesis, Step
 from sightline.tasks.declared.translate import TRANSLATE
-from sightline.tasks.exporting import ABOUT, exportable, write_export
+from sightline.tasks.exporting import ABOUT, write_export
 from sightline.tasks.run import Run
 from sightline.training.folder import verify_files
 
@@ -89,7 +89,7 @@ def load_engine(path: Path, name: EngineName, threads: int | None = None) -> Run
         _check_engine(path, name)
         return _run(path, name, threads)
     with tempfile.TemporaryDirectory() as folder:
-        write_export(exportable(Run.load(path)), name, Path(folder))
+        write_export(Run.load(path), name, Path(folder))
         return _run(Path(folder), name, threads)
 
 

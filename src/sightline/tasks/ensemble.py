@@ -90,15 +90,15 @@ class EnsembleModel(nn.Module):
         return self.models[0].output
 
     def searching(self, batch: tuple[Any, ...]) -> tuple[Step, Any]:
-        steps, states = zip(*(one.searching(own) for one, own in zip(self.models, batch, strict=True)), strict=True)
+        models: Any = self.models
+        steps, states = zip(*(one.searching(own) for one, own in zip(models, batch, strict=True)), strict=True)
         return mean_step(list(steps)), tuple(states)
 
     def loss(self, batch: tuple[Any, ...], target: Tensor) -> Loss:
         """Of the mean of the probabilities."""
-        logs = [
-            torch.log_softmax(one.logits(own, target[:, :-1]), dim=-1)
-            for one, own in zip(self.models, batch, strict=True)
-        ]
+        models: Any = self.models
+        words, right = target[:, :-1], target[:, 1:]
+        logs = [torch.log_softmax(one.logits(own, words), dim=-1) for one, own in zip(models, batch, strict=True)]
         mean = torch.logsumexp(torch.stack(logs), dim=0) - math.log(len(logs))
-        right, real = target[:, 1:], target[:, 1:] != PADDING
+        real = right != PADDING
         return Loss(-mean.gather(-1, right.unsqueeze(-1)).squeeze(-1)[real].sum(), int(real.sum()))

@@ -102,8 +102,7 @@ def export_run(
         from sightline.tasks.exporting_encoders import export_encoder_run
 
         return export_encoder_run(loaded, run, out, data, columns, overwrite)
-    exportable(loaded)
-    examples, tried = examples_for(run, data, columns, loaded.input.tokeniser)  # type: ignore[attr-defined]
+    examples, tried = examples_for(run, data, columns, translating(loaded).source)
     with whole_folder(out, overwrite) as folder:
         described = write_export(loaded, to, folder, int8)
         closeness = compare(loaded, engine_for(to, folder, threads), examples)
@@ -114,34 +113,44 @@ def export_run(
     return exported
 
 
-def exportable(run: Run) -> Run:
-    """The run, if its model is one that other engines know."""
-    if not isinstance(run.model, TextToText):
+class Translating(NamedTuple):
+    """What is exported of a run from text to text."""
+
+    model: TextToText
+    source: Tokeniser
+    target: Tokeniser
+
+
+def translating(run: Run) -> Translating:
+    """The model and the vocabularies of a run, if other engines know its kind."""
+    source, target = (getattr(side, "tokeniser", None) for side in (run.input, run.output))
+    if not (isinstance(run.model, TextToText) and source is not None and target is not None):
         raise UserError(
             f"{run.name} is a run of {run.task.name}; models from text to text go to ctranslate2, onnx and "
             "huggingface, and encoders of texts to huggingface"
         )
-    return run
+    return Translating(run.model, source, target)
 
 
 def write_export(run: Run, to: Format, folder: Path, int8: bool = False) -> str:
     """The files of one format; says as which model."""
+    model, source, target = translating(run)
     if to != "huggingface":
-        run.input.tokeniser.save(folder / SOURCE)
-        run.output.tokeniser.save(folder / TARGET)
+        source.save(folder / SOURCE)
+        target.save(folder / TARGET)
     if to == "ctranslate2":
         from sightline.interop.ctranslate2_export import write_ctranslate2
 
-        write_ctranslate2(run.model, folder, int8)
+        write_ctranslate2(model, folder, int8)
         return "a CTranslate2 model"
     if to == "onnx":
         from sightline.interop.onnx_export import write_onnx
 
-        write_onnx(run.model, folder, int8)
+        write_onnx(model, folder, int8)
         return "two ONNX graphs"
     from sightline.interop.huggingface_export import write_huggingface
 
-    return f"a {write_huggingface(run.model, run.input.tokeniser, run.output.tokeniser, folder).capitalize()}"
+    return f"a {write_huggingface(model, source, target, folder).capitalize()}"
 
 
 def _cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str | None:
@@ -150,7 +159,7 @@ def _cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str |
 
     texts = [example.source for example in examples]
     theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)(texts)["input_ids"]
-    ours = [[*tokens, END] for tokens in run.input.tokeniser.encode(texts)]
+    ours = [[*tokens, END] for tokens in translating(run).source.encode(texts)]
     others = sum(a != b for a, b in zip(ours, theirs, strict=True))
     return f"its tokeniser cuts {others:,} of {len(texts):,} texts into other tokens" if others else None
 
@@ -159,7 +168,8 @@ def _cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str |
 def compare(run: Run, engine: Engine, examples: Sequence[Example]) -> Closeness:
     """Greedy outputs of both, and the log-probabilities that both give to the run's own."""
     texts = [example.source for example in examples]
-    sources = run.input.tokeniser.encode(texts)
+    model, source, target = translating(run)
+    sources = source.encode(texts)
     ours = [list(one.tokens) for one in run.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)]
     theirs = engine.greedy(sources, LONGEST)
     largest, total, count = 0.0, 0.0, 0
@@ -168,7 +178,7 @@ def compare(run: Run, engine: Engine, examples: Sequence[Example]) -> Closeness:
         given = engine.log_probs(sources[part], ours[part])
         batch = padded([[*row, END] for row in sources[part]]).to(run.device)
         words = padded([[START, *row] for row in ours[part]]).to(run.device)
-        expected = torch.log_softmax(run.model.logits(batch, words), dim=-1).cpu().numpy()
+        expected = torch.log_softmax(model.logits(batch, words), dim=-1).cpu().numpy()
         for row, found, wanted in zip(ours[part], given, expected, strict=True):
             differences = _differences(found, wanted[: len(row) + 1], [*row, END])
             largest = max(largest, float(differences[0].max()))
@@ -177,7 +187,7 @@ def compare(run: Run, engine: Engine, examples: Sequence[Example]) -> Closeness:
     references = [example.target for example in examples if example.target is not None]
     scores: list[float | None] = [None, None]
     if len(references) == len(examples):
-        scores = [bleu(run.output.tokeniser.decode(rows), references).value for rows in (theirs, ours)]
+        scores = [bleu(target.decode(rows), references).value for rows in (theirs, ours)]
     return Closeness(len(texts), same, largest, total / max(count, 1), *scores)
 
 
