@@ -68,9 +68,8 @@ def test_the_first_broken_law_is_named():
     from sightline_extras.broken import BROKEN
     from sightline_extras.samples import vectors
 
-    with pytest.raises(
-        AssertionError, match=re.escape("reads_twice breaks the law 'data_is_read_once': rows were read 2")
-    ):
+    sentence = "reads_twice breaks the law 'data_is_read_once': the first row was read 2 times"
+    with pytest.raises(AssertionError, match=re.escape(sentence)):
         check_task(BROKEN["data_is_read_once"], vectors(20))
 
 
@@ -98,3 +97,44 @@ def test_the_commands_know_tasks_of_another_package(tmp_path):
     own = run("train", "vectors", "--help", cwd=tmp_path)
     assert "reader (the default)" in own.stdout
     assert "rnnsearch" not in own.stdout
+
+
+def test_the_contract_can_say_tasks_to_come():
+    """Their methods are those of the contract, and their declarations are complete; mypy checks the signatures."""
+    import future_tasks
+    from sightline.tasks.task import Input, Output, imported
+
+    own = {"slots"}
+    for task in future_tasks.TASKS:
+        for variant in task.variants:
+            for path, base in ((variant.input, Input), (variant.output, Output)):
+                part = imported(path)
+                assert issubclass(part, base)
+                assert not getattr(part, "__abstractmethods__", None), f"{part.__name__} is not complete"
+                new = {name for name, one in vars(part).items() if callable(one)} - {"__init__"}
+                known = {name for kind in part.__mro__[1:] for name in vars(kind)}
+                assert new - known <= own, f"the contract does not know {new - known} of {part.__name__}"
+
+
+def test_data_may_be_made_by_a_seed():
+    import future_tasks
+    from sightline.data.source import Source
+    from sightline.tasks.prepare import table_of
+
+    def rows(seed):
+        source = Source.of("made:copy", made_rows="3", made_seed=seed)
+        return [cells.values for cells in table_of(source, future_tasks.COPY, future_tasks.COPY.columns)]
+
+    assert len(rows("1")) == 3
+    assert rows("1") == rows("1") != rows("2")
+
+
+def test_the_page_for_contributors_shows_what_is_tested():
+    page = (HERE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (declared,) = re.findall(r"^```python\n(from sightline.tasks.task import.*?)^```", page, re.DOTALL | re.MULTILINE)
+    _, _, constant = declared.partition("VECTORS = ")
+    file = (HERE / "third_party" / "sightline_extras" / "__init__.py").read_text(encoding="utf-8")
+    assert f"VECTORS = {constant.strip()}\n" in file
+    (checked,) = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert "check_task(VECTORS, vectors())" in checked
+    compile(checked, "CONTRIBUTING.md", "exec")  # it is run above

@@ -23,11 +23,12 @@ from sightline.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor, nn
+    from torch import nn
 
     from sightline.data.checking import Limits, Report
     from sightline.data.columns import Cells
     from sightline.data.source import Source
+    from sightline.data.store import Numbers
     from sightline.explanation import Belief, Explanation
     from sightline.records import Axis, Record
     from sightline.tasks.card import Wording
@@ -303,7 +304,9 @@ class Input(ABC):
 
     source_name: ClassVar[str] = "source"  # what an item is called in the titles of maps
     decodes: ClassVar[str] = "one vector for all of it"  # what a decoder without attention is given
-    most_measured: ClassVar[int | None] = None  # how long an item may be for `believe`; None: nothing of it can be hidden
+    most_measured: ClassVar[int | None] = (
+        None  # how long an item may be for `believe`; None: nothing of it can be hidden
+    )
 
     def believe(
         self, model: "nn.Module", part: Any, written: Sequence[int], records: "Sequence[Record]", shift: int
@@ -466,7 +469,7 @@ class Output(ABC):
 
     # -- fitted
 
-    def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:  # noqa: A002
+    def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:
         """Both, fitted to the training rows (vocabularies, labels), or kept from an earlier run (``setting.start``)."""
         return input.fit(rows, setting), self
 
@@ -474,31 +477,31 @@ class Output(ABC):
         """What to say where the rows are too few to keep some apart."""
         return error
 
-    def write(self, input: Input, rows: "Rows", setting: "Setting") -> Any:  # noqa: A002
+    def write(self, input: Input, rows: "Rows", setting: "Setting") -> Any:
         """Store the training rows, and open what was stored."""
         from sightline.tasks.prepare import write_rows
 
         return write_rows(input, self, rows, setting.data)
 
-    def open(self, input: Input, setting: "Setting") -> Any:  # noqa: A002
+    def open(self, input: Input, setting: "Setting") -> Any:
         """What `write` stored."""
         from sightline.data.store import Corpus
 
         return Corpus.open(setting.data / "train")
 
-    def write_valid(self, input: Input, examples: Sequence[Example], setting: "Setting") -> None:  # noqa: A002
+    def write_valid(self, input: Input, examples: Sequence[Example], setting: "Setting") -> None:
         """Store the validation examples."""
         from sightline.tasks.prepare import write_valid
 
         write_valid(input, self, examples, setting.data)
 
-    def open_valid(self, input: Input, setting: "Setting") -> list[Example]:  # noqa: A002
+    def open_valid(self, input: Input, setting: "Setting") -> list[Example]:
         """What `write_valid` stored."""
         from sightline.tasks.prepare import read_valid
 
         return read_valid(input, self, setting.data)
 
-    def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:  # noqa: A002
+    def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:
         """Fit the simple models that a score is held against, while the rows are there; names of files to seal."""
         return []
 
@@ -510,7 +513,7 @@ class Output(ABC):
         """What about.json says of the data besides what it says of every task's."""
         return {}
 
-    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterable[tuple[Any, Sequence[int]]]:
+    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> "Iterable[tuple[Any, Numbers]]":
         """The rows of the training corpus for one example: a part and the numbers of its target, as often as needed."""
         return ((part, y) for part in parts)
 
@@ -588,7 +591,7 @@ class Output(ABC):
         """What a part of this size takes of a batch's budget."""
         return size
 
-    def budget(self, input: Input, options: Any) -> int:  # noqa: A002
+    def budget(self, input: Input, options: Any) -> int:
         """How much is in one batch of predictions."""
         return (None if options is None else options.batch_tokens) or input.budget
 
@@ -681,7 +684,7 @@ class Output(ABC):
         return {}, []
 
     @classmethod
-    def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":  # noqa: A002
+    def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":
         """A fitted output from a run folder, which may be anybody's."""
         return cls(config)
 

@@ -1,6 +1,7 @@
 """Tasks that break one law each."""
 
 from dataclasses import replace
+from typing import Any
 
 from sightline.tasks.task import Task
 from sightline_extras import VECTORS
@@ -8,7 +9,7 @@ from sightline_extras import VECTORS
 
 def broken(name: str, **classes: str) -> Task:
     """The task of vectors with another input or output."""
-    named = {side: f"sightline_extras.broken_parts:{one}" for side, one in classes.items()}
+    named: dict[str, Any] = {side: f"sightline_extras.broken_parts:{one}" for side, one in classes.items()}
     return replace(VECTORS, name=name, variants=(replace(VECTORS.variants[0], stored=name, **named),))
 
 

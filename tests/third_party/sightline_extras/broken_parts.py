@@ -40,7 +40,7 @@ class CentresBatches(VectorsInput):
 
 
 class CountsItsBatches(VectorsOutput):
-    """Draws noise for its targets by the number of batches that this process has made: resumed, it draws other noise."""
+    """Draws noise for its targets by the number of batches that this process made: resumed, it draws other noise."""
 
     made = 0
 

@@ -1,4 +1,4 @@
-"""Signals in the manner of Morse to text: an input and a model of one's own, with the sequences that Sightline writes."""
+"""Signals in the manner of Morse to text: an input and a model of one's own, and the sequences of Sightline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from sightline.data.tokenise import TokeniserConfig
 from sightline.layers.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
 from sightline.models.writer import Writer
 from sightline.outputs.sequence import SequenceOutput
-from sightline.records import Frames
+from sightline.records import Axis, Frames
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.task import BadValueError, Column
 from sightline_extras.vectors import Batch, Vectors, VectorsInput, read_vectors
@@ -44,7 +44,7 @@ class FramesInput(VectorsInput):
     def read(self, cells: Mapping[str, Any]) -> Vectors:
         return read_vectors(cells, "frames")
 
-    def axis(self, x: Vectors, part: Any) -> Frames:
+    def axis(self, x: Vectors, part: Any) -> Axis:
         return Frames(len(x), SECONDS)
 
 

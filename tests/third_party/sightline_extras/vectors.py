@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from sightline.attention import AttentionConfig, MultiHeadConfig
 from sightline.config import Config
-from sightline.records import Slots
+from sightline.records import Axis, Slots
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.task import BadValueError, Column, Example, Input, Output
 from sightline.training.scores import Statistics
@@ -38,6 +38,7 @@ class Loss(NamedTuple):
 def read_vectors(cells: Mapping[str, Any], column: str) -> Vectors:
     """The vectors of a cell: a list of lists of numbers, or the JSON of one."""
     value = cells.get(column)
+    array: np.ndarray
     try:
         array = np.array(json.loads(value) if isinstance(value, str) else value, np.float32)
     except (TypeError, ValueError):
@@ -46,11 +47,11 @@ def read_vectors(cells: Mapping[str, Any], column: str) -> Vectors:
         raise BadValueError(
             f"no vectors: found {str(value)[:40]!r} in {column}, expected lists of as many numbers each"
         )
-    return array.tolist()
+    return [list(map(float, vector)) for vector in array]
 
 
 class VectorsInput(Input):
-    """A list of vectors. What is fitted is how many numbers each has. A part is the numbers of all, one after another."""
+    """A list of vectors. What is fitted is how many numbers each has. A part is the numbers of all in a row."""
 
     kind = "vectors"
     noun = "sequences"
@@ -80,7 +81,7 @@ class VectorsInput(Input):
         real = [torch.ones(len(row), dtype=torch.bool) for row in rows]
         return Batch(pad_sequence(rows, batch_first=True), pad_sequence(real, batch_first=True))
 
-    def axis(self, x: Vectors, part: Any) -> Slots:
+    def axis(self, x: Vectors, part: Any) -> Axis:
         return Slots(len(x))
 
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
