@@ -9,12 +9,12 @@ import tyro
 from sightline import __version__
 from sightline.cli.aligning import align
 from sightline.cli.commands import BENCH, COMPARE, EVALUATE, PREDICT, RESUME, VIEW
+from sightline.cli.demo import demo
 from sightline.cli.exporting import export
 from sightline.cli.mechanisms import check, mechanisms
 from sightline.cli.options import Command
 from sightline.cli.saliency import saliency
 from sightline.cli.serving import serve
-from sightline.cli.demo import demo
 from sightline.cli.train import train
 from sightline.errors import MachineError, SightlineError, UserError
 

@@ -22,7 +22,7 @@ def align(
     use: str | None = None,
     reverse_use: str | None = None,
     out: Path | None = None,
-    format: Literal["pharaoh", "jsonl"] = "pharaoh",  # noqa: A002 - the name of the option
+    format: Literal["pharaoh", "jsonl"] = "pharaoh",
     report: Path | None = None,
     threads: int | None = None,
 ) -> None:

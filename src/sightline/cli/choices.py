@@ -4,23 +4,8 @@ from typing import Literal
 
 Metric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
 LabelMetric = Literal["macro_f1", "accuracy", "micro_f1", "pearson", "spearman", "rmse"]
-WordMetric = Literal["span_f1", "f1"]  # of tags and of answers
 CaptionMetric = Literal[
     "bleu1", "bleu2", "bleu3", "bleu4", "bleu1_no_bp", "bleu2_no_bp", "bleu3_no_bp", "bleu4_no_bp", "cider_d", "cider"
 ]  # fmt: skip
-ImageMetric = CaptionMetric | Literal["average_precision", "pixel_f1"]
-TrainedModel = Literal[
-    "transformer",
-    "rnnsearch",
-    "luong",
-    "seq2seq",
-    "attentive",
-    "han",
-    "encoder",
-    "show_attend_tell",
-    "at_once",
-    "sequential",
-    "single",
-]
 BleuTokeniser = Literal["auto", "13a", "zh", "char", "intl", "none"]
 Device = Literal["auto", "cpu", "cuda"]

@@ -172,9 +172,7 @@ VIEW = Command(
         ),
         Option("head", int, "Which head, counted from 0; the mean of all unless given.", group="picture"),
         Option("pieces", bool, "Leave the pieces of words apart.", group="picture"),
-        Option(
-            "width", float, "How wide a picture is, in inches; a column of a paper has about 3.4.", group="picture"
-        ),
+        Option("width", float, "How wide a picture is, in inches; a column of a paper has about 3.4.", group="picture"),
         Option("title", str, 'The title of a picture; "" leaves it out.', group="picture"),
         Option("top", int, "Keep only this many weights of each row."),
         Option("quick", bool, "Only the map, without the numbers that say what to make of it."),

@@ -69,9 +69,7 @@ def options_of(task: Task) -> tuple[Option, ...]:
         *own,
         Option("model", str, f"{models}.", None, "NAME", group="model"),
         Option("preset", str, "The size; tiny unless given.", None, choices=SIZES, group="model"),
-        Option(
-            "from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="model"
-        ),
+        Option("from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="model"),
         *_metric(task),
         Option("config", Path, "A file of the configuration, such as a run's config.json.", group="model"),
         Option("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="model"),

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,9 @@ from rich.text import Text as Plain
 from sightline.data.checking import Report
 from sightline.errors import UserError
 from sightline.files import check_writable, whole_file
-from sightline.training.scores import OfClass, Resampled
+from sightline.training.scores import Resampled
 
 WHAT_P_IS = "p: the share of resamples in which whichever of a run and the first scores higher overall does not."
-
-
-def check_beam(beam: int) -> None:
-    if beam < 1:
-        raise UserError(f"--beam is {beam}; it must be at least 1")
 
 
 def check_ending(path: Path, endings: tuple[str, ...]) -> None:
@@ -38,19 +33,6 @@ def check_rows_wanted(errors: int, out: Path | None) -> None:
         raise UserError(f"--errors is {errors}; it must be at least 0")
     if out is not None:
         check_ending(out, (".jsonl",))
-
-
-def refuse_picture(out: Path | None, why: str) -> None:
-    """Only texts are compared by length, and only that is drawn."""
-    if out is not None:
-        raise UserError(f"--out draws scores by the length of the source; {why}")
-
-
-def given_data(data: str | None, option: str) -> str:
-    """The data that must be named; ``option`` is what names it, and what it is."""
-    if data is None:
-        raise UserError(f"give {option}")
-    return data
 
 
 @contextmanager
@@ -89,16 +71,6 @@ def write_rows(rows: Iterable[Mapping[str, Any]], out: Path | None) -> None:
 
 def print_json(data: Mapping[str, Any]) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def print_classes(rows: Sequence[OfClass], first: str, there: str) -> None:
-    """A table of precision and recall, behind an empty line; ``there`` is how often each label is right."""
-    table = plain_table(first, "precision", "recall", "F1", there, "given")
-    for one in rows:
-        shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
-        table.add_row(Plain(one.name), *shares, f"{one.support:,}", f"{one.said:,}")
-    print()
-    console().print(table)
 
 
 def print_resampled(

@@ -137,9 +137,7 @@ def print_estimate(found: Estimate, config: Any, task: Task) -> None:
         f"{getattr(training, name):g} {name}" for name in ("epochs", "steps", "minutes") if getattr(training, name)
     ]
     print(f"model   {config.model.kind}, {found.parameters:,} parameters")
-    print(
-        f"data    {found.prepared.output.counts(found.prepared)}; {found.steps_per_epoch:,} steps an epoch"
-    )
+    print(f"data    {found.prepared.output.counts(found.prepared)}; {found.steps_per_epoch:,} steps an epoch")
     print(
         f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
         f"{found.seconds_per_epoch / 60:,.1f} minutes an epoch"

@@ -1,14 +1,12 @@
 """Questions, the texts that answer them, and where the answers stand."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sightline.data.checking import TOO_LONG, Checked, Limits, Report
-from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
-from sightline.data.hashes import Distinct, hash_of
+from sightline.data.checking import Report
+from sightline.data.columns import Cells, choose_columns, read_columns, text_problem
 from sightline.data.labelled import Example
-from sightline.data.labels_checking import TEXT_LIMITS
 from sightline.data.source import Source
 from sightline.data.tables import kind_of, name_of
 from sightline.errors import UserError
@@ -64,20 +62,6 @@ class AnswersFile:
                 f"columns: found {found}; expected the names of question, text and answer, and where there is one of "
                 "the start"
             )
-
-
-def read_answers(files: AnswersFile) -> Iterator[AskedRow]:
-    """Every row, in order, those with a problem too."""
-
-    def find(name: str, found: Sequence[str]) -> Columns:
-        names = (QUESTION_NAMES, TEXT_NAMES, ANSWER_NAMES)
-        return choose_columns(name, found, names, files.columns, (START_NAMES,))
-
-    row = None
-    for row in map(_row, read_columns(files.data, find)):
-        yield row
-    if row is None:
-        raise UserError(f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected questions")
 
 
 def answer_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
@@ -193,40 +177,3 @@ class AnswerReport(Report):
         if self.duplicates:
             lines.append(f"{self.duplicates:,} questions were there before with the same text and answer (kept)")
         return lines + self.left_out_lines()
-
-
-class CheckedAnswers(Checked[Asked, AnswerReport]):
-    """The good questions of some rows."""
-
-    expected = "questions, texts and answers"
-
-    def __init__(self, rows: Iterable[AskedRow], limits: Limits | None = None, *, places: int = 20) -> None:
-        super().__init__(AnswerReport(), limits or TEXT_LIMITS, places)
-        self._kept = self._check(rows)
-
-    def _check(self, rows: Iterable[AskedRow]) -> Iterator[Asked]:
-        report, seen = self.report, Distinct()
-        for asked, file, line, problem in rows:
-            report.rows += 1
-            problem = problem or self._problem(asked)
-            if problem is not None or asked is None:
-                self._leave_out(file, line, problem or "no question")
-                continue
-            report.pairs += 1
-            report.source_characters.add(len(asked.text))
-            report.target_characters.add(len(asked.question))
-            report.unanswered += not asked.answers
-            seen.add(hash_of("\0".join((asked.question, asked.text, *asked.answers))))
-            yield asked
-        report.duplicates = seen.count - seen.different()
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-    def _problem(self, asked: Asked | None) -> str | None:
-        most = self.limits.max_characters
-        for text in (asked.question, asked.text) if asked is not None else ():
-            if len(text) > most:
-                return f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}"
-        if asked is not None and not asked.question.strip():
-            return "no question: found an empty one, expected text"
-        return None

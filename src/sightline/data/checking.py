@@ -177,9 +177,7 @@ class RowReport(Report):
         pass
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            name: one for name, one in super().to_json().items() if not name.endswith(("characters", "identical"))
-        }
+        return {name: one for name, one in super().to_json().items() if not name.endswith(("characters", "identical"))}
 
     def lines(self) -> list[str]:
         repeated = [f"{self.duplicates:,} rows were there before (kept)"] if self.duplicates else []

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sightline.data.checking import Checked, Limits, Report
+from sightline.data.checking import Report
 from sightline.data.columns import Cells
-from sightline.data.image_tables import MASK_NAMES, ImageRow, read_image_table
+from sightline.data.image_tables import read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
 from sightline.data.source import Source
 from sightline.errors import UserError
@@ -24,23 +24,12 @@ from sightline.picture import numbers_of
 
 ARRAY = ".npy"
 GRID_ENDINGS = (*ENDINGS, ARRAY)
-GOLD_NAMES = (*MASK_NAMES, "labels", "label", "gold", "cells")
 PACKED = b"PK"  # what a file of several arrays (.npz) begins with
 NO_PIXEL = 255  # of a map of classes: behind the edge of the image
 MOST_CLASSES = 64
 MOST_VALUES = 256  # different ones in masks while they are read
 MOST_NUMBERS = 100_000_000  # in a grid of features
-GRID_LIMITS = Limits(max_bad_share=0.05)  # photos are few: one bad one in twenty may be passed over
-
 ClassKind = Literal["binary", "several"]
-
-
-@dataclass(frozen=True)
-class GridFile:
-    """A table of images (or feature grids) and masks, or a folder with ``images`` and ``masks`` in it."""
-
-    data: str
-    columns: tuple[str, ...] | None = None
 
 
 class Raw(NamedTuple):
@@ -127,17 +116,6 @@ def _array(path: Path) -> np.ndarray:
     return found
 
 
-def read_raw(values: Path, gold: Path | None, name: str = "") -> Raw:
-    """An image or grid with its mask; what is wrong is a `BadImage` that says of which of both it speaks."""
-    try:
-        found = read_values(values)
-    except BadImage as error:
-        raise BadImage(f"{values}: {error}") from None
-    if gold is None:
-        return Raw(name or values.name, found, None)
-    return Raw(name or values.name, found, read_gold(gold, found.shape[:2], values.name), str(gold))
-
-
 def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
     """What a mask holds, which must be as large as the image that is named."""
     try:
@@ -179,70 +157,6 @@ class GridReport(Report):
         if self.duplicates:
             found.append(f"{self.duplicates:,} images were there before (kept, on one side of the split)")
         return found + self.left_out_lines()
-
-
-class CheckedGrids(Checked[Raw, GridReport]):
-    """The good images of a table or a folder, each with its mask if ``masks``."""
-
-    expected = "images with masks"
-
-    def __init__(
-        self,
-        rows: Iterable[ImageRow],
-        limits: Limits | None = None,
-        *,
-        most_cells: int | None,
-        cell: int,
-        places: int = 20,
-    ) -> None:
-        super().__init__(GridReport(), limits or GRID_LIMITS, places)
-        self._most, self._cell = most_cells, cell
-        self._kept = self._check(rows)
-
-    def _check(self, rows: Iterable[ImageRow]) -> Iterator[Raw]:
-        report, seen = self.report, set[int]()
-        shape: tuple[bool, int] | None = None
-        for row in rows:
-            report.rows += 1
-            if row.problem is not None:
-                self._leave_out(row.file, row.line, row.problem)
-                continue
-            try:
-                found = read_raw(row.image, None if row.value is None else Path(row.value), str(row.image))
-                self._check_size(found)
-                kind = found.is_pixels, found.values.shape[2]
-                if shape not in (None, kind):
-                    raise BadImage(f"{row.image}: it is {_kind(kind)}, and those before are {_kind(shape)}")
-            except BadImage as error:
-                self._leave_out(row.file, row.line, f"bad image: {error}")
-                continue
-            shape = kind
-            report.pairs += 1
-            report.sizes[f"{found.values.shape[1]} × {found.values.shape[0]}"] += 1
-            digest = found.digest()
-            report.duplicates += digest in seen
-            seen.add(digest)
-            yield found
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-    def _check_size(self, found: Raw) -> None:
-        cell = self._cell if found.is_pixels else 1
-        rows, columns = grid_size(found.values, cell)
-        if self._most is not None and rows * columns > self._most:
-            raise BadImage(
-                f"{found.name}: it has {rows * columns:,} cells, and one to learn from has at most {self._most:,} "
-                "(most_cells); cut it into several with their masks, or make the cells larger (--set cell=32)"
-            )
-
-
-def _kind(kind: tuple[bool, int] | None) -> str:
-    return "an image" if kind is None or kind[0] else f"a grid of {kind[1]} features"
-
-
-def read_grids(files: GridFile, masks: bool = True) -> Iterator[ImageRow]:
-    """The rows of a table or folder; without ``masks``, images alone."""
-    return read_image_table(files.data, GOLD_NAMES if masks else (), files.columns, endings=GRID_ENDINGS)
 
 
 def grid_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:

@@ -6,7 +6,6 @@ As with pairs, a row that cannot be used is yielded with its problem, and whoeve
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sightline.data.columns import Cells, Columns, asked_columns, read_columns, text_problem
@@ -37,63 +36,6 @@ class Example(NamedTuple):
     def texts(self) -> str | tuple[str, str]:
         """What a classifier is given."""
         return self.text if self.second is None else (self.text, self.second)
-
-
-class LabelledRow(NamedTuple):
-    """An example and where it stands, or the ``problem`` that it has."""
-
-    example: Example | None
-    file: str
-    line: int
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
-class LabelledFile:
-    """Where the rows stand, ``"-"`` is standard input, and what their labels are.
-
-    ``columns`` are the names of the text and the label, or of two texts and the label. Left out, they are found by
-    name; a table of two columns that has none of the names has no header: the text comes first.
-    ``separator`` is what stands between several labels in one cell of a table; a list of JSON or Parquet needs none.
-    """
-
-    data: str
-    columns: tuple[str, ...] | None = None
-    labels: LabelKind = "one"
-    separator: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.columns is not None and (len(self.columns) not in (2, 3) or not all(self.columns)):
-            found = ", ".join(map(repr, self.columns)) or "none"
-            raise UserError(
-                f"columns: found {found}; expected the names of text and label, or of text, text2 and label"
-            )
-        if self.separator is not None and (not self.separator or self.labels != "several"):
-            raise UserError(f"the separator {self.separator!r} stands between several labels; ask for --labels several")
-
-
-def read_labelled(files: LabelledFile) -> Iterator[LabelledRow]:
-    """Every row, in order, those with a problem too."""
-    names: list[str] = []
-
-    def find(name: str, found: Sequence[str]) -> Columns | None:
-        columns = find_columns(name, found, files.columns)
-        if columns is None and len(found) != 2:
-            raise UserError(
-                f"{name}: found the columns {listed(found)}; expected 'text' and 'label'; name the columns to use: "
-                "--columns TEXT LABEL"
-            )
-        names[:] = map(repr, columns) if columns else ("the first column", "the second column")
-        return None if columns is None else Columns(columns)
-
-    row = None
-    for cells in read_columns(files.data, find):
-        row = labelled_row(cells, names, files)
-        yield row
-    if row is None:
-        raise UserError(
-            f"{name_of(files.data)} has no rows: found an empty file or a header alone; expected texts and labels"
-        )
 
 
 def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
@@ -150,14 +92,6 @@ def read_label(value: Any, kind: LabelKind) -> Label:
     return _READERS[kind](value, None)
 
 
-def found_separator(files: LabelledFile) -> str | None:
-    """The separator that the first rows of a table show: the first of `SEPARATORS` that any label holds."""
-    whole = LabelledFile(files.data, files.columns, "one")
-    rows = itertools.islice(read_labelled(whole), LOOKED_AT)
-    labels = [str(row.example.label) for row in rows if row.example is not None]
-    return next((sign for sign in SEPARATORS if any(sign in label for label in labels)), None)
-
-
 def find_columns(name: str, found: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names of text, second text where there is one, and label, as the file writes them; None if none is there."""
     if wanted is not None:
@@ -183,22 +117,6 @@ def _one_of(name: str, known: dict[str, str], names: tuple[str, ...]) -> str | N
             "--columns TEXT LABEL"
         )
     return there[0] if there else None
-
-
-def labelled_row(cells: Cells, names: Sequence[str], files: LabelledFile) -> LabelledRow:
-    """A row of raw values: texts first, the label last."""
-    values, file, line, problem = cells
-    if problem is None:
-        for name, text in zip(names[:-1], values[:-1], strict=True):
-            problem = problem or text_problem(text, name)
-    if problem is None:
-        try:
-            label = _READERS[files.labels](values[-1], files.separator)
-        except _LabelError as error:
-            problem = f"{error} in {names[-1]}"
-        else:
-            return LabelledRow(Example(values[0], values[1] if len(values) == 3 else None, label), file, line)
-    return LabelledRow(None, file, line, problem)
 
 
 class _LabelError(ValueError):

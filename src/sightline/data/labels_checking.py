@@ -2,20 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from sightline.data.checking import TOO_LONG, Checked, HashSet, Limits, Report, hash_of
-from sightline.data.labelled import Example, Label, LabelKind, LabelledRow
+from sightline.data.checking import Report
+from sightline.data.labelled import Label, LabelKind
 from sightline.data.source import Source
-from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 
 NAMED = 20  # labels named in a report
 MOST_LABELS = 100_000  # different ones; more are texts or numbers
 RARE = 0.05  # a label with a smaller share of the rows makes accuracy say little
-TEXT_LIMITS = Limits(max_characters=LINE_LIMIT)  # texts of any length are read; what is too long for a model is cut
 
 
 @dataclass
@@ -154,47 +151,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class CheckedRows(Checked[Example, LabelReport]):
-    """The good examples of some rows."""
-
-    expected = "texts and labels"
-
-    def __init__(
-        self, rows: Iterable[LabelledRow], kind: LabelKind, limits: Limits | None = None, *, places: int = 20
-    ) -> None:
-        super().__init__(LabelReport(kind=kind), limits or TEXT_LIMITS, places)
-        self._kept = self._check(rows)
-
-    def _check(self, rows: Iterable[LabelledRow]) -> Iterator[Example]:
-        report, texts, both = self.report, HashSet(), HashSet()
-        for row in rows:
-            report.rows += 1
-            problem = row.problem or self._problem(row.example)
-            if problem is not None or row.example is None:
-                self._leave_out(row.file, row.line, problem or "no example")
-                continue
-            example = row.example
-            report.pairs += 1
-            report.source_characters.add(len(example.text))
-            if example.second is not None:
-                report.target_characters.add(len(example.second))
-            report.empty += not "".join((example.text, example.second or "")).strip()
-            text = f"{example.text}\0{example.second or ''}"  # NUL stands in no good row
-            seen, same = not texts.add(hash_of(text)), not both.add(hash_of(f"{text}\0{example.label!r}"))
-            report.duplicates += same
-            report.contradicting += seen and not same
-            report.add_label(example.label)
-            if len(report.labels) > MOST_LABELS:
-                report.check()
-            yield example
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-    def _problem(self, example: Example | None) -> str | None:
-        most = self.limits.max_characters
-        for text in (example.text, example.second or "") if example is not None else ():
-            if len(text) > most:
-                return f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}"
-        return None

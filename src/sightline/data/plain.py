@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sightline.data.checking import TOO_LONG, Checked, Limits, Report
+from sightline.data.checking import Report
 from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
-from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import TEXT_NAMES
-from sightline.data.labels_checking import TEXT_LIMITS
 from sightline.data.shards import ending_of, over_shards, shards_of
 from sightline.data.source import Source
 from sightline.data.tables import FORMATS, decode, lines_of, name_of
@@ -135,30 +133,3 @@ class PlainReport(Report):
         if self.duplicates:
             lines.append(f"{self.duplicates:,} texts were there before (kept)")
         return lines + self.left_out_lines()
-
-
-class CheckedTexts(Checked[str, PlainReport]):
-    """The good texts of some rows."""
-
-    expected = "texts"
-
-    def __init__(self, rows: Iterable[PlainRow], limits: Limits | None = None, *, places: int = 20) -> None:
-        super().__init__(PlainReport(), limits or TEXT_LIMITS, places)
-        self._kept = self._check(rows)
-
-    def _check(self, rows: Iterable[PlainRow]) -> Iterator[str]:
-        report, seen, most = self.report, Distinct(), self.limits.max_characters
-        for text, file, line, problem in rows:
-            report.rows += 1
-            if problem is None and len(text) > most:
-                problem = f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}"
-            if problem is not None:
-                self._leave_out(file, line, problem)
-                continue
-            report.pairs += 1
-            report.source_characters.add(len(text))
-            seen.add(hash_of(text))
-            yield text
-        report.duplicates = seen.count - seen.different()
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()

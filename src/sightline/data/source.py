@@ -50,7 +50,7 @@ class Source:
         """The rows that are held, as values in the order of a task's `Column`s."""
         number = 0
         names: list[str] | None = None
-        for number, row in enumerate(self.held or (), start=1):  # noqa: B007 - asked for below
+        for number, row in enumerate(self.held or (), start=1):
             if isinstance(row, Mapping):
                 if names is None:
                     names = _named(columns, list(map(str, row)), self.columns)
@@ -86,9 +86,7 @@ def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     needed, optional = ([one for one in columns if one.optional is kind] for kind in (False, True))
 
     def find(name: str, found: Sequence[str]) -> Columns:
-        chosen = choose_columns(
-            name, found, [one.all for one in needed], source.columns, [one.all for one in optional]
-        )
+        chosen = choose_columns(name, found, [one.all for one in needed], source.columns, [one.all for one in optional])
         named = zip(_given(columns, len(chosen.all)), chosen.all, strict=True) if source.columns is not None else ()
         names = dict(named) or {
             one.name: name for one in columns for name in chosen.all if name.strip().casefold() in one.all

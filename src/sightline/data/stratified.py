@@ -7,7 +7,7 @@ content, not on their order.
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -80,9 +80,7 @@ def choose_keys(
     sizes: Counter[int] = Counter()
     for _, of_keys in _ranges(keys, strata):
         sizes.update(dict(zip(*(one.tolist() for one in np.unique(of_keys, return_counts=True)), strict=True)))
-    left = {
-        stratum: min(max(1, round(share * count)), count - 1) for stratum, count in sizes.items() if count >= least
-    }
+    left = {stratum: min(max(1, round(share * count)), count - 1) for stratum, count in sizes.items() if count >= least}
     total, taken = sizes.total(), sum(left.values())
     if not taken or taken == total:
         raise UserError(
@@ -138,13 +136,3 @@ def strata_of_numbers(numbers: np.ndarray) -> np.ndarray:
     """By tenths of the numbers in order; equal numbers stay together."""
     edges = np.quantile(numbers, np.linspace(0, 1, NUMBER_STRATA + 1)[1:-1])
     return np.searchsorted(np.unique(edges), numbers, side="right")
-
-
-def overlap_flags(examples: Iterable[Example], train: Iterable[Example]) -> list[bool]:
-    """For each of the examples, whether its text stands in the training data, with any label."""
-    keys = [text_key(example) for example in examples]
-    wanted, met = set(keys), set()
-    for example in train:
-        if (key := text_key(example)) in wanted:
-            met.add(key)
-    return [key in met for key in keys]

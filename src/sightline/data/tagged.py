@@ -7,17 +7,16 @@ problem is left out whole: half of it would teach that the rest had no labels.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sightline.data.checking import TOO_LONG, Checked, Limits, Report
+from sightline.data.checking import Report
 from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
-from sightline.data.hashes import Distinct, hash_of
 from sightline.data.labelled import LONGEST_LABEL, Example
-from sightline.data.labels_checking import MOST_LABELS, NAMED, TEXT_LIMITS
-from sightline.data.source import Source
+from sightline.data.labels_checking import MOST_LABELS, NAMED
 from sightline.data.shards import ending_of, over_shards, shards_of
+from sightline.data.source import Source
 from sightline.data.tables import FORMATS, decode, kind_of, lines_of, name_of
 from sightline.errors import UserError
 
@@ -59,17 +58,6 @@ class TaggedFile:
         if self.columns is not None and (len(self.columns) != 2 or not all(self.columns)):
             found = ", ".join(map(repr, self.columns)) or "none"
             raise UserError(f"columns: found {found}; expected two names, of the words and of the tags")
-
-
-def read_tagged(files: TaggedFile) -> Iterator[SentenceRow]:
-    """Every sentence, in order, those with a problem too."""
-    row, shards = None, shards_of(files.data, (*CONLL_ENDINGS, *FORMATS))
-    for row in _conll_rows(shards) if _is_conll(shards[0], files.columns) else _table(files):
-        yield row
-    if row is None:
-        raise UserError(
-            f"{name_of(files.data)} has no sentences: found an empty file; expected words with their labels"
-        )
 
 
 def tagged_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
@@ -234,34 +222,3 @@ class TagReport(Report):
                 f"found {len(self.labels):,} different labels on {self.labels.total():,} words ({named}), as words "
                 "have: is it the wrong column? The word comes first and the label last"
             )
-
-
-class CheckedSentences(Checked[Sentence, TagReport]):
-    """The good sentences of some rows."""
-
-    expected = "sentences with a label for each word"
-
-    def __init__(self, rows: Iterable[SentenceRow], limits: Limits | None = None, *, places: int = 20) -> None:
-        super().__init__(TagReport(), limits or TEXT_LIMITS, places)
-        self._kept = self._check(rows)
-
-    def _check(self, rows: Iterable[SentenceRow]) -> Iterator[Sentence]:
-        report, seen, most = self.report, Distinct(), self.limits.max_characters
-        for sentence, file, line, problem in rows:
-            report.rows += 1
-            characters = sum(map(len, sentence.words))
-            if problem is None and characters > most:
-                problem = f"{TOO_LONG}: found {characters:,} characters in a sentence, expected at most {most:,}"
-            if problem is not None:
-                self._leave_out(file, line, problem)
-                continue
-            report.pairs += 1
-            report.source_characters.add(len(sentence.words))
-            seen.add(hash_of("\0".join((*sentence.words, *sentence.tags))))
-            report.labels.update(sentence.tags)
-            if len(report.labels) > MOST_LABELS:
-                report.check()
-            yield sentence
-        report.duplicates = seen.count - seen.different()
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()

@@ -5,7 +5,7 @@ it learnt from have some hundred cells; a part has at most some thousand.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -52,11 +52,6 @@ def parts_of(raw: Raw, cell: int, most: int) -> list[Part]:
     side = max(1, min(SIDE, math.isqrt(most)))
     overlap = min(OVERLAP, side // 2)
     return list(product(stretches(rows, side, overlap), stretches(columns, side, overlap)))
-
-
-def in_parts(raw: Raw, cell: int, parts: list[Part], answer: Callable[[Raw], Answered]) -> Answered:
-    """What is answered of the whole, put together out of what is answered of each part."""
-    return joined(raw.values.shape[:2], cell, zip(parts, (answer(cut(raw, cell, part)) for part in parts), strict=True))
 
 
 def cut(raw: Raw, cell: int, part: Part) -> Raw:

@@ -1,17 +1,14 @@
 """Images as an encoder takes them: out of files, bytes or pixels, some at a time, the bad ones named."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from sightline.data.images import LIMITS, BadImage, ImageLimits, fit_image, read_image, read_images
 from sightline.errors import UserError
-from sightline.layers.image import ImageEncoder, ImageEncoderConfig
-from sightline.tasks.image_keys import seen_images
+from sightline.layers.image import ImageEncoderConfig
 
 AT_ONCE = 64  # images that are in work together
 Source = Path | str | bytes | np.ndarray  # an image: its file, what is in the file, or its pixels
@@ -23,37 +20,6 @@ class Some(NamedTuple):
     pixels: np.ndarray
     numbers: list[int]
     bad: dict[int, str]
-
-
-class SeesImages:
-    """A model that images come to: fitted as ``how`` says, and encoded where an ``encoder`` does not learn.
-
-    Without such an encoder the model has one of its own, and is given pixels. ``run`` is the folder it comes from.
-    """
-
-    model: nn.Module
-    how: ImageEncoderConfig
-    encoder: ImageEncoder | None
-    run: Path | None
-    _quick: ImageEncoder | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    @torch.inference_mode()
-    def source_of(self, pixels: np.ndarray) -> Tensor:
-        """What the model is given: pixels as they are, or the features of the encoder that does not learn."""
-        whole = torch.from_numpy(pixels).to(self.device)
-        if self.encoder is None:
-            return whole
-        if self._quick is None:
-            self._quick = self.encoder.to(self.device).quick()
-        return self._quick(whole)
-
-    def seen(self, keys: Iterable[int]) -> np.ndarray | None:
-        """For each of these images, whether the run was trained on it; None where it was moved without its data."""
-        return seen_images(self.run, keys)
 
 
 def read_some(
