@@ -315,7 +315,7 @@ def _packed(input: Input, output: Output, example: Example) -> list[Any]:
     return [*input.pack(example.x), *output.pack(example.y)]
 
 
-def _unpacked(input: Input, output: Output, row: Sequence[Any]) -> Example:
+def _unpacked(input: Input, output: Output, row: Any) -> Example:
     x, rest = input.unpack(row)
     return Example(x, output.unpack(rest))
 
