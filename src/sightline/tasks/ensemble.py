@@ -13,7 +13,6 @@ from sightline.errors import UserError
 from sightline.models.writer import Loss
 from sightline.search import Step
 from sightline.search import ensemble as mean_step
-from sightline.tasks.predictor import Ensemble  # noqa: F401 - others import it from here
 from sightline.tasks.run import Run
 from sightline.tasks.task import Input
 from sightline.vocabulary import PADDING
