@@ -236,7 +236,7 @@ class CaptionOutput(SequenceOutput):
         """The lowest CIDEr-D, and of equal ones the lowest chrF, is the worst; all are shown."""
         each = evaluation.extra["each"]
         order = sorted(range(len(evaluation.examples)), key=lambda row: tuple(each[name][row] for name in self.each))
-        return (len(order) - np.argsort(order)).tolist()
+        return (len(order) - np.argsort(order)).astype(float).tolist()
 
     def shown_error(self, row: Mapping[str, Any]) -> str:
         head = f"{row['image']}: CIDEr-D {row['cider_d']:.1f}, chrF {row['chrf']:.1f}"
