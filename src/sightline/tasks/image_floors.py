@@ -69,15 +69,6 @@ def linear_scores(
     return {f"linear model on {SIDE} × {SIDE} pixels" if pixels else "linear model on the mean of all places": found}
 
 
-def floor_scores(prepared: Any, seed: int = 0) -> dict[str, np.ndarray]:
-    """Logits (or numbers) of the validation images."""
-    order = np.random.default_rng(seed).permutation(len(prepared.train))[:MOST]
-    training = [prepared.train[row] for row in order.tolist()]
-    gold = torch.from_numpy(prepared.labels.gold([one.label for one in training]))
-    rows = [one.row for one in prepared.valid]
-    return linear_scores(prepared.inputs, [one.row for one in training], gold, rows, prepared.labels)
-
-
 def _features(features: Features, numbers: Sequence[int]) -> Tensor:
     parts = []
     for start in range(0, len(numbers), AT_ONCE):
