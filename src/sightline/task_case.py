@@ -118,7 +118,7 @@ class Case:
 
 
 def write_lines(path: Path, rows: Sequence[Any]) -> Path:
-    return write_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    return write_text(path, "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows))
 
 
 def plain(data: Any) -> Any:

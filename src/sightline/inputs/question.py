@@ -103,6 +103,10 @@ class QuestionInput(ReaderInput):
     def fields(self, x: Question) -> dict[str, Any]:
         return {"question": x[0], "text": x[1]}
 
+    @property
+    def two_texts(self) -> bool:
+        return True
+
     def texts(self, x: Question) -> tuple[str, ...]:
         return x
 

@@ -137,6 +137,10 @@ class TextInput(ReaderInput):
             "beginning and their end"
         ]
 
+    @property
+    def two_texts(self) -> bool:
+        return self.reader.pairs
+
     def texts(self, x: Text) -> tuple[str, ...]:
         return (x,) if isinstance(x, str) else x
 

@@ -47,7 +47,8 @@ def read_vectors(cells: Mapping[str, Any], column: str) -> Vectors:
         raise BadValueError(
             f"no vectors: found {str(value)[:40]!r} in {column}, expected lists of as many numbers each"
         )
-    return [list(map(float, vector)) for vector in array]
+    vectors: Any = array.tolist()
+    return vectors
 
 
 class VectorsInput(Input):
