@@ -1,4 +1,4 @@
-"""Images are known by their content: their keys, those that a run keeps, and images that stand on both sides."""
+"""Images are known by their content: the number that each has."""
 
 import hashlib
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from sightline.data.checking import hash_of
 
 KEYS = "images.npy"  # below the run's data
-BAD_IMAGE = "bad image"  # the kind of problem, in a report
 
 
 def image_key(path: Path) -> int:
