@@ -22,7 +22,7 @@ from chromium import browser, pytest_terminal_summary, visit  # noqa: E402, F401
 WHOLE = {
     *("test_bench", "test_browser", "test_browser_runs", "test_caption_commands", "test_caption_shapes"),
     *("test_classify", "test_classify_commands", "test_cli", "test_evaluation", "test_examples"),
-    *("test_export", "test_floors"),
+    *("test_export", "test_floors", "test_frozen_runs", "test_matrix"),
     *("test_going_on", "test_image_page", "test_prediction_command", "test_pretrain", "test_readme", "test_serve"),
     *("test_serve_browser", "test_serve_classify", "test_serve_images", "test_serve_worker", "test_span"),
     *("test_survival", "test_tag", "test_task_contract", "test_train_options", "test_translate", "test_view"),

@@ -20,6 +20,7 @@ from sightline.explanation import Explanation
 from sightline.inputs.plain import Masked, Plain, PlainInput
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
+from sightline.tasks.answer_schema import NUMBER, TEXT, listed, shape
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.latent import begin_with, text_rows, word_vectors
@@ -28,7 +29,7 @@ from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
 from sightline.tasks.run import Run, evaluating, to_device
 from sightline.tasks.task import Example, Input, Output, PredictOptions
 from sightline.training.scores import Statistics
-from sightline.vocabulary import MASK, Specials
+from sightline.vocabulary import MASK, MASK_SPELLING, Specials
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,13 @@ class MaskedOutput(Output):
     decides = ("masked_accuracy",)
     predict_options: ClassVar[type[PredictOptions]] = MaskedOptions
     compared = ("masked_accuracy", "perplexity")
+    answer = shape(
+        "Filled",
+        "The text, the text with its masks filled, and for each mask the likeliest words with their probabilities.",
+        text=TEXT,
+        filled=TEXT,
+        masks=listed(listed(shape("Word", "A word.", word=TEXT, probability=NUMBER))),
+    )
 
     def __init__(self, config: Any, reader: TextReader | None = None) -> None:
         super().__init__(config)
@@ -325,6 +333,10 @@ class MaskedOutput(Output):
         from sightline.outputs.masked_explain import explain_masks
 
         return explain_masks(run, x, options)
+
+    def bench_items(self, run: Run, xs: Sequence[Plain]) -> list[Any]:
+        """With a masked word each: without one there is nothing to predict."""
+        return [f"{MASK_SPELLING} {run.input.label(x)}" for x in xs]
 
     def line(self, x: Plain, prediction: Filling) -> str:
         return prediction.text.replace("\n", " ")

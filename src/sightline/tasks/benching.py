@@ -61,7 +61,7 @@ def works(run: Run) -> list[Work]:
     lesson = TaskLesson(run, prepared)
     step, tokens = _training(run, lesson)
     found = [Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True)]
-    xs = [one.x for one in prepared.valid[:ITEMS]]
+    xs = run.output.bench_items(run, [one.x for one in prepared.valid[:ITEMS]])
     few, unit = xs[:FEW], run.output.bench_unit or run.input.noun
     for name, options in run.output.benched().items():
         together = partial(run.predict, xs, **options, batch_tokens=1 << 20)

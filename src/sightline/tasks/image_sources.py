@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def read_some(
             pixels, numbers, bad = [], [], {}
 
 
-def check_several(images: Sequence[Source]) -> None:
+def check_several(images: Any) -> None:
     """One path would be read letter by letter."""
     if isinstance(images, str | bytes | Path | np.ndarray):
         raise UserError("images is one image; expected a list of images")

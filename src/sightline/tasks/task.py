@@ -451,9 +451,9 @@ class Output(ABC):
 
     def report(self) -> "Report":
         """An empty report whose ``add(x, y)`` counts what is there."""
-        from sightline.data.checking import RowReport
+        from sightline.data.checking import Report
 
-        return RowReport()
+        return Report()
 
     def strata(self, y: Any) -> tuple[str, ...] | float:
         """What a split gives like shares of: labels, or a number."""
@@ -724,6 +724,10 @@ class Output(ABC):
         """Options of `predict` that `bench` measures, by name."""
         return {"predicting": {}}
 
+    def bench_items(self, run: "Run", xs: Sequence[Any]) -> list[Any]:
+        """Validation items as `bench` predicts them."""
+        return list(xs)
+
     def check_explained(self, run: "Run", given: Mapping[str, Any]) -> None:
         """Refuse options of `view` that mean nothing for this output."""
         for name, value in given.items():
@@ -788,13 +792,12 @@ class Output(ABC):
         """The labels that it may answer, where it gives labels."""
         return []
 
-    def predict_split(self, run: "Run", items: list[Any], given: dict[str, Any], going: Any = None) -> list[Any]:
-        """Predictions sentence by sentence, as the server answers them, where the output writes texts."""
-        raise UserError(f"{run.name} is a run of {run.task.name}, and split is for runs that write texts; leave it out")
-
     def served(self, x: Any, prediction: Any) -> Any:
         """A prediction as the server answers it."""
         return self.to_json(x, prediction)
+
+    # The JSON schema of what `served` gives, with a description (`sightline.tasks.answer_schema`).
+    answer: ClassVar[Mapping[str, Any]] = {"description": "A prediction."}
 
     def row(self, example: Example, prediction: Any) -> dict[str, Any]:
         """An example with its prediction, for `evaluate --out`."""
