@@ -1,8 +1,9 @@
 """What was found in data of images with captions. Rows are captions; those of one image belong together."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sightline.data.checking import Report
 from sightline.data.hashes import hash_of
@@ -12,11 +13,14 @@ BAD_IMAGE = "bad image"  # the kind of problem
 
 @dataclass
 class CaptionReport(Report):
-    """What was found; ``pairs`` are captions. ``source_characters`` are those of the captions.
+    """What was found; ``pairs`` are captions.
 
     An image that cannot be read takes its captions with it, and is named once.
     """
 
+    kept: ClassVar[str] = "captions"
+    again: ClassVar[str] = "captions were there before, of the same image (kept)"
+    measured: ClassVar[Mapping[str, str]] = {"characters": "characters"}
     bad_images: int = 0
     repeated: int = 0  # captions more of bad images that are named
     of_image: Counter[int] = field(default_factory=Counter)  # how many captions each image has, by its key
@@ -24,7 +28,7 @@ class CaptionReport(Report):
     named: str = ""  # the bad image that was named last
 
     def add(self, x: Any, y: str) -> None:
-        self.source_characters.add(len(y))
+        self.measure(len(y))
         self.of_image[x.key] += 1
         self.different.add(hash_of(f"{x.key}\0{y}"))
         self.duplicates = self.pairs - len(self.different)
@@ -54,27 +58,20 @@ class CaptionReport(Report):
         return getattr(self.input, "same_files", 0)
 
     def to_json(self) -> dict[str, Any]:
-        found = super().to_json()
-        found["captions"] = found.pop("pairs")
-        found["characters"] = found.pop("source_characters")
-        for name in ("target_characters", "identical"):
-            found.pop(name)
         counts = {str(count): images for count, images in sorted(self.captions.items())}
         kept = {"images": self.images, "same_content": self.same, "bad_images": self.bad_images}
-        return found | kept | {"captions_of_an_image": counts}
+        return super().to_json() | kept | {"captions_of_an_image": counts}
 
-    def lines(self) -> list[str]:
-        lines = [f"{self.images:,} images with {self.pairs:,} captions, of {self.rows:,} rows"]
+    def heading(self) -> str:
+        return f"{self.images:,} images with {self.pairs:,} captions, of {self.rows:,} rows"
+
+    def more(self) -> list[str]:
+        lines = []
         if len(self.captions) > 1:
-            least, most = min(self.captions), max(self.captions)
-            lines.append(f"captions of an image: from {least:,} to {most:,}")
-        if found := self.source_characters.to_json():
-            lines.append("characters: " + ", ".join(f"{name} {value:,}" for name, value in found.items()))
+            lines.append(f"captions of an image: from {min(self.captions):,} to {max(self.captions):,}")
         if self.same:
             lines.append(f"{self.same:,} files have the content of another: each of these is one image")
-        if self.duplicates:
-            lines.append(f"{self.duplicates:,} captions were there before, of the same image (kept)")
-        return lines + self.left_out_lines()
+        return lines
 
     def left_out_lines(self) -> list[str]:
         lines = super().left_out_lines()

@@ -1,18 +1,15 @@
-"""Checking rows on their way: the good ones go on as pairs, the bad ones are counted, and too many of them stop it."""
+"""Checking rows on their way: the good ones go on, the bad ones are counted, and too many of them stop it."""
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from sightline.data.columns import Cells
-from sightline.data.hashes import Distinct, HashSet, hash_of
-from sightline.data.reading import Row
 from sightline.errors import UserError
 
-__all__ = ["Checked", "CheckedPairs", "Distinct", "HashSet", "Lengths", "Limits", "Report", "hash_of"]
-TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # the kinds of problem that are found here and not in reading
+TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
 _EXACT = 1024  # lengths below it have a bin each; above, bins widen with the length
 _LONGEST = (1 << 31) - 1
 
@@ -96,30 +93,35 @@ class Limits:
 
 @dataclass
 class Report:
-    """What was found. Lengths, ``duplicates`` (seen before) and ``identical`` (source is target) are of kept pairs.
+    """What was found in rows; what is counted of those kept is said by the reports of single tasks.
 
     Duplicates are kept: to say a thing twice may be what the data means.
     """
 
+    kept: ClassVar[str] = "pairs"  # what JSON calls the number of rows kept
+    again: ClassVar[str] = "rows were there before (kept)"
+    measured: ClassVar[Mapping[str, str]] = {}  # lengths: their name in JSON -> in a line
     rows: int = 0
-    pairs: int = 0
+    pairs: int = 0  # rows kept
     left_out: Counter[str] = field(default_factory=Counter)  # kind of problem -> rows
     places: list[str] = field(default_factory=list)  # the first of them, as file:line: problem
     duplicates: int = 0
-    identical: int = 0
-    source_characters: Lengths = field(default_factory=Lengths)
-    target_characters: Lengths = field(default_factory=Lengths)
     input: Any = None  # what read the items (`sightline.tasks.task.Input`): it knows what they are called
+
+    def __post_init__(self) -> None:
+        self.lengths = {name: Lengths() for name in self.measured}
 
     @property
     def bad(self) -> int:
         return self.left_out.total()
 
     def add(self, x: Any, y: Any) -> None:
-        """Count a pair that is kept."""
-        self.source_characters.add(len(x))
-        self.target_characters.add(len(y))
-        self.identical += x == y
+        """Count an example that is kept."""
+
+    def measure(self, *lengths: int) -> None:
+        """Add to the lengths that are measured, in their order."""
+        for of, length in zip(self.lengths.values(), lengths, strict=False):
+            of.add(length)
 
     def leave_out(self, kind: str, place: str, most: int) -> None:
         """Count a row that is left out; the first ``most`` are named. All that a damaged shard lost has one place."""
@@ -135,28 +137,32 @@ class Report:
         """Refuse data from which nothing can be learnt; called when all rows have been read."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "pairs": self.pairs,
-            "left_out": dict(self.left_out.most_common()),
-            "places": list(self.places),
-            "duplicates": self.duplicates,
-            "identical": self.identical,
-            "source_characters": self.source_characters.to_json(),
-            "target_characters": self.target_characters.to_json(),
-        }
+        left_out = {"left_out": dict(self.left_out.most_common()), "places": list(self.places)}
+        lengths = {name: one.to_json() for name, one in self.lengths.items()}
+        return {"rows": self.rows, self.kept: self.pairs, **left_out, "duplicates": self.duplicates, **lengths}
 
     def lines(self) -> list[str]:
         """A summary to read in a terminal."""
-        lines = [f"{self.pairs:,} pairs of {self.rows:,} rows"]
-        for side, lengths in (("source", self.source_characters), ("target", self.target_characters)):
-            if found := lengths.to_json():
-                lines.append(f"{side} characters: " + ", ".join(f"{name} {value:,}" for name, value in found.items()))
+        lines = [self.heading()] if self.pairs else []
+        for name, shown in self.measured.items():
+            if found := self.lengths[name].to_json():
+                lines.append(f"{shown}: " + ", ".join(f"{key} {value:,}" for key, value in found.items()))
+        lines += self.more()
         if self.duplicates:
-            lines.append(f"{self.duplicates:,} pairs were there before (kept)")
-        if self.identical:
-            lines.append(f"{self.identical:,} pairs have the same source and target (kept)")
-        return lines + self.left_out_lines()
+            lines.append(f"{self.duplicates:,} {self.again}")
+        return lines + self.behind() + self.left_out_lines()
+
+    def heading(self) -> str:
+        """The first line: how many there are."""
+        return f"{self.pairs:,} of {self.rows:,} rows"
+
+    def more(self) -> list[str]:
+        """Lines between lengths and duplicates."""
+        return []
+
+    def behind(self) -> list[str]:
+        """Lines behind the duplicates."""
+        return []
 
     def left_out_lines(self) -> list[str]:
         """What was left out and why; nothing where nothing was."""
@@ -170,18 +176,28 @@ class Report:
 
 
 @dataclass
-class RowReport(Report):
-    """What was found of rows of any kind: only how many they are."""
+class PairReport(Report):
+    """What was found in pairs of texts; ``identical`` are those whose source is their target."""
+
+    again: ClassVar[str] = "pairs were there before (kept)"
+    measured: ClassVar[Mapping[str, str]] = {
+        "source_characters": "source characters",
+        "target_characters": "target characters",
+    }
+    identical: int = 0
 
     def add(self, x: Any, y: Any) -> None:
-        pass
+        self.measure(len(x), len(y))
+        self.identical += x == y
 
     def to_json(self) -> dict[str, Any]:
-        return {name: one for name, one in super().to_json().items() if not name.endswith(("characters", "identical"))}
+        return {**super().to_json(), "identical": self.identical}
 
-    def lines(self) -> list[str]:
-        repeated = [f"{self.duplicates:,} rows were there before (kept)"] if self.duplicates else []
-        return [f"{self.pairs:,} of {self.rows:,} rows", *repeated, *self.left_out_lines()]
+    def heading(self) -> str:
+        return f"{self.pairs:,} pairs of {self.rows:,} rows"
+
+    def behind(self) -> list[str]:
+        return [f"{self.identical:,} pairs have the same source and target (kept)"] if self.identical else []
 
 
 Kept = TypeVar("Kept")
@@ -189,21 +205,45 @@ SomeReport = TypeVar("SomeReport", bound=Report)
 
 
 class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
-    """The good rows of a file, once. ``report`` fills on the way and is whole at the end.
+    """The good rows of some data, once. ``report`` fills on the way and is whole at the end.
 
-    Raises a `UserError` as soon as ``max_bad_rows`` is passed, and at the end if ``max_bad_share`` is or nothing is
-    left: the share of a stream is known at its end only.
+    ``read`` makes an example of a row's values, or raises a `ValueError` that says what is wrong; the report counts
+    each with its ``add``. Raises a `UserError` as soon as ``max_bad_rows`` is passed, and at the end if
+    ``max_bad_share`` is or nothing is left: the share of a stream is known at its end only.
     """
 
-    expected = "pairs of sentences"
-    _kept: Iterator[Kept]
-
-    def __init__(self, report: SomeReport, limits: Limits, places: int = 20) -> None:
-        self.report, self.limits = report, limits
-        self._places = places
+    def __init__(
+        self,
+        rows: Iterable[Cells],
+        read: Callable[[tuple[Any, ...]], Kept],
+        report: SomeReport,
+        limits: Limits,
+        expected: str,
+        places: int = 20,
+    ) -> None:
+        self.report, self.limits, self.expected, self._places = report, limits, expected, places
+        self._kept = self._check(rows, read)
 
     def __next__(self) -> Kept:
         return next(self._kept)
+
+    def _check(self, rows: Iterable[Cells], read: Callable[[tuple[Any, ...]], Kept]) -> Iterator[Kept]:
+        report = self.report
+        for values, file, line, problem in rows:
+            report.rows += 1
+            if problem is None:
+                try:
+                    example = read(values)
+                except ValueError as error:
+                    problem = str(error)
+            if problem is not None:
+                self._leave_out(file, line, problem)
+                continue
+            report.pairs += 1
+            report.add(*example)  # type: ignore[misc]
+            yield example
+        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
+            raise self._too_many()
 
     def _leave_out(self, file: str, line: int, problem: str) -> None:
         # Where a folder says it there is no line, and the file may be what the problem is about: named once.
@@ -230,84 +270,3 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
             name = limits.spelled("max_characters")
             advice += f", or raise {name} (now {limits.max_characters:,}), because most are too long"
         return UserError(f"{bad}, {advice}")
-
-
-class CheckedExamples(Checked[Kept, SomeReport]):
-    """The good rows of a table. ``read`` makes an example of a row's values, or raises a `ValueError` that says what is
-    wrong; the report counts each with its ``add``. Whether too many are bad is known at the end."""
-
-    def __init__(
-        self,
-        rows: "Iterable[Cells]",
-        read: Callable[[tuple[Any, ...]], Kept],
-        report: SomeReport,
-        limits: Limits,
-        expected: str,
-        places: int = 20,
-    ) -> None:
-        super().__init__(report, limits, places)
-        self.expected = expected
-        self._kept = self._check(rows, read)
-
-    def _check(self, rows: "Iterable[Cells]", read: Callable[[tuple[Any, ...]], Kept]) -> Iterator[Kept]:
-        report = self.report
-        for values, file, line, problem in rows:
-            report.rows += 1
-            if problem is None:
-                try:
-                    example = read(values)
-                except ValueError as error:
-                    problem = str(error)
-            if problem is not None:
-                self._leave_out(file, line, problem)
-                continue
-            report.pairs += 1
-            report.add(*example)  # type: ignore[misc]
-            yield example
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-
-def pair_hash(source: str, target: str) -> int:
-    """What pairs that are the same have in common. NUL stands in no good row."""
-    return hash_of(f"{source}\0{target}")
-
-
-class CheckedPairs(Checked[tuple[str, str], Report]):
-    """The good pairs of some rows. Without ``duplicates`` it is not counted how many were there before."""
-
-    def __init__(
-        self, rows: Iterable[Row], limits: Limits | None = None, *, places: int = 20, duplicates: bool = True
-    ) -> None:
-        super().__init__(Report(), limits or Limits(), places)
-        self._duplicates = duplicates
-        self._kept = self._check(rows)
-
-    def _check(self, rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
-        report, seen = self.report, Distinct()
-        for row in rows:
-            report.rows += 1
-            problem = row.problem or self._problem(row)
-            if problem is not None:
-                self._leave_out(row.file, row.line, problem)
-                continue
-            source, target = row.source, row.target
-            report.pairs += 1
-            report.source_characters.add(len(source))
-            report.target_characters.add(len(target))
-            report.identical += source == target
-            if self._duplicates:
-                seen.add(pair_hash(source, target))
-            yield source, target
-        report.duplicates = seen.count - seen.different()
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-    def _problem(self, row: Row) -> str | None:
-        for side, text in (("source", row.source), ("target", row.target)):
-            if not text.strip():
-                return f"{EMPTY_SIDE}: found no text in the {side}, expected a sentence"
-            if len(text) > self.limits.max_characters:
-                most = self.limits.max_characters
-                return f"{TOO_LONG}: found {len(text):,} characters in the {side}, expected at most {most:,}"
-        return None

@@ -89,6 +89,18 @@ def choose_columns(
     return Columns(tuple(chosen), tuple(column for column in behind if column is not None))
 
 
+def finder(
+    known: Sequence[Sequence[str]], wanted: Sequence[str] | None, optional: Sequence[Sequence[str]] = ()
+) -> Find:
+    """`choose_columns` for `read_columns`."""
+    return lambda name, found: choose_columns(name, found, known, wanted, optional)
+
+
+def no_cells(file: str, line: int, problem: str) -> Cells:
+    """A row that nothing is known of but its problem."""
+    return Cells((), file, line, problem)
+
+
 def asked_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Columns:
     """The columns asked for, which must be there."""
     missing = [column for column in wanted if column not in found]
@@ -119,7 +131,7 @@ def read_columns(
         yield from over_shards(
             shards,
             lambda shard: _rows(shard, alike, fields, standard_input),
-            lambda file, line, problem: Cells((), file, line, problem),
+            no_cells,
         )
 
 

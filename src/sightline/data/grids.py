@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -132,6 +132,8 @@ def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
 class GridReport(Report):
     """What was found; ``pairs`` are the images kept."""
 
+    kept: ClassVar[str] = "images"
+    again: ClassVar[str] = "images were there before (kept, on one side of the split)"
     sizes: Counter[str] = field(default_factory=Counter)
 
     def add(self, x: Any, y: Any) -> None:
@@ -141,30 +143,18 @@ class GridReport(Report):
         self.duplicates = rows - items
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "images": self.pairs,
-            "left_out": dict(self.left_out.most_common()),
-            "places": list(self.places),
-            "duplicates": self.duplicates,
-            "sizes": dict(self.sizes.most_common(20)),
-        }
+        return {**super().to_json(), "sizes": dict(self.sizes.most_common(20))}
 
-    def lines(self) -> list[str]:
+    def heading(self) -> str:
         sizes = ", ".join(f"{size} ({count:,})" for size, count in self.sizes.most_common(3))
         more = f" and {len(self.sizes) - 3:,} more" if len(self.sizes) > 3 else ""
-        found = [f"{self.pairs:,} images of {self.rows:,} rows; sizes {sizes}{more}"] if self.pairs else []
-        if self.duplicates:
-            found.append(f"{self.duplicates:,} images were there before (kept, on one side of the split)")
-        return found + self.left_out_lines()
+        return f"{self.pairs:,} images of {self.rows:,} rows; sizes {sizes}{more}"
 
 
 def grid_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """The paths of images and of their masks: out of a table, or a folder with ``images`` and ``masks`` in it."""
-    assert source.data is not None
-    names = columns[1].all
-    for row in read_image_table(source.data, names, source.columns, endings=GRID_ENDINGS):
-        yield Cells(() if row.problem else (str(row.image), row.value), row.file, row.line, row.problem)
+    for row in read_image_table(str(source.data), columns[1].all, source.columns, endings=GRID_ENDINGS):
+        yield row._replace(values=tuple(map(str, row.values)))
 
 
 def grid_size(values: np.ndarray, cell: int) -> tuple[int, int]:

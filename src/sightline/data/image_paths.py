@@ -31,7 +31,7 @@ def image_paths(images: Sequence[str | Path], path: str | None = None, endings: 
         for row in read_image_table(path, ()):
             if row.problem is not None:
                 raise UserError(f"{row.file}:{row.line}: {row.problem}")
-            found.append(row.image)
+            found.append(row.values[0])
         return list(dict.fromkeys(found))
     try:
         text = sys.stdin.buffer.read().decode("utf-8") if path == "-" else Path(path).read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def image_paths(images: Sequence[str | Path], path: str | None = None, endings: 
 
 def in_folder(folder: Path, endings: Sequence[str] = ENDINGS) -> list[Path]:
     """The images of a folder and of those below it."""
-    return [row.image for row in read_image_table(str(folder), (), endings=endings)]
+    return [row.values[0] for row in read_image_table(str(folder), (), endings=endings)]
 
 
 def free_name(file: Path, folder: Path, endings: Sequence[str], taken: set[str]) -> str:

@@ -9,13 +9,13 @@ its problem, and whoever reads decides how many are too many. The images are not
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from sightline.data.columns import Cells, Columns, choose_columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, choose_columns, no_cells, read_columns, text_problem
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of
 from sightline.data.source import Source
-from sightline.data.tables import FORMATS, LINE_LIMIT, name_of
+from sightline.data.tables import FORMATS, LINE_LIMIT
 from sightline.errors import UserError
 
 # What columns may be called; the first name of each also says how a folder is read.
@@ -24,86 +24,59 @@ CAPTION_NAMES = ("caption", "captions", "text", "sentence", "description")
 MASK_NAMES = ("mask", "mask_path", "mask_file", "segmentation")
 LABEL_NAMES = ("label", "labels", "class", "category", "target")
 
-NO_PATH = Path()
 _ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
-
-
-class ImageRow(NamedTuple):
-    """An image, what belongs to it (a caption, the path of a mask, a label) and where that stands, or its ``problem``.
-
-    ``value`` is None where nothing but images was asked for. ``line`` is 0 where a folder and no line says it.
-    """
-
-    image: Path
-    value: str | None
-    file: str
-    line: int
-    problem: str | None = None
-
-
-class ImageCells(NamedTuple):
-    """As `ImageRow`, with the ``value`` as the file has it: of JSON or Parquet it may be a number or a list."""
-
-    image: Path
-    value: Any
-    file: str
-    line: int
-    problem: str | None = None
 
 
 def read_image_table(
     data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
-) -> Iterator[ImageRow]:
-    """Every row, in order, those with a problem too.
+) -> Iterator[Cells]:
+    """Every row as the path of an image and what belongs to it, in order, those with a problem too.
 
     ``known`` are the names that the second column may have: `CAPTION_NAMES`, `MASK_NAMES`, `LABEL_NAMES`, or none if
     only images are wanted. ``columns`` are the names of the two columns, where they are others. ``endings`` are those
     of the files in a folder that count as images. Several captions in one row become as many rows; the path of a mask
-    is complete.
+    is complete. The line is 0 where a folder and no line says it.
     """
     base = Path(data).parent if data != "-" else Path()
-    for image, value, file, line, problem in read_image_cells(data, known, columns, endings=endings):
-        if problem is not None or not known:
-            yield ImageRow(image, None, file, line, problem)
+    for row in read_image_cells(data, known, columns, endings=endings):
+        if row.problem is not None or not known:
+            yield row
             continue
+        image, value = row.values
         several = value if isinstance(value, list) and known[0] == "caption" else [value]
         if not several:
-            yield ImageRow(image, None, file, line, "empty: found a list of no captions, expected a caption")
+            yield no_cells(row.file, row.line, "empty: found a list of no captions, expected a caption")
         for one in several:
             text = str(one) if isinstance(one, int) and not isinstance(one, bool) else one
             problem = text_problem(text, f"the {known[0]}") or _mask_problem(text, known)
             if problem is None and known[0] == "mask":
                 text = str(base / text)
-            yield ImageRow(image, None if problem else text, file, line, problem)
+            yield Cells(() if problem else (image, text), row.file, row.line, problem)
 
 
 def read_image_cells(
     data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
-) -> Iterator[ImageCells]:
-    """As `read_image_table`, with values as they stand in the file (in a folder, masks are complete paths)."""
-    if columns is not None and (len(columns) != (2 if known else 1) or not all(columns)):
-        expected = f"the names of two columns, of the image and the {known[0]}" if known else "the name of one column"
-        raise UserError(f"columns: found {', '.join(map(repr, columns)) or 'none'}; expected {expected}")
-    row = None
+) -> Iterator[Cells]:
+    """As `read_image_table`, with values as they stand in the file (in a folder, masks are complete paths): of JSON or
+    Parquet they may be numbers or lists."""
+    source = Source(data, None if columns is None else tuple(columns))
+    expected = f"the names of two columns, of the image and the {known[0]}" if known else "the name of one column"
+    source.check_columns((2 if known else 1,), expected)
     folder = data != "-" and Path(data).is_dir()
-    for row in _folder_rows(Path(data), known, endings) if folder else _table_rows(data, known, columns):
-        yield row
-    if row is None:
-        what = f"images, each with a {known[0]}" if known else "images"
-        found = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
-        raise UserError(f"{name_of(data)} has no rows: found {found}; expected {what}{_folder_advice(folder, known)}")
+    rows = _folder_rows(Path(data), known, endings) if folder else _table_rows(data, known, columns)
+    what = f"images, each with a {known[0]}" if known else "images"
+    found = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
+    return source.some(rows, f"has no rows: found {found}; expected {what}{_folder_advice(folder, known)}")
 
 
 def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """Every row of a source as the path of an image and a caption, those with a problem too."""
-    for image, caption, *place in read_image_table(str(source.data), CAPTION_NAMES, source.columns):
-        yield Cells((image, caption), *place)
+    return read_image_table(str(source.data), CAPTION_NAMES, source.columns)
 
 
 def image_label_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """Every row of a source as the path of an image and a label as the file has it, those with a problem too."""
-    for image, label, *place in read_image_cells(str(source.data), LABEL_NAMES, source.columns):
-        yield Cells((image, label), *place)
+    return read_image_cells(str(source.data), LABEL_NAMES, source.columns)
 
 
 def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
@@ -140,7 +113,7 @@ def is_image_source(source: Source) -> bool:
     return any(name in IMAGE_NAMES[:3] for name in names)
 
 
-def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[ImageCells]:
+def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[Cells]:
     base = Path(data).parent if data != "-" else Path()
     names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
 
@@ -149,10 +122,7 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) 
 
     for values, file, line, problem in read_columns(data, find):
         problem = problem or text_problem(values[0], "the image") or _path_problem(values[0])
-        if problem is not None:
-            yield ImageCells(NO_PATH, None, file, line, problem)
-        else:
-            yield ImageCells(base / values[0].strip(), values[1] if known else None, file, line)
+        yield Cells(() if problem else (base / values[0].strip(), *values[1:]), file, line, problem)
 
 
 def _path_problem(text: str) -> str | None:
@@ -165,37 +135,37 @@ def _mask_problem(text: str, known: Sequence[str]) -> str | None:
     return None
 
 
-def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[ImageCells]:
+def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[Cells]:
     if not known:
-        return (ImageCells(path, None, str(folder), 0) for path in _files(folder, endings))
+        return (Cells((path,), str(folder), 0) for path in _files(folder, endings))
     readers = {"caption": _captioned, "mask": _masked, "label": _labelled}
     if known[0] not in readers:
         raise UserError(f"{folder} is a folder; expected a table with the columns image and {known[0]}")
     return readers[known[0]](folder, endings)
 
 
-def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
+def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
     for path in _files(folder, endings):
         beside = path.with_suffix(".txt")
         if not beside.is_file():
-            yield ImageCells(path, None, str(path), 0, f"missing caption: expected {beside.name} beside the image")
+            yield no_cells(str(path), 0, f"missing caption: expected {beside.name} beside the image")
             continue
         if beside.stat().st_size > LINE_LIMIT:
-            yield ImageCells(path, None, str(beside), 0, f"too long: expected captions, at most {LINE_LIMIT:,} bytes")
+            yield no_cells(str(beside), 0, f"too long: expected captions, at most {LINE_LIMIT:,} bytes")
             continue
         try:
             lines = beside.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             found = f"found byte 0x{error.object[error.start]:02x} at offset {error.start}"
-            yield ImageCells(path, None, str(beside), 0, f"bad UTF-8: {found}, expected UTF-8")
+            yield no_cells(str(beside), 0, f"bad UTF-8: {found}, expected UTF-8")
             continue
         captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
         if not captions:
-            yield ImageCells(path, None, str(beside), 0, "empty: found no caption, expected one or more lines")
-        yield from (ImageCells(path, caption, str(beside), number) for number, caption in captions)
+            yield no_cells(str(beside), 0, "empty: found no caption, expected one or more lines")
+        yield from (Cells((path, caption), str(beside), number) for number, caption in captions)
 
 
-def _masked(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
+def _masked(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
     images, masks = folder / "images", folder / "masks"
     for expected in (images, masks):
         if not expected.is_dir():
@@ -210,16 +180,16 @@ def _masked(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
         if len(found) != 1:
             shown = ", ".join(mask.name for mask in found) or "none"
             problem = f"missing mask: found {shown} in {masks}, expected one called {stem}"
-        yield ImageCells(path, None if problem else str(found[0]), str(path), 0, problem)
+        yield Cells(() if problem else (path, str(found[0])), str(path), 0, problem)
 
 
-def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[ImageCells]:
+def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
     with os.scandir(folder) as entries:
         labels = sorted(one.name for one in entries if one.is_dir() and not one.name.startswith("."))
     if not labels:
         raise UserError(f"{folder}: found no folders in it; expected one for each label, with its images")
     for label in labels:
-        yield from (ImageCells(path, label, str(path), 0) for path in _files(folder / label, endings))
+        yield from (Cells((path, label), str(path), 0) for path in _files(folder / label, endings))
 
 
 def _files(folder: Path, endings: Sequence[str]) -> Iterator[Path]:

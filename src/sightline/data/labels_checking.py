@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ RARE = 0.05  # a label with a smaller share of the rows makes accuracy say littl
 class LabelReport(Report):
     """What was found: as of pairs (``pairs`` are the rows kept), and of the labels."""
 
+    measured: ClassVar[Mapping[str, str]] = {"characters": "characters", "second_characters": "of the second text"}
     what: ClassVar[str] = "texts"  # that have the labels, unless the input says something else
     kind: LabelKind = "one"
     labels: Counter[str] = field(default_factory=Counter)
@@ -43,8 +45,7 @@ class LabelReport(Report):
     def add(self, x: Any, y: Any) -> None:
         """Count an item that is kept, and its label."""
         texts = self.input.texts(x)
-        for lengths, text in zip((self.source_characters, self.target_characters), texts, strict=False):
-            lengths.add(len(text))
+        self.measure(*map(len, texts))
         self.empty += bool(texts) and not "".join(texts).strip()
         self.add_label(y)
         if len(self.labels) > MOST_LABELS:
@@ -65,34 +66,29 @@ class LabelReport(Report):
             self.without += not label
 
     def to_json(self) -> dict[str, Any]:
-        found = super().to_json()
+        found = {name: value for name, value in super().to_json().items() if value != {} or name not in self.measured}
         found[self.noun] = found.pop("pairs")
-        first, second = found.pop("source_characters"), found.pop("target_characters")
-        if first:
-            found |= {"characters": first, "empty": self.empty}
-        if second:
-            found["second_characters"] = second
-        else:
-            found.pop("identical")
+        if "characters" in found:
+            found["empty"] = self.empty
         found |= {"contradicting": self.contradicting, "kind": self.kind}
         if self.kind == "number":
             numbers = {"min": self.least, "mean": self.mean, "max": self.most, "deviation": self.spread}
             return found | {"numbers": numbers}
         return found | {"labels": dict(self.labels.most_common())}
 
-    def lines(self) -> list[str]:
-        lines = [f"{self.pairs:,} {self.noun} of {self.rows:,} rows"]
-        for name, lengths in (("characters", self.source_characters), ("of the second text", self.target_characters)):
-            if found := lengths.to_json():
-                lines.append(f"{name}: " + ", ".join(f"{key} {value:,}" for key, value in found.items()))
-        lines += self.label_lines()
-        if self.empty:
-            lines.append(f"{self.empty:,} texts are empty (kept)")
-        if self.duplicates:
-            lines.append(f"{self.duplicates:,} {self.noun} were there before with the same label (kept)")
-        if self.contradicting:
-            lines.append(f"{self.contradicting:,} {self.noun} were there before with another label (kept)")
-        return lines + self.left_out_lines()
+    def heading(self) -> str:
+        return f"{self.pairs:,} {self.noun} of {self.rows:,} rows"
+
+    def more(self) -> list[str]:
+        return self.label_lines() + ([f"{self.empty:,} texts are empty (kept)"] if self.empty else [])
+
+    @property
+    def again(self) -> str:  # type: ignore[override]
+        return f"{self.noun} were there before with the same label (kept)"
+
+    def behind(self) -> list[str]:
+        other = f"{self.contradicting:,} {self.noun} were there before with another label (kept)"
+        return [other] if self.contradicting else []
 
     def label_lines(self) -> list[str]:
         """How the labels are spread."""
@@ -101,9 +97,7 @@ class LabelReport(Report):
                 f"numbers: min {self.least:g}, mean {self.mean:.4g}, max {self.most:g}, deviation {self.spread:.4g}"
             ]
         ranked = self.labels.most_common()
-        shares = [f"{name} {count:,} ({count / max(self.pairs, 1):.1%})" for name, count in ranked[:NAMED]]
-        more = f" and {len(ranked) - NAMED:,} more, down to {ranked[-1][1]:,}" if len(ranked) > NAMED else ""
-        lines = [f"{len(ranked):,} labels: " + ", ".join(shares) + more]
+        lines = [shares(self.labels, self.pairs)]
         if self.without:
             lines.append(f"{self.without:,} {self.noun} have none of the labels")
         single = [name for name, count in ranked if count == 1]
@@ -143,6 +137,14 @@ class LabelReport(Report):
             return f"{found}, as numbers have: learn them with --labels number, or name the columns with --columns"
         first = self.noun.removesuffix("s").upper()
         return f"{found}, as texts have: is it the wrong column? Name the columns with --columns {first} LABEL"
+
+
+def shares(labels: Counter[str], total: int) -> str:
+    """How many there are of each label, in a line."""
+    ranked = labels.most_common()
+    named = ", ".join(f"{name} {count:,} ({count / max(total, 1):.1%})" for name, count in ranked[:NAMED])
+    more = f" and {len(ranked) - NAMED:,} more, down to {ranked[-1][1]:,}" if len(ranked) > NAMED else ""
+    return f"{len(ranked):,} labels: {named}{more}"
 
 
 def _is_number(text: str) -> bool:

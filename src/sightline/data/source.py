@@ -46,13 +46,26 @@ class Source:
         names = [one for one in (self.data, self.options.get("source"), self.options.get("target")) if one]
         return " and ".join("a pipe" if one == "-" else Path(one).name for one in names)
 
+    def check_columns(self, counts: Sequence[int], expected: str) -> None:
+        """Refuse names of columns that are not so many, or empty."""
+        if self.columns is not None and (len(self.columns) not in counts or not all(self.columns)):
+            found = ", ".join(map(repr, self.columns)) or "none"
+            raise UserError(f"columns: found {found}; expected {expected}")
+
+    def some(self, rows: Iterable[Cells], problem: str) -> Iterator[Cells]:
+        """The rows of this data, of which there must be one; ``problem`` says of the data that there is none."""
+        row = None
+        for row in rows:
+            yield row
+        if row is None:
+            raise UserError(f"{name_of(str(self.data or self.options.get('source')))} {problem}")
+
     def cells(self, columns: Sequence[Any]) -> Iterator[Cells]:
         """The rows that are held, as values in the order of a task's `Column`s."""
-        number = 0
-        names: list[str] | None = None
+        number, names = 0, list[str]()
         for number, row in enumerate(self.held or (), start=1):
             if isinstance(row, Mapping):
-                if names is None:
+                if not names:
                     names = _named(columns, list(map(str, row)), self.columns)
                 missing = [
                     name for name, column in zip(names, columns, strict=True) if name not in row and not column.optional
@@ -63,10 +76,9 @@ class Source:
                     continue
                 yield Cells(tuple(_plain(row.get(name)) for name in names), ROWS, number)
             elif isinstance(row, str) or not isinstance(row, Sequence):
-                values = (_plain(row),) if len(columns) == 1 else ()
-                found = type(row).__name__
-                problem = None if values else f"no row: found a {found}, expected a dictionary or a tuple"
-                yield Cells(values, ROWS, number, problem)
+                one, found = len(columns) == 1, type(row).__name__
+                wrong = None if one else f"no row: found a {found}, expected a dictionary or a tuple"
+                yield Cells((_plain(row),) if one else (), ROWS, number, wrong)
             else:
                 least = sum(not column.optional for column in columns)
                 if not least <= len(row) <= len(columns):
@@ -94,12 +106,10 @@ def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
         there[:] = [one.name for name in chosen.all for one in columns if names.get(one.name) == name]
         return chosen
 
-    row = None
-    for row in read_columns(str(source.data), find):
+    expected = " and ".join(one.name for one in needed)
+    for row in source.some(read_columns(str(source.data), find), f"has no rows; expected {expected}"):
         values = dict(zip(there, row.values, strict=False))
         yield row if row.problem else row._replace(values=tuple(values.get(one.name) for one in columns))
-    if row is None:
-        raise UserError(f"{name_of(str(source.data))} has no rows; expected {' and '.join(one.name for one in needed)}")
 
 
 def _held(data: Any) -> Any:
@@ -143,7 +153,8 @@ def _named(columns: Sequence[Any], found: Sequence[str], wanted: tuple[str, ...]
         name = next((there[one] for one in column.all if one in there), None)
         if name is None and not column.optional:
             raise UserError(
-                f"{ROWS}: found the fields {listed(found)}; none of them is called {column.name!r}; name them with columns"
+                f"{ROWS}: found the fields {listed(found)}; none of them is called {column.name!r}; "
+                "name them with columns"
             )
         names.append(name or column.name)
     return names

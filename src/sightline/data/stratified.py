@@ -4,69 +4,18 @@ All rows of one text go together, so the unit is the text. Which texts are chose
 content, not on their order.
 """
 
-import hashlib
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from sightline.data.checking import hash_of
-from sightline.data.labelled import Example
 from sightline.data.scratch import scratch_array
-from sightline.data.splitting import normalise
 from sightline.errors import UserError
 
 LEAST_TEXTS = 3  # a label with fewer is for training only
 MOST_VALID = 20_000  # rows; more say no more, and are held in memory
 NUMBER_STRATA = 10
 RANGE = 1 << 18  # rows whose keys are in memory together
-
-
-def text_key(example: Example, key: bytes = b"") -> int:
-    """The same number for the same text, or pair of texts, however its blanks are written."""
-    second = "" if example.second is None else f"\0{normalise(example.second)}"
-    return hash_of(normalise(example.text) + second, key)
-
-
-class StratifiedSplit:
-    """Says for each example where it goes. Made by `split_examples`."""
-
-    def __init__(self, begin: Callable[[], Iterator[Example]], key: bytes, valid: np.ndarray) -> None:
-        self._begin, self._key, self._valid = begin, key, set(valid.tolist())
-
-    def is_valid(self, example: Example) -> bool:
-        return text_key(example, self._key) in self._valid
-
-    def train(self) -> Iterator[Example]:
-        """One more reading of the examples; those for training."""
-        return (example for example in self._begin() if not self.is_valid(example))
-
-    def valid(self) -> Iterator[Example]:
-        """One more reading of the examples; those for validation."""
-        return (example for example in self._begin() if self.is_valid(example))
-
-
-def split_examples(
-    begin: Callable[[], Iterator[Example]], share: float, seed: int, what: str = "texts"
-) -> StratifiedSplit:
-    """Set apart this share of each label's texts. ``begin`` begins the examples anew; it is called once here.
-
-    ``what`` is what errors call the texts, which may be the names of something else.
-    """
-    key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
-    keys, labels, numbers, counts, total = array("Q"), [], array("d"), Counter[str](), 0
-    for example in begin():
-        total += 1
-        keys.append(text_key(example, key))
-        if isinstance(example.label, float):
-            numbers.append(example.label)
-        else:
-            names = (example.label,) if isinstance(example.label, str) else example.label
-            counts.update(names)
-            labels.append(names)
-    strata = strata_of_numbers(np.array(numbers)) if numbers else _strata_of_labels(labels, counts)
-    return StratifiedSplit(begin, key, choose_keys(np.array(keys, dtype=np.uint64), strata, share, what))
 
 
 def choose_keys(
@@ -125,11 +74,6 @@ def _ranges(keys: np.ndarray, strata: np.ndarray | None) -> Iterator[tuple[np.nd
 def label_order(counts: Counter[str]) -> dict[str, int]:
     """The labels by how rare they are: a row's stratum is that of its rarest label, the frequent ones come with it."""
     return {name: place for place, name in enumerate(sorted(counts, key=lambda name: (counts[name], name)))}
-
-
-def _strata_of_labels(labels: list[tuple[str, ...]], counts: Counter[str]) -> np.ndarray:
-    order = label_order(counts)
-    return np.array([min((order[name] for name in names), default=-1) for names in labels])
 
 
 def strata_of_numbers(numbers: np.ndarray) -> np.ndarray:

@@ -177,7 +177,7 @@ class LabelsOutput(ShownLabels):
         """The labels of the training data; whether it has pairs of texts is known too."""
         report = rows.report
         assert isinstance(report, LabelReport)
-        second = report.target_characters.count
+        second = report.lengths["second_characters"].count
         if second not in (0, report.pairs):
             raise UserError(
                 f"{second:,} of {report.pairs:,} rows have a second text; expected it of all rows, or of none"

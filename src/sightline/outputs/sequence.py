@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import TARGET_EXTRA
-from sightline.data.checking import Limits, Report
+from sightline.data.checking import Limits, PairReport, Report
 from sightline.data.sentences import split_sentences
 from sightline.data.tokenise import Tokeniser, train_tokeniser
 from sightline.errors import UserError
@@ -89,7 +89,7 @@ class SequenceOutput(SequenceScores):
         check_length(y, "the target", limits)
 
     def report(self) -> Report:
-        return Report()
+        return PairReport()
 
     def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, "SequenceOutput"]:
         """A vocabulary of its own, or that of the earlier run; the input is fitted by itself."""

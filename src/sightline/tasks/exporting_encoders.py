@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sightline.data.plain import PlainFile, read_plain
+from sightline.data.plain import plain_cells
+from sightline.data.source import Source
 from sightline.data.texts import TextReader
 from sightline.errors import UserError
 from sightline.interop.engine import transformers_library
@@ -60,7 +61,7 @@ def export_encoder_run(
 
 def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader: TextReader) -> tuple[list[str], str]:
     if data is not None:
-        good = (row.text for row in read_plain(PlainFile(data, columns)) if row.problem is None)
+        good = (row.values[0] for row in plain_cells(Source(data, columns), ()) if row.problem is None)
         return list(islice(good, SENTENCES)), data
     rows = valid_rows(run, lambda row: isinstance(row, list) and bool(row))
     # The first field is a text, or the words of one.

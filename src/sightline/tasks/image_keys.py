@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from sightline.data.checking import hash_of
+from sightline.data.hashes import hash_of
 
 KEYS = "images.npy"  # below the run's data
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from sightline.data.checking import CheckedExamples, Limits, Report
+from sightline.data.checking import Checked, Limits, Report
 from sightline.data.columns import Cells
 from sightline.data.hashes import Distinct, hash_of
 from sightline.data.progress import counted
@@ -154,7 +154,7 @@ def table_of(source: Source, task: Task, columns: Sequence[Column]) -> Iterator[
 
 def checked(
     rows: Iterable[Cells], input: Input, output: Output, columns: Sequence[Column], limits: Limits, expected: str
-) -> CheckedExamples[Example, Report]:
+) -> Checked[Example, Report]:
     """The good examples of some rows, once; the report counts on the way."""
     names = [column.name for column in columns]
 
@@ -168,7 +168,7 @@ def checked(
 
     report = output.report()
     report.input = input
-    return CheckedExamples(rows, read, report, limits, expected)
+    return Checked(rows, read, report, limits, expected)
 
 
 def grouped(examples: Iterable[Example], input: Input) -> Iterator[Example]:
