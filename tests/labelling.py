@@ -6,12 +6,15 @@ import torch
 
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.inputs.text import TextInput
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
-from sightline.models.heads import build_labeller
-from sightline.tasks.classifier import OBJECTIVES, Classifier, to_texts
+from sightline.outputs.labels import LabelsOutput
+from sightline.tasks.configs.classify import ClassifyConfig
+from sightline.tasks.declared.classify import CLASSIFY
 from sightline.tasks.labels import Labels
+from sightline.tasks.run import Run
 
 TEXT = "The film begins slowly. Then comes the finest scene of the year! Wonderful, unforgettable."
 CHINESE = "房间有点小，但是非常干净！早餐不错。下次还会再来。"
@@ -28,17 +31,19 @@ def words_of(texts, method="words", words=300):
     return train_tokeniser(texts, TokeniserConfig(method, words=words, lower=method == "words", minimum=1))
 
 
-def made(config=ATTENTIVE, *, kind="one", pairs=False, tokeniser=None, names=NAMES, longest=None, name="tiny"):
+def made(config=ATTENTIVE, *, kind="one", pairs=False, tokeniser=None, names=NAMES, longest=512, name="tiny"):
     """A classifier with random weights, sharp enough to look somewhere."""
     torch.manual_seed(0)
     tokeniser = tokeniser or words_of([TEXT, CHINESE])
     names = () if kind == "number" else names
-    labels = Labels(kind, names, (1,) * len(names), pairs)
-    model = build_labeller(OBJECTIVES[kind], config.build(tokeniser.words), labels.classes, mean=10.0, spread=4.0)
+    labels = Labels(kind, names, (1,) * len(names), pairs, mean=10.0, spread=4.0)
+    whole = ClassifyConfig(model=config, labels=kind, longest=longest)
+    reading = TextInput(whole).fitted_to(TextReader(tokeniser), pairs, None)
+    output = LabelsOutput(whole, labels, reading, temperature=1.5)
+    model = whole.build(reading, output)
     for parameter in model.parameters():
         parameter.data *= 2
-    reader = TextReader(tokeniser, pairs=pairs, sentences=config.kind == "han")
-    return Classifier(model.eval(), reader, labels, name, temperature=1.5, longest=longest)
+    return Run(CLASSIFY, CLASSIFY.variant_of("classify"), model.eval(), reading, output, whole, name)
 
 
 def sentence(draw, word):
@@ -58,9 +63,9 @@ def trained(config, steps=60):
     optimiser = torch.optim.Adam(found.model.parameters(), 0.03)
     for _ in range(steps):
         words = [draw.choice(list(DECIDE)) for _ in range(32)]
-        rows = found.reader.read([sentence(draw, word) for word in words]).rows
-        gold = torch.tensor([found.labels.index(DECIDE[word]) for word in words])
+        parts = [part for (part,) in found.encode([sentence(draw, word) for word in words])]
+        gold = torch.tensor([found.output.labels.index(DECIDE[word]) for word in words])
         optimiser.zero_grad()
-        (found.model.loss(to_texts(*found.reader.pad(rows)), gold).total / 32).backward()
+        (found.model.loss(found.input.collate(parts), gold).total / 32).backward()
         optimiser.step()
     return found

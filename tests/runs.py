@@ -1,12 +1,19 @@
-"""Runs made of a model and its tokenisers, without training."""
+"""Runs made of a model and its tokenisers, without training; and tasks by their names: what they read and learn."""
 
 from dataclasses import replace
 
+from sightline.commands.train import base_config
+from sightline.data.checking import Limits
+from sightline.data.source import Source
 from sightline.inputs.sequence_text import SourceText
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.declared.translate import TRANSLATE
+from sightline.tasks.prepare import read_examples
+from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
+from sightline.tasks.task import imported
+from sightline.tasks.train import train_task
 from sightline.training.folder import RunFolder
 
 
@@ -24,3 +31,23 @@ def saved(run, path, config=None, weights="the last step", sealed=False):
     if sealed:
         folder.seal([name for name in names if (path / name).exists()])
     return path
+
+
+def read_as(task, data, columns=None, limits=None, config=None, **options):
+    """The examples that a task reads out of data, and what was left out: all that is bad, unless there are limits."""
+    task, source = task_named(task), Source.of(data, columns, **options)
+    variant = task.variant_for(source)
+    task, config = task.of(variant), config or imported(variant.config)()
+    reading, output = (imported(one)(config) for one in (variant.input, variant.output))
+    return read_examples(source, task, variant, reading, output, limits or Limits(1_000_000, 1.0))
+
+
+def trained_on(task, data, out, config, **options):
+    """A run of a task that was trained on this data, and how it ended; without data the run in ``out`` is resumed."""
+    return train_task(task_named(task), None if data is None else Source.of(data), out, config, **options)
+
+
+def config_from(task, path):
+    """The configuration of a run of a task that begins with what an earlier one learnt."""
+    task = task_named(task)
+    return base_config(task, task.variants[-1], None, None, path)

@@ -11,29 +11,26 @@ import torch
 
 from invoke import run
 from labelling import ATTENTIVE, CHINESE, DECIDE, ENCODER, HAN, NAMES, TEXT, made, sentence, trained, words_of
+from runs import saved
 from sightline.errors import UserError
 from sightline.evidence import LabelSubject, NumberSubject, leave_one_out
 from sightline.explanation import Explanation
 from sightline.models.text_to_labels import Texts
-from sightline.tasks.classifier import save_classifier, to_texts
-from sightline.tasks.classify import ClassifyConfig
 from sightline.tasks.places import place
 from sightline.trace import capture
-from sightline.training.folder import RunFolder
 from sightline.view.passages import excerpt
 
 PAIRED = replace(ATTENTIVE, pairs=True)
 
 
 def texts_of(classifier, text):
-    tokens = place(classifier.reader, text, classifier.longest).tokens
-    return to_texts(*classifier.reader.pad([tokens]))
+    return classifier.input.collate([place(classifier.input.reader, text, classifier.input.limit).tokens])
 
 
 def costs_and_gradients(classifier, text, label):
     """What hiding each token costs the label, and |gradient × input|; nothing for ends and beginning."""
     subject = LabelSubject(
-        classifier.model, texts_of(classifier, text), classifier.labels.index(label), (), temperature=1.5
+        classifier.model, texts_of(classifier, text), classifier.output.labels.index(label), (), temperature=1.5
     )
     costs = np.nan_to_num(leave_one_out(subject, [0])[0])
     return costs, subject.gradient_times_input([0])[0].abs().numpy() * subject.hideable
@@ -90,9 +87,9 @@ CASES = [
 
 
 def subject_of(classifier, texts):
-    if classifier.labels.kind == "number":
+    if classifier.output.labels.kind == "number":
         return NumberSubject(classifier.model, texts, ())
-    several = classifier.labels.kind == "several"
+    several = classifier.output.labels.kind == "several"
     return LabelSubject(classifier.model, texts, 1, (), temperature=1.5, several=several)
 
 
@@ -100,9 +97,9 @@ def chance(classifier, texts):
     """The log-probability of label 1, from the scores; or the number."""
     with torch.no_grad():
         scores = classifier.model.scores(texts).double()
-    if classifier.labels.kind == "number":
+    if classifier.output.labels.kind == "number":
         return float(scores)
-    if classifier.labels.kind == "several":
+    if classifier.output.labels.kind == "several":
         return -math.log1p(math.exp(-float(scores[0, 1]) / 1.5))
     return float(torch.log_softmax(scores[0] / 1.5, dim=0)[1])
 
@@ -321,14 +318,9 @@ def test_as_plain_data_and_back():
         assert [one["key"] for one in data["belief"]["findings"]][-3:] == ["gradient", "removal", "uniform"]
 
 
-def saved(classifier, config, folder):
-    save_classifier(RunFolder.create(folder), classifier, config, "as made")
-    return folder
-
-
 def test_the_command(tmp_path):
     classifier = made(HAN)
-    saved(classifier, ClassifyConfig(model=HAN), tmp_path / "han")
+    saved(classifier, tmp_path / "han")
     done = run("view", "han", "--text", TEXT, "--out", "map.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     expected = classifier.explain(TEXT)
@@ -357,7 +349,7 @@ def test_the_command(tmp_path):
 
 
 def test_the_command_with_pairs(tmp_path):
-    saved(made(PAIRED, pairs=True), ClassifyConfig(model=PAIRED), tmp_path / "pairs")
+    saved(made(PAIRED, pairs=True), tmp_path / "pairs")
     for given in (["--text", TEXT, "--text2", "the film"], ["--text", f"{TEXT}\tthe film"]):
         done = run("view", "pairs", *given, "--quick", "--out", "map.json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
