@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +17,14 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from starlette.testclient import TestClient
 
+from runs import translator
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.serve import application
-from sightline.tasks.translator import Translator, load_translator
-from test_frozen import FROZEN
+from sightline.tasks.run import Run
 
+FROZEN = sorted((Path(__file__).parent / "fixtures").glob("run-format-*"))
 TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20
 AT_HOME = "http://127.0.0.1:8000"
 
@@ -35,15 +38,13 @@ def made(config, name):
     model = config.build(tokeniser.words, tokeniser.words).eval()
     for parameter in model.parameters():
         parameter.data *= 2
-    return Translator(model, tokeniser, tokeniser, name)
+    return translator(model, tokeniser, tokeniser, name)
 
 
 def some_runs():
     """The frozen run, a Transformer, and a model without any attention."""
-    frozen, _ = load_translator(FROZEN[-1])
-    frozen.name = "frozen"
     return {
-        "frozen": frozen,
+        "frozen": replace(Run.load(FROZEN[-1]), name="frozen"),
         "transformer": made(TransformerConfig(16, 2, 32, 1, 1, dropout=0.0), "transformer"),
         "blind": made(Seq2SeqConfig(8, 8, dropout=0.0), "blind"),
     }
@@ -69,19 +70,20 @@ def refused(response, status, *words):
 
 
 class Gate:
-    """Holds the worker inside a run's search until it is opened; says what it was asked to do together."""
+    """Holds the worker inside a run's predictions until it is opened; says what it was asked to do together."""
 
     def __init__(self, run, monkeypatch):
         self.inside, self.opened, self.batches = threading.Event(), threading.Event(), []
-        search = run.search
+        raw = Run.raw
 
-        def held(texts, config, **options):
-            self.batches.append(list(texts))
-            self.inside.set()
-            assert self.opened.wait(60)
-            return search(texts, config, **options)
+        def held(self_, xs, **options):
+            if self_ is run:
+                self.batches.append(list(xs))
+                self.inside.set()
+                assert self.opened.wait(60)
+            return raw(self_, xs, **options)
 
-        monkeypatch.setattr(run, "search", held)
+        monkeypatch.setattr(Run, "raw", held)
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ def test_predictions_are_those_of_predict(client, runs):
     texts = ["abc", "hgfe", "", "abcdefgh"]
     found = client.post("/predict", json={"texts": texts, "best": 2, "beam": 3}).json()
     assert found["run"] == "frozen"
-    expected = runs["frozen"].predict_best(texts, 2, beam=3)
+    expected = [one.all for one in runs["frozen"].predict(texts, best=2, beam=3)]
     assert [[one["text"] for one in some] for some in found["predictions"]] == [[o.text for o in s] for s in expected]
     for some, outputs in zip(found["predictions"], expected, strict=True):
         assert [one["log_prob"] for one in some] == pytest.approx([one.log_prob for one in outputs], abs=1e-5)
@@ -75,7 +75,7 @@ def test_the_options_of_predict(client, runs, asked, options):
 def test_long_texts_are_split(client, runs):
     text = "The dog sleeps. A cat sleeps."
     found = client.post("/predict", json={"texts": [text], "split": True, "run": "transformer"}).json()
-    (expected,) = runs["transformer"].predict_documents([text])
+    (expected,) = runs["transformer"].predict([text], split=True)
     assert found["predictions"][0][0]["text"] == expected.text
     refused(client.post("/predict", json={"texts": [text], "split": True, "best": 2}), 422, "split")
 
@@ -225,7 +225,7 @@ def test_our_own_mistakes_are_not_the_clients(runs, monkeypatch, caplog):
     def broken(*arguments, **options):
         raise RuntimeError("secret of the inside")
 
-    monkeypatch.setattr(runs["frozen"], "search", broken)
+    monkeypatch.setattr(runs["frozen"].output, "search", broken)
     with client_of(runs) as client:
         sentence = refused(client.post("/predict", json=GOOD), 500)
         assert "secret" not in sentence

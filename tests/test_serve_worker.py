@@ -7,13 +7,15 @@ import pytest
 
 from serving import Gate, client_of, some_runs
 from sightline.errors import UserError
+from sightline.outputs.sequence_search import SequenceOptions
 from sightline.serve import Limits
+from sightline.serve.asking import How
 from sightline.serve.problems import RefusedError
-from sightline.serve.worker import TURN_TEXTS, Explaining, How, Predicting, Worker
-from sightline.tasks.explaining import Wanted
-from sightline.tasks.searching import SearchConfig
+from sightline.serve.worker import TURN_TEXTS, Explaining, Predicting, Worker
+from sightline.tasks.explain import ExplainOptions
+from sightline.tasks.run import Run
 
-GREEDY = How("frozen", SearchConfig(beam=1))
+GREEDY = How("frozen", SequenceOptions(beam=1))
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +43,13 @@ def held(worker, runs, monkeypatch):
 def test_what_waits_is_predicted_together(worker, runs, monkeypatch):
     gate, first = held(worker, runs, monkeypatch)
     jobs = [Predicting(GREEDY, [text]) for text in ("abc", "", "hgfedcba", "aaaa")]
-    other = Predicting(How("frozen", SearchConfig(beam=2)), ["abc"])
+    other = Predicting(How("frozen", SequenceOptions(beam=2)), ["abc"])
     for job in (jobs[0], other, *jobs[1:]):
         worker.submit(job)
     assert worker.waiting == 6
     gate.opened.set()
-    found = [job.answer.result(60)[0][0].text for job in jobs]
-    assert [one.text for one in other.answer.result(60)[0]] == [runs["frozen"].predict(["abc"], beam=2)[0].text]
+    found = [job.answer.result(60)[0][0]["text"] for job in jobs]
+    assert [one["text"] for one in other.answer.result(60)[0]] == [runs["frozen"].predict(["abc"], beam=2)[0].text]
     assert gate.batches[:3] == [["first"], ["abc", "", "hgfedcba", "aaaa"], ["abc"]]
     assert found == [runs["frozen"].predict([job.texts[0]], beam=1)[0].text for job in jobs]
     assert first.answer.done()
@@ -60,7 +62,7 @@ def test_a_small_request_does_not_wait_for_all_of_a_large_one(worker, runs, monk
     worker.submit(large)
     worker.submit(small)
     gate.opened.set()
-    found = [some[0].text for some in large.answer.result(60)]
+    found = [some[0]["text"] for some in large.answer.result(60)]
     assert found == [one.text for one in runs["frozen"].predict(texts, beam=1)]
     sizes = [len(batch) for batch in gate.batches[1:4]]
     assert sizes == [TURN_TEXTS] * 3
@@ -71,7 +73,7 @@ def test_a_small_request_does_not_wait_for_all_of_a_large_one(worker, runs, monk
 def test_large_texts_come_a_few_at_a_time(worker, runs, monkeypatch):
     monkeypatch.setattr("sightline.serve.worker.TURN_TOKENS", 100)
     gate, _ = held(worker, runs, monkeypatch)
-    short = How("frozen", SearchConfig(beam=1, max_length=4))
+    short = How("frozen", SequenceOptions(beam=1, max_length=4))
     job = Predicting(short, ["a" * 32, "b" * 32, "c" * 32, "d" * 200, "e"])  # 40, 40, 40, 208 and 9 tokens
     worker.submit(job)
     gate.opened.set()
@@ -80,12 +82,12 @@ def test_large_texts_come_a_few_at_a_time(worker, runs, monkeypatch):
 
 
 def test_samples_are_drawn_one_by_one(worker, runs):
-    how = How("frozen", SearchConfig(sample=True, seed=5, temperature=3.0))
+    how = How("frozen", SequenceOptions(sample=True, seed=5, temperature=3.0))
     job = Predicting(how, ["abc", "abc", "hh"])
     worker.start()
     worker.submit(job)
-    first, again, _ = (some[0].text for some in job.answer.result(60))
-    assert first == again == runs["frozen"].search(["abc"], how.search)[0][0].text
+    first, again, _ = (some[0]["text"] for some in job.answer.result(60))
+    assert first == again == runs["frozen"].predict(["abc"], sample=True, seed=5, temperature=3.0)[0].text
 
 
 def test_explanations_and_predictions_take_turns(worker, runs, monkeypatch):
@@ -100,9 +102,9 @@ def test_explanations_and_predictions_take_turns(worker, runs, monkeypatch):
     monkeypatch.setattr(worker, "_explain", note)
     predicted = worker._predict
     monkeypatch.setattr(worker, "_predict", lambda chosen: (order.append("predict"), predicted(chosen))[1])
-    wanted = Wanted(beam=1, measure=False)
+    wanted = ExplainOptions(beam=1, measure=False)
     jobs = [Explaining("transformer", "the dog", wanted) for _ in range(3)]
-    jobs += [Predicting(How("frozen", SearchConfig(beam=width)), ["abc"]) for width in (1, 2, 3)]
+    jobs += [Predicting(How("frozen", SequenceOptions(beam=width)), ["abc"]) for width in (1, 2, 3)]
     for job in jobs:
         worker.submit(job)
     gate.opened.set()
@@ -115,7 +117,7 @@ def test_measuring_is_a_turn_of_its_own(worker, runs, monkeypatch):
     order = []
     explained = worker._explain
     monkeypatch.setattr(worker, "_explain", lambda job: (order.append(job.seen), explained(job))[1])
-    job = Explaining("frozen", "abc", Wanted(beam=1))
+    job = Explaining("frozen", "abc", ExplainOptions(beam=1))
     worker.submit(job)
     worker.start()
     assert job.answer.result(60).belief is not None
@@ -132,44 +134,45 @@ def test_too_many_are_refused(worker, runs, monkeypatch):
     assert refused.value.status == 503
     assert refused.value.headers["retry-after"] == "1"
     gate.opened.set()
-    assert {job.answer.result(60)[0][0].text for job in jobs} == {"cba"}
+    assert {job.answer.result(60)[0][0]["text"] for job in jobs} == {"cba"}
 
 
 def test_one_bad_text_harms_no_other(worker, runs, monkeypatch):
     gate, _ = held(worker, runs, monkeypatch)
-    search = runs["frozen"].search
+    raw = Run.raw
 
-    def breaking(texts, config, **options):
+    def breaking(self, texts, **options):
         if "bad" in texts:
             raise UserError("bad is bad")
-        return search(texts, config, **options)
+        return raw(self, texts, **options)
 
-    monkeypatch.setattr(runs["frozen"], "search", breaking)
+    monkeypatch.setattr(Run, "raw", breaking)
     jobs = [Predicting(GREEDY, texts) for texts in (["abc"], ["ab", "bad", "cd"], ["hg"])]
     for job in jobs:
         worker.submit(job)
     gate.opened.set()
-    assert jobs[0].answer.result(60)[0][0].text == "cba"
-    assert jobs[2].answer.result(60)[0][0].text == "gh"
+    assert jobs[0].answer.result(60)[0][0]["text"] == "cba"
+    assert jobs[2].answer.result(60)[0][0]["text"] == "gh"
     with pytest.raises(UserError, match="bad is bad"):
         jobs[1].answer.result(60)
 
 
 def test_a_text_that_cannot_be_read_harms_no_other(worker, runs, monkeypatch):
     gate, _ = held(worker, runs, monkeypatch)
-    encode = runs["frozen"].source.encode
+    tokeniser = runs["frozen"].input.tokeniser
+    encode = tokeniser.encode
 
     def breaking(texts, **options):
         if "bad" in texts:
             raise UserError("bad is bad")
         return encode(texts, **options)
 
-    monkeypatch.setattr(runs["frozen"].source, "encode", breaking)
+    monkeypatch.setattr(tokeniser, "encode", breaking)
     jobs = [Predicting(GREEDY, texts) for texts in (["bad"], ["abc"])]
     for job in jobs:
         worker.submit(job)
     gate.opened.set()
-    assert jobs[1].answer.result(60)[0][0].text == "cba"
+    assert jobs[1].answer.result(60)[0][0]["text"] == "cba"
     with pytest.raises(UserError, match="bad is bad"):
         jobs[0].answer.result(60)
 
@@ -231,7 +234,7 @@ def test_requests_that_come_together_are_answered_together(runs, monkeypatch):
 
 def test_a_turn_that_nobody_waits_for_ends(worker, runs):
     """A long search stops at its next step, and others are served."""
-    long = Predicting(How("frozen", SearchConfig(beam=4, min_length=200_000, max_length=200_000)), ["abc"])
+    long = Predicting(How("frozen", SequenceOptions(beam=4, min_length=200_000, max_length=200_000)), ["abc"])
     worker.start()
     worker.submit(long)
     deadline = time.monotonic() + 60

@@ -7,6 +7,7 @@ from typing import Any
 
 from sightline.inputs.grid import NOT_STORED, GridFacts, GridItem
 from sightline.outputs.cells_scores import GridPrediction, Scored
+from sightline.tasks.answer_schema import COUNT, NUMBER, TEXT, listed, structure
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.task import Example, Output
 from sightline.training.scores import Statistics
@@ -18,6 +19,15 @@ class CellReports(Output):
 
     measures = False
     explains_without = frozenset({"output"})
+    answer = structure(
+        "Celled",
+        "The cells of an image, row by row: the number of each one's class, and its probabilities; of two classes the "
+        "probability is that of the second, of several there is one for each.",
+        cell={**COUNT, "description": "Pixels along a side of a cell."},
+        classes=listed(TEXT),
+        labels=listed(listed(COUNT)),
+        probabilities=listed(listed({"type": ["number", "array", "null"], "items": NUMBER})),
+    )
     compared = ("f1",)
 
     def __init__(self, config: Any, facts: GridFacts | None = None) -> None:
@@ -129,6 +139,9 @@ class CellReports(Output):
 
     def to_json(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
         return prediction.to_json(self.facts)
+
+    def label_names(self) -> list[str]:
+        return list(self.facts.names)
 
     def served(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
         """What the image is called, nobody has told the server."""

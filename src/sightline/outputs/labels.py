@@ -371,9 +371,6 @@ class LabelsOutput(ShownLabels):
     def to_json(self, x: Any, prediction: LabelPrediction) -> dict[str, Any]:
         return {**self.input.fields(x), **prediction.to_json()}
 
-    def served(self, x: Any, prediction: LabelPrediction) -> dict[str, Any]:
-        return prediction.to_json()
-
     def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
         if cut := self.input.too_long(xs):
             print(f"sightline: {self.cut_line(cut)}", file=sys.stderr)

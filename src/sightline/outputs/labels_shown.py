@@ -1,4 +1,4 @@
-"""What `evaluate` says of predicted labels: as JSON, as tables, and the worst of them."""
+"""What the server and `evaluate` say of predicted labels: as JSON, as tables, and the worst of them."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sightline.tasks.answer_schema import NUMBER, TEXT, structure
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.tables import class_table
 from sightline.tasks.task import Output
@@ -21,6 +22,19 @@ class ShownLabels(Output):
     labels: Any
     input: Any
     compared_with: Any
+    answer = structure(
+        "Labelled",
+        "A label (several, or a number), its probability, and those of all labels; a number has none.",
+        label={"type": ["string", "array", "number", "null"], "items": TEXT},
+        probability=NUMBER,
+        probabilities={"type": ["object", "null"], "additionalProperties": NUMBER},
+    )
+
+    def served(self, x: Any, prediction: Any) -> dict[str, Any]:
+        return prediction._asdict()
+
+    def label_names(self) -> list[str]:
+        return list(self.labels.names)
 
     def cut_line(self, count: int) -> str:
         """What there is to say of items that are read only in part."""

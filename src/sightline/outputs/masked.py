@@ -20,7 +20,7 @@ from sightline.explanation import Explanation
 from sightline.inputs.plain import Masked, Plain, PlainInput
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
-from sightline.tasks.answer_schema import NUMBER, TEXT, listed, shape
+from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.latent import begin_with, text_rows, word_vectors
@@ -114,12 +114,12 @@ class MaskedOutput(Output):
     decides = ("masked_accuracy",)
     predict_options: ClassVar[type[PredictOptions]] = MaskedOptions
     compared = ("masked_accuracy", "perplexity")
-    answer = shape(
+    answer = structure(
         "Filled",
         "The text, the text with its masks filled, and for each mask the likeliest words with their probabilities.",
         text=TEXT,
         filled=TEXT,
-        masks=listed(listed(shape("Word", "A word.", word=TEXT, probability=NUMBER))),
+        masks=listed(listed(structure("Word", "A word.", word=TEXT, probability=NUMBER))),
     )
 
     def __init__(self, config: Any, reader: TextReader | None = None) -> None:

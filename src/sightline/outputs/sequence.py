@@ -36,6 +36,7 @@ from sightline.outputs.sequence_search import (
 )
 from sightline.search import Hypothesis
 from sightline.state import select
+from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.batches import RowBatches
 from sightline.tasks.card import Wording
 from sightline.tasks.loading import Saved
@@ -68,6 +69,10 @@ class SequenceOutput(SequenceScores):
     tokeniser_file: ClassVar[str] = "target.json"
     words_field: ClassVar[str] = "target_words"
     written: ClassVar[str] = "output"  # what is written, in titles of maps
+    answer = listed(
+        structure("Output", "An output.", text=TEXT, log_prob=NUMBER, score=NUMBER),
+        "The best outputs, likeliest first, with their log-probabilities and the scores that they were ranked by.",
+    )
 
     def __init__(
         self, config: Any, tokeniser: Tokeniser | None = None, shift: int = 0, said: Sequence[str] = ()
@@ -282,10 +287,6 @@ class SequenceOutput(SequenceScores):
 
     def benched(self) -> dict[str, dict[str, Any]]:
         return {"greedy": {"beam": 1}, "beam 5": {"beam": 5}}
-
-    def predict_split(self, run: Run, items: list[Any], given: dict[str, Any], going: Any = None) -> list[Any]:
-        predictions = run.predict(items, split=True, going=going, **given)
-        return [self.served(x, one) for x, one in zip(items, predictions, strict=True)]
 
     def ensemble(self, runs: Sequence[Run]) -> Run:
         from sightline.tasks.ensemble import ensemble

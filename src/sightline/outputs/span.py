@@ -15,6 +15,7 @@ from sightline.explanation import Explanation
 from sightline.inputs.question import Question, QuestionInput, Stretch
 from sightline.models.heads import Span
 from sightline.models.text_to_labels import Texts
+from sightline.tasks.answer_schema import NUMBER, PLACE, TEXT, structure
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.loading import Saved
@@ -62,6 +63,16 @@ class SpanOutput(Output):
     unit = "nats a question"
     decides = ("f1", "exact")
     compared = ("f1", "exact")
+    answer = structure(
+        "Answer",
+        "The answer, its characters in the text (first, behind the last) and its probability; it is empty where the "
+        "text does not say.",
+        question=TEXT,
+        answer=TEXT,
+        start=PLACE,
+        end=PLACE,
+        probability=NUMBER,
+    )
     too_long = 0  # answers of more tokens than the model may give
 
     def __init__(self, config: Any, unanswered: bool = False) -> None:

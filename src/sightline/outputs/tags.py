@@ -19,6 +19,7 @@ from sightline.explanation import Explanation
 from sightline.inputs.words import Cut, Words, WordsInput, words_of
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
+from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.labels import LABELS, UNSEEN, Labels
@@ -45,6 +46,13 @@ class TagsOutput(Output):
     noun = "tags"
     unit = "nats a word"
     decides = ("span_f1", "accuracy", "macro_f1")
+    answer = structure(
+        "Tagged",
+        "The words of a text, a label for each, and how likely each label is.",
+        words=listed(TEXT),
+        tags=listed(TEXT),
+        probabilities=listed(NUMBER),
+    )
 
     def __init__(self, config: Any, labels: Labels | None = None) -> None:
         super().__init__(config)
@@ -287,6 +295,9 @@ class TagsOutput(Output):
     def to_json(self, x: Words, prediction: TagPrediction) -> dict[str, Any]:
         probabilities = [round(one, 6) for one in prediction.probabilities]
         return {"words": prediction.words, "tags": prediction.tags, "probabilities": probabilities}
+
+    def label_names(self) -> list[str]:
+        return list(self.labels.names)
 
     def row(self, example: Example, prediction: TagPrediction) -> dict[str, Any]:
         return {"words": example.x, "tags": example.y, "prediction": prediction.tags}

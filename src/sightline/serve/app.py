@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Container, Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +18,7 @@ from sightline import __version__
 from sightline.errors import SightlineError, UserError
 from sightline.explanation import Explanation
 from sightline.serve import asking, problems, schema
-from sightline.serve.asking import FOR_WRITING, How
+from sightline.serve.asking import How
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError
@@ -30,6 +30,9 @@ from sightline.view.page.live import Document, documentation_page, front_page
 from sightline.view.page.packing import pack
 
 T = TypeVar("T")
+ITEMS = frozenset({"run", "texts", "texts2", "images"})
+FOR_TEXTS = frozenset({"prefix", "split", "keep_unknown"})  # options of /predict that only runs that read texts take
+FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
 REFUSALS = {
     400: "not JSON, not UTF-8, too deep, or no Host",
     401: "no token, or another one",
@@ -63,52 +66,45 @@ class Service:
 
     async def predict(self, request: schema.Predict) -> Response:
         run = self.runs[request.run]
-        _check_input(run, request, "texts", "images")
-        given = request.model_fields_set - {"run", "texts", "texts2", "images"}
-        how = self._how(run, request, given)
+        _check_input(run, request, "texts", "images", "texts2")
+        how = self._how(run, request)
         if run.input.reads_files:
             async with self.eyes.seen(run, request.images, "images", shown=False) as seen:  # type: ignore[attr-defined]
                 return await self._predicted(Predicting(how, seen))
-        try:
-            items = [run.input.item(one) for one in _texts(run, request, request.texts, "texts2")]
-        except UserError as error:
-            raise RefusedError(422, str(error)) from None
-        return await self._predicted(Predicting(how, items))
+        return await self._predicted(Predicting(how, _items(run, request, request.texts, "texts2")))
 
-    def _how(self, run: Run, request: schema.Predict, given: Container[str]) -> How:
+    def _how(self, run: Run, request: schema.Predict) -> How:
         """How to predict; options that mean nothing for the run are refused, not passed over."""
-        fields = [name for name in type(request).model_fields if name in given]
-        options = tuple((name, getattr(request, name)) for name in fields if name != "split")
-        for name in fields:
-            if not run.output.searches or (run.input.reads_files and name in ("prefix", "split", "keep_unknown")):
-                raise RefusedError(422, _not_for(run, request.run, name))
-        beam = () if not run.output.searches or "beam" in given else (("beam", request.beam),)
+        given = sorted(request.model_fields_set - ITEMS)
+        for name in given:
+            if not run.output.searches:
+                raise RefusedError(422, _not_for(run, request, name, "for runs that write texts"))
+            if run.input.reads_files and name in FOR_TEXTS:
+                raise RefusedError(422, _not_for(run, request, name, "for runs that read texts"))
+        names = {*given, "beam"} if run.output.searches else ()
         try:
-            run.output.options({**dict(options), **dict(beam)})
+            return How(request.run, run.output.options({name: getattr(request, name) for name in names}))
         except UserError as error:
             raise RefusedError(422, str(error)) from None
-        return How(request.run, (*options, *beam), request.split)
 
     async def _predicted(self, job: Predicting) -> Response:
         return _json({"run": job.how.run, "predictions": await self._answer(job, job.answer)})
 
     async def explain(self, request: schema.Explain) -> Response:
         run = self.runs[request.run]
-        _check_input(run, request, "text", "image")
+        _check_input(run, request, "text", "image", "text2")
+        for name in sorted(request.model_fields_set & (FOR_WRITING | run.output.explains_without)):
+            if name in run.output.explains_without:
+                raise RefusedError(422, _not_for(run, request, name, "not for it"))
+            if not run.output.searches:
+                raise RefusedError(422, _not_for(run, request, name, "for runs that write texts"))
         options = ExplainOptions(
             request.output, request.beam, request.alternatives, request.top, request.shift, request.measure
         )
-        refused = (frozenset() if run.output.searches else FOR_WRITING) | run.output.explains_without
-        for name in sorted(request.model_fields_set & refused):
-            raise RefusedError(422, _not_for(run, request.run, name))
         if run.input.reads_files:
             async with self.eyes.seen(run, [request.image], "image", shown=True) as (seen,):  # type: ignore[attr-defined]
                 return await self._explained(Explaining(request.run, seen, options), request.form)
-        try:
-            (text,) = _texts(run, request, [request.text], "text2")
-            item = run.input.item(text)
-        except UserError as error:
-            raise RefusedError(422, str(error)) from None
+        (item,) = _items(run, request, [request.text], "text2")
         return await self._explained(Explaining(request.run, item, options), request.form)
 
     async def _explained(self, job: Explaining, form: str) -> Response:
@@ -213,8 +209,8 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     app.post(
         "/predict",
         summary=_summary(service),
-        response_description="The outputs",
-        response_model=schema.Predictions,
+        response_description=_described(service),
+        response_model=schema.predictions([run.output.answer for run in service.runs.values()]),
         responses={**posts},
     )(predict)
     app.post("/explain", summary="Where a model looked", responses={**posts, 200: explained})(explain)
@@ -241,32 +237,45 @@ def _summary(service: Service) -> str:
     return f"The predictions of {'texts or images' if service.sees else 'texts'}"
 
 
-def _check_input(run: Run, request: Any, texts: str, images: str) -> None:
+def _described(service: Service) -> str:
+    """What the answers are, task by task."""
+    tasks = {run.task.name: run.output.answer["description"] for run in service.runs.values()}
+    return (
+        " ".join(f"Of {name}: {text}" for name, text in tasks.items()) if len(tasks) > 1 else next(iter(tasks.values()))
+    )
+
+
+def _check_input(run: Run, request: Any, texts: str, images: str, second: str) -> None:
     """That a run which reads images is given images, and one that reads texts texts."""
-    expected, other, what = (images, texts, "images") if run.input.reads_files else (texts, images, "texts")
-    if getattr(request, other, None) is not None:
-        raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {expected}")
+    files = run.input.reads_files
+    expected, others, what = (images, (texts, second), "images") if files else (texts, (images,), "texts")
+    for other in others:
+        if getattr(request, other, None) is not None:
+            raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {expected}")
     if getattr(request, expected, None) is None:
         raise RefusedError(422, f"{request.run} reads {what}: give {expected}")
 
 
-def _texts(run: Run, request: Any, texts: list[str], second: str) -> list[Any]:
-    """The texts, or of a run that reads two texts the pairs of them."""
+def _items(run: Run, request: Any, texts: list[str], second: str) -> list[Any]:
+    """The items: texts, or of a run that reads two texts the pairs of them."""
     given = getattr(request, second, None)
     others = [given] if isinstance(given, str) else given
-    if not run.input.two_texts:
-        if others is not None:
-            raise UserError(f"{request.run} reads one text: leave {second} out")
-        return list(texts)
-    if others is None or len(others) != len(texts):
-        raise UserError(f"{request.run} reads two texts: give {second}, one for each text")
-    return list(zip(texts, others, strict=True))
+    pairs: list[Any] = texts
+    if run.input.two_texts:
+        if others is None or len(others) != len(texts):
+            many = f"texts has {len(texts)}, texts2 {'none' if others is None else len(others)}; give as many"
+            raise RefusedError(422, f"{request.run} reads two texts: {'give text2' if second == 'text2' else many}")
+        pairs = list(zip(texts, others, strict=True))
+    elif others is not None:
+        raise RefusedError(422, f"{request.run} reads one text: leave {second} out")
+    try:
+        return [run.input.item(one) for one in pairs]
+    except UserError as error:
+        raise RefusedError(422, str(error)) from None
 
 
-def _not_for(run: Run, name: str, option: str) -> str:
-    for_texts = run.input.reads_files and run.output.searches
-    kind = "read texts" if for_texts else "write texts"
-    return f"{name} is a run of {run.task.name}, and {option} is for runs that {kind}; leave it out"
+def _not_for(run: Run, request: Any, option: str, kind: str) -> str:
+    return f"{request.run} is a run of {run.task.name}, and {option} is {kind}; leave it out"
 
 
 def _page(document: Document) -> Response:

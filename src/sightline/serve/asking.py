@@ -9,22 +9,22 @@ from sightline.picture import Picture
 from sightline.serve import schema
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
+from sightline.tasks.task import PredictOptions
 
 TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
-FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
 
 
 @dataclass(frozen=True)
 class How:
-    """What the items of one turn have in common: the run, and the options that were given, in order."""
+    """What the items of one turn have in common: the run, and the options of its predictions."""
 
     run: str
-    given: tuple[tuple[str, Any], ...] = ()
-    split: bool = False
+    options: PredictOptions
 
     @property
-    def sample(self) -> bool:
-        return dict(self.given).get("sample") is True
+    def alone(self) -> bool:
+        """Whether each item is predicted by itself: what is drawn must not depend on what else is asked for."""
+        return getattr(self.options, "sample", False)
 
 
 class Received(NamedTuple):
@@ -53,20 +53,18 @@ def described(name: str, run: Run) -> schema.Run:
 
 def costs(run: Run, how: How, items: Sequence[Any]) -> list[int]:
     """How much work each item is, in tokens of hypotheses."""
-    options = run.output.options(dict(how.given))
-    return [run.output.cost(work + 8, options) for work in run.input.work(items)]
+    least = getattr(how.options, "min_length", 0)
+    return [run.output.cost(max(work, least), how.options) for work in run.input.work(items)]
 
 
 def predicted(run: Run, how: How, items: list[Any], going: Callable[[], None] | None = None) -> list[Any]:
     """What a run makes of items that were all asked for in the same way."""
-    if how.split:
-        return run.output.predict_split(run, items, dict(how.given), going)
-    options = run.output.options({**dict(how.given), "batch_tokens": TURN_TOKENS})
-    if going is not None and any(one.name == "going" for one in fields(options)):
-        options = replace(options, going=going)
+    more: dict[str, Any] = {} if run.input.reads_files else {"batch_tokens": TURN_TOKENS}
+    if any(one.name == "going" for one in fields(how.options)):
+        more["going"] = going
+    options = replace(how.options, **more)
     raws = run.raw(items, options=options)
-    predictions = [run.output.decide(x, raw, options) for x, raw in zip(items, raws, strict=True)]
-    return [run.output.served(x, one) for x, one in zip(items, predictions, strict=True)]
+    return [run.output.served(x, run.output.decide(x, raw, options)) for x, raw in zip(items, raws, strict=True)]
 
 
 def explained(run: Run, item: Any, options: ExplainOptions) -> Explanation:

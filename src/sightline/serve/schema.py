@@ -1,9 +1,9 @@
 """What requests and answers look like, with the limits in the schema. Strict: nothing is converted, nothing unknown."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from sightline.serve.limits import Limits
 
@@ -20,11 +20,12 @@ class Error(BaseModel):
     error: str
 
 
-class Predictions(BaseModel):
-    """For each item, in their order: of a run that searches its outputs, likeliest first; of others one prediction."""
-
-    run: str
-    predictions: list[Any]
+def predictions(answers: Sequence[Mapping[str, Any]]) -> type[BaseModel]:
+    """The answer of /predict; ``answers`` are the schemas of what the runs answer for an item."""
+    kinds = [dict(one) for number, one in enumerate(answers) if one not in answers[:number]]
+    one = Annotated[Any, WithJsonSchema(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})]
+    about = "What a run predicts: for each item, in their order."
+    return create_model("Predictions", __doc__=about, run=(str, ...), predictions=(list[one], ...))  # type: ignore[valid-type]
 
 
 class Run(BaseModel):

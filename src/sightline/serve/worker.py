@@ -174,7 +174,7 @@ class Worker:
         taken = {id(job): len(job.found) for job in together}
         chosen: list[tuple[Predicting, int]] = []
         room, open_jobs = TURN_TOKENS, deque(together)
-        while open_jobs and len(chosen) < (1 if how.sample else TURN_TEXTS):
+        while open_jobs and len(chosen) < (1 if how.alone else TURN_TEXTS):
             job = open_jobs.popleft()
             place = taken[id(job)]
             cost = (job.costs or [])[place]
