@@ -30,7 +30,7 @@ from sightline.config import ConfigError, override
 from sightline.layers.efficientnet import EfficientNetLite0Config
 from sightline.layers.image import CNNConfig
 from sightline.records import TopK
-from sightline.tasks.caption import CaptionConfig
+from sightline.tasks.configs.caption import CaptionConfig
 
 
 def test_reinforce_credits_each_row_for_all_of_its_heads():

@@ -10,7 +10,6 @@ import pytest
 
 import sightline
 from sightline.errors import UserError
-from sightline.tasks.translator import load_translator
 
 FROZEN = sorted((Path(__file__).parent / "fixtures").glob("run-format-*"))
 
@@ -35,8 +34,7 @@ def test_a_frozen_run_gives_what_it_gave(path, tmp_path):
 
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.name)
 def test_a_frozen_run_shows_where_it_looked(path):
-    translator, _ = load_translator(path)
-    (record,) = translator.explain("abcd").records
+    (record,) = sightline.load(path).explain("abcd").records
     assert record.rows.texts[:4] == ("d", "c", "b", "a")
     # It reads backwards: the first letter written comes from the last one read.
     assert record.matrix()[0].argmax() > record.matrix()[3].argmax()
@@ -64,7 +62,7 @@ def test_what_a_stranger_describes_is_not_built_before_it_is_known_to_be_what_th
     (run / "config.json").write_text(json.dumps(about))
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(UserError, match="is damaged"):
-        load_translator(run)
+        sightline.load(run)
     assert time.perf_counter() - began < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
 
@@ -77,4 +75,4 @@ def test_a_vocabulary_of_another_size_is_refused(tmp_path):
     for wrong in (10**12, "many", -1, None):
         (run / "config.json").write_text(json.dumps(about | {"target_words": wrong}))
         with pytest.raises(UserError, match="is damaged"):
-            load_translator(run)
+            sightline.load(run)

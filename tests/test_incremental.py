@@ -5,12 +5,12 @@ import copy
 import pytest
 import torch
 
+from runs import translator as run_of
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.layers import incremental
 from sightline.models import transformer
 from sightline.models.transformer import TransformerConfig
 from sightline.state import Shared, reorder, select
-from sightline.tasks.translator import Translator
 from sightline.trace import capture
 
 SHAPES = {
@@ -93,13 +93,13 @@ def test_search_finds_the_same_on_both_paths(options, monkeypatch):
     tokeniser = train_tokeniser(texts * 3, TokeniserConfig(method="words", words=WORDS))
     torch.manual_seed(2)
     model = TransformerConfig(16, 2, 32, 2, 2).build(tokeniser.words, tokeniser.words).eval()
-    translator = Translator(model, tokeniser, tokeniser)
-    best = options.pop("best", 1)
-    fast = translator.predict_best(texts, best, max_length=9, **options)
+    translator = run_of(model, tokeniser, tokeniser)
+    fast = translator.predict(texts, max_length=9, **options)
     monkeypatch.setattr(transformer, "can_step", lambda layers: False)
-    for few, others in zip(fast, translator.predict_best(texts, best, max_length=9, **options), strict=True):
-        assert [one.tokens for one in few] == [one.tokens for one in others]
-        assert [one.log_prob for one in few] == pytest.approx([one.log_prob for one in others], abs=1e-4)
+    assert len(fast[0].all) == options.get("best", 1)
+    for one, other in zip(fast, translator.predict(texts, max_length=9, **options), strict=True):
+        assert [some.tokens for some in one.all] == [some.tokens for some in other.all]
+        assert [some.log_prob for some in one.all] == pytest.approx([some.log_prob for some in other.all], abs=1e-4)
 
 
 def test_search_sees_weights_that_an_optimiser_changed():

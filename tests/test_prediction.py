@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import runs
 import sightline
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
@@ -15,13 +16,13 @@ from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks import predictor, unknown
-from sightline.tasks.ensemble import Ensemble
-from sightline.tasks.predictor import Prediction, Predictor
+from sightline.outputs.sequence_search import Prediction, Searched
+from sightline.outputs.translation import TranslationOutput
+from sightline.tasks import unknown
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.ensemble import ensemble
+from sightline.tasks.run import batches_by_size
 from sightline.tasks.searching import SearchConfig
-from sightline.tasks.translate import TranslateConfig
-from sightline.tasks.translator import Translator, save_translator
-from sightline.training.folder import RunFolder
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
@@ -74,8 +75,8 @@ def texts():
 def another(translator, seed, config=CONFIG.model):
     """An untrained model with the same tokenisers."""
     torch.manual_seed(seed)
-    model = config.build(translator.source.words, translator.target.words).eval()
-    return Translator(model, translator.source, translator.target, f"model {seed}")
+    model = config.build(translator.input.tokeniser.words, translator.output.tokeniser.words).eval()
+    return runs.translator(model, translator.input.tokeniser, translator.output.tokeniser, f"model {seed}")
 
 
 def texts_of(predictions):
@@ -123,17 +124,19 @@ def test_the_most_attended_word_is_the_one_that_attention_shows(translator, monk
         records = [record.matrix() for name in explained.stacks[0].names for record in explained.of(name)]
         mean = np.mean(records, axis=0)[: len(output.split()), : len(source.split())]  # without the ends
         expected.append([source.split()[place] for place in mean.argmax(axis=1)])
-    tokens = other.source.encode(sources)
+    tokens = other.input.tokeniser.encode(sources)
     batch = torch.tensor([[*row, END, *[PADDING] * (5 - len(row))] for row in tokens])
-    words = [unknown.words_of(other.source, source) for source in sources]
+    words = [unknown.words_of(other.input.tokeniser, source) for source in sources]
     with torch.no_grad():
-        found = unknown.attended_words(other.model, other.target.encode(outputs), other.model.begin(batch), words)
+        found = unknown.attended_words(
+            other.model, other.output.tokeniser.encode(outputs), other.model.begin(batch), words
+        )
     assert [[word.text for word in some][: len(row)] for some, row in zip(found, expected, strict=True)] == expected
 
 
 def test_the_end_and_blanks_are_never_copied(translator, monkeypatch):
     source = "ka  Zog"
-    words = unknown.words_of(translator.source, source)
+    words = unknown.words_of(translator.input.tokeniser, source)
     assert [word and word.text for word in words] == ["ka", None, "Zog"]
     weights = torch.tensor([[[[0.1, 0.3, 0.2, 0.4]]]])
     monkeypatch.setattr(unknown, "look_back", lambda *given: ([SimpleNamespace(weights=weights)], None))
@@ -171,7 +174,7 @@ def test_a_model_without_attention_keeps_unknown_words(translator):
     assert found.text == "Zog Zog"
     (found,) = blind.predict(["Zog"], max_length=2)
     assert found.text == "<unk> <unk>"
-    (found,) = Ensemble([blind, looking]).predict(["Zog"], max_length=2)
+    (found,) = ensemble([blind, looking]).predict(["Zog"], max_length=2)
     assert found.text == "Zog Zog", "the first that has attention decides"
 
 
@@ -180,7 +183,7 @@ def test_a_model_without_attention_keeps_unknown_words(translator):
 
 @pytest.mark.parametrize("options", [{}, {"length_penalty": 0.0}, {"beam": 8, "no_repeat": 1}], ids=str)
 def test_the_best_few_are_ranked_and_begin_with_the_best(translator, texts, options):
-    found = translator.predict_best(texts, best=4, **options)
+    found = [one.all for one in translator.predict(texts, best=4, **options)]
     firsts = translator.predict(texts, **options)
     for some, first in zip(found, firsts, strict=True):
         assert len(some) == 4
@@ -188,7 +191,7 @@ def test_the_best_few_are_ranked_and_begin_with_the_best(translator, texts, opti
         # Sentences leave at other times, and how many are left decides how sums are rounded (float32).
         assert some[0][1:3] == pytest.approx(first[1:3], abs=1e-6)
         assert [one.score for one in some] == sorted((one.score for one in some), reverse=True)
-    kept = translator.predict_best(texts, best=4, keep_unknown=True, **options)
+    kept = [one.all for one in translator.predict(texts, best=4, keep_unknown=True, **options)]
     assert all(len({one.text for one in some}) == 4 for some in kept)
 
 
@@ -221,7 +224,7 @@ def test_samples(translator, texts):
     assert translator.predict(texts, seed=2, **options) != drawn
     assert texts_of(translator.predict(texts, sample=True, top=1)) == texts_of(translator.predict(texts, beam=1))
     assert texts_of(translator.predict(texts, sample=True, mass=1e-6)) == texts_of(translator.predict(texts, beam=1))
-    several = translator.predict_best(texts, best=6, **options)
+    several = [one.all for one in translator.predict(texts, best=6, **options)]
     assert all([one.score for one in some] == sorted((one.score for one in some), reverse=True) for some in several)
     assert any(len({one.text for one in some}) > 1 for some in several), "each draws for itself"
 
@@ -236,11 +239,13 @@ def test_order_batches_and_empty_texts(translator, texts):
     assert not translator.model.training
 
 
-def test_batches_keep_to_their_size():
+def test_batches_keep_to_their_size(translator):
     draw = random.Random(0)
-    lengths = [draw.choice([0, 1, 3, 900]) for _ in range(200)]
-    batches = list(predictor.source_batches(lengths, width=5, batch_tokens=4096))
-    assert sorted(itertools.chain(*batches)) == [i for i, length in enumerate(lengths) if length]
+    lengths = [draw.choice([1, 3, 900]) for _ in range(200)]
+    options = translator.output.options({"beam": 5, "batch_tokens": 4096})
+    costs = [translator.output.cost(length, options) for length in lengths]
+    batches = list(batches_by_size(costs, translator.output.budget(translator.input, options)))
+    assert sorted(itertools.chain(*batches)) == list(range(200))
     for rows in batches:
         assert len(rows) == 1 or 5 * len(rows) * max(lengths[i] for i in rows) <= 4096
 
@@ -284,7 +289,7 @@ def test_wrong_texts(translator):
         translator.predict(["ka"], batch_tokens=0)
     with pytest.raises(UserError, match="no output has at least 200 tokens"):
         translator.predict(["ka"], min_length=200, no_repeat=1)
-    with pytest.raises(TypeError, match="beams"):
+    with pytest.raises(UserError, match=r"beams is no option of this run; there is .*beam"):
         translator.predict(["ka"], beams=3)
 
 
@@ -292,7 +297,7 @@ def test_wrong_texts(translator):
 
 
 def test_a_model_twice_is_the_model(translator, texts):
-    twice, once = Ensemble([translator, translator]).predict(texts), translator.predict(texts)
+    twice, once = ensemble([translator, translator]).predict(texts), translator.predict(texts)
     assert texts_of(twice) == texts_of(once)
     assert [one.log_prob for one in twice] == pytest.approx([one.log_prob for one in once], abs=1e-5)
 
@@ -301,10 +306,10 @@ def test_two_models_average_their_probabilities(translator, texts):
     """Greedily, by hand: one text and one step at a time."""
     other = another(translator, 5)
     other.model.output.weight.data *= 50  # as sure of itself as the trained one
-    found = Ensemble([translator, other]).predict(texts[:8], beam=1, max_length=6, keep_unknown=True)
+    found = ensemble([translator, other]).predict(texts[:8], beam=1, max_length=6, keep_unknown=True)
     changed = 0
     for text, one in zip(texts[:8], found, strict=True):
-        source = torch.tensor([[*translator.source.encode([text])[0], END]])
+        source = torch.tensor([[*translator.input.tokeniser.encode([text])[0], END]])
         written = [START]
         total = 0.0
         while written[-1] != END:
@@ -315,7 +320,7 @@ def test_two_models_average_their_probabilities(translator, texts):
             mean[[PADDING, START]] = 0
             written.append(END if len(written) > 6 else int(mean.argmax()))
             total += float(mean[written[-1]].log())
-        assert one.text == translator.target.decode([written])[0]
+        assert one.text == translator.output.tokeniser.decode([written])[0]
         assert one.log_prob == pytest.approx(total, abs=1e-4)
         changed += one.text != translator.predict([text], beam=1, max_length=6, keep_unknown=True)[0].text
     assert changed, "the second model has a say"
@@ -324,16 +329,16 @@ def test_two_models_average_their_probabilities(translator, texts):
 def test_an_ensemble_reads_with_each_models_tokeniser(translator):
     """The other one's source vocabulary has the same words under other numbers."""
     shuffled = train_tokeniser(["tu so ra pe nu mi lo ka " * 3, "tu so ra tu"], WORDS)
-    assert shuffled.encode(["ka"]) != translator.source.encode(["ka"])
-    model = CONFIG.model.build(shuffled.words, translator.target.words).eval()
+    assert shuffled.encode(["ka"]) != translator.input.tokeniser.encode(["ka"])
+    model = CONFIG.model.build(shuffled.words, translator.output.tokeniser.words).eval()
     weights = dict(translator.model.state_dict())
     table = torch.zeros_like(model.source_embedding.weight)
     for word in LEXICON:
-        ((new,), (old,)) = shuffled.encode([word])[0], translator.source.encode([word])[0]
+        ((new,), (old,)) = shuffled.encode([word])[0], translator.input.tokeniser.encode([word])[0]
         table[new] = weights["source_embedding.weight"][old]
     table[:4] = weights["source_embedding.weight"][:4]
     model.load_state_dict({**weights, "source_embedding.weight": table})
-    both = Ensemble([translator, Translator(model, shuffled, translator.target)])
+    both = ensemble([translator, runs.translator(model, shuffled, translator.output.tokeniser)])
     texts = [source for source, _ in make_pairs(20, seed=3)]
     assert texts_of(both.predict(texts)) == texts_of(translator.predict(texts))
 
@@ -343,55 +348,48 @@ def stranger(run):
     """A run with a vocabulary of its own."""
     tokeniser = train_tokeniser(["other words"], TokeniserConfig(method="words", words=20, minimum=1))
     model = CONFIG.model.build(tokeniser.words, tokeniser.words)
-    folder = RunFolder.create(run.parent / "stranger")
-    save_translator(folder, Translator(model, tokeniser, tokeniser), CONFIG, "untrained")
-    return folder.path
+    made = runs.translator(model, tokeniser, tokeniser, config=CONFIG)
+    return runs.saved(made, run.parent / "stranger", weights="untrained")
 
 
 def test_models_with_different_vocabularies_are_refused(run, stranger):
     with pytest.raises(UserError) as raised:
-        Ensemble([sightline.load(run), sightline.load(stranger)])
+        ensemble([sightline.load(run), sightline.load(stranger)])
     assert str(run) in str(raised.value)
     assert str(stranger) in str(raised.value)
     assert "same tokeniser" in str(raised.value)
     with pytest.raises(UserError, match="at least one model"):
-        Ensemble([])
+        ensemble([])
 
 
 # Documents
 
 
-class Dictionary(Predictor):
-    """Translates whole sentences that it knows, and repeats the others."""
-
-    def __init__(self, known):
-        self.known = known
-
-    @property
-    def members(self):
-        return ()
-
-    def search(self, texts, config, **options):
-        return [[Prediction(self.known.get(text, text), -1.0, -0.5)] for text in texts]
+def by_dictionary(known, text):
+    """A document whose sentences are looked up; those that are not known are repeated."""
+    output = TranslationOutput(CONFIG)
+    options = output.options({"split": True})
+    divided = output.divided([text], options)
+    (joined,) = divided.join([Searched([Prediction(known.get(one, one), -1.0, -0.5)]) for one in divided.items])
+    return output.decide(text, joined, options)
 
 
 @pytest.mark.parametrize(
     "text", ["", "  ", "One.", " One. Two!  Three?\n\n\tFour. \r\n", "我是王。你是谁？\n好。", "a\n"]
 )
 def test_documents_come_back_with_all_that_stands_between_sentences(text):
-    (found,) = Dictionary({}).predict_documents([text])
-    assert found.text == text
+    assert by_dictionary({}, text).text == text
 
 
 def test_documents_get_spaces_where_there_were_none():
     known = {"我是王。": "I am Wang.", "你是谁？": "Who are you?", "好。": "Good."}
-    (found,) = Dictionary(known).predict_documents(["我是王。你是谁？\n好。"])
+    found = by_dictionary(known, "我是王。你是谁？\n好。")
     assert found == Prediction("I am Wang. Who are you?\nGood.", -3.0, -1.5)
     back = {"我是王。": "私は王だ。", "你是谁？": "誰？"}
-    assert Dictionary(back).predict_documents(["我是王。你是谁？"])[0].text == "私は王だ。誰？"
+    assert by_dictionary(back, "我是王。你是谁？").text == "私は王だ。誰？"
 
 
 def test_documents_are_translated_sentence_by_sentence(translator):
     lines = ["ka lo", "", "Zog mi", "tu"]
-    (found,) = translator.predict_documents(["\n".join(lines)], beam=2)
+    (found,) = translator.predict(["\n".join(lines)], split=True, beam=2)
     assert found.text.split("\n") == texts_of(translator.predict(lines, beam=2))

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 import test_prediction
-from sightline.tasks.predictor import Prediction, Predictor
+from sightline.outputs.sequence_search import Prediction, Searched, SequenceOptions
+from sightline.tasks.run import Run
 from sightline.tasks.searching import SearchConfig
 from test_prediction import texts_of
 
@@ -58,27 +59,24 @@ def test_the_command_predicts_lines_in_order(command, translator, texts, tmp_pat
 def test_every_option_reaches_the_search(command, monkeypatch):
     seen = []
 
-    def search(self, texts, config, **options):
-        seen.append((config, options))
-        return [[Prediction("", 0.0, 0.0)] for _ in texts]
+    def raw(self, xs, *, options, **others):
+        seen.append(options)
+        return [Searched([Prediction("", 0.0, 0.0)]) for _ in xs]
 
-    monkeypatch.setattr(Predictor, "search", search)
+    monkeypatch.setattr(Run, "raw", raw)
     wanted = SearchConfig(7, 0.6, 3, 2, 30, 4, True, 0.5, 6, 0.9, 11)
     options = ["--format", "jsonl"]
     for name, value in asdict(wanted).items():
         options += [f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}", value]
     assert command("--text", "ka", "--prefix", "red", "--keep-unknown", *options).code == 0
     assert command("--text", "ka", "--batch-tokens", 77).code == 0
-    (first, extra), (second, others) = seen
-    assert first == wanted
-    assert extra == {"prefixes": ["red"], "batch_tokens": 4096, "keep_unknown": True}
-    assert second == SearchConfig()
-    assert others == {"prefixes": [""], "batch_tokens": 77, "keep_unknown": False}
+    assert seen[0] == SequenceOptions(**asdict(wanted), prefix="red", keep_unknown=True)
+    assert seen[1] == SequenceOptions(batch_tokens=77)
 
 
 def test_the_best_few_as_json(command, translator):
     lines = command("--text", "ka Zog", "", "--best", 3, "--format", "jsonl").out.splitlines()
-    expected = translator.predict_best(["ka Zog", ""], best=3)
+    expected = [one.all for one in translator.predict(["ka Zog", ""], best=3)]
     for line, text, some in zip(lines, ["ka Zog", ""], expected, strict=True):
         outputs = [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in some]
         assert json.loads(line) == {"source": text, "predictions": outputs}
@@ -113,7 +111,7 @@ def test_long_lines_and_documents_by_command(command, translator):
     assert "line 2 has 1,600 characters" in whole.err
     split = command("--split", "--max-length", 3, given=given)
     assert split.err == ""
-    expected = translator.predict_documents(given.split("\n")[:-1], max_length=3)
+    expected = translator.predict(given.split("\n")[:-1], split=True, max_length=3)
     assert split.out == "".join(f"{one.text}\n" for one in expected)
     assert len(split.out.splitlines()[1].split()) >= 200
 

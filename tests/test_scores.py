@@ -13,7 +13,7 @@ from sacrebleu.significance import PairedTest
 from sightline.cli import choices
 from sightline.config import override
 from sightline.errors import UserError
-from sightline.tasks.translate import TranslateConfig
+from sightline.tasks.configs.translate import TranslateConfig
 from sightline.training import scores
 from sightline.training.scores import bootstrap
 from sightline.training.scores.rouge import common_length

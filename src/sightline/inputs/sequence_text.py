@@ -79,7 +79,7 @@ class SourceText(Input):
 
     @classmethod
     def load(cls, saved: Saved, config: Any) -> "SourceText":
-        return cls(config, Tokeniser.load(saved.path / SOURCE, config.tokeniser.dropout))
+        return cls(config, saved.vocabulary(SOURCE, "source_words", config.tokeniser.dropout))
 
     def attended(
         self, model: TextToText, batch: Tensor, xs: Sequence[str], outputs: Sequence[Sequence[int]]

@@ -23,7 +23,6 @@ from sightline.tasks.batches import validated_rows
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.image_sources import AT_ONCE
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, evaluating
 from sightline.tasks.searching import pad
@@ -189,14 +188,6 @@ class CaptionOutput(SequenceOutput):
         ]
         best = best._replace(more={"grid": [height, width], "alignment": alignment})
         return one._replace(predictions=[best, *others])
-
-    @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "SequenceOutput":
-        output = super().load(saved, config, input)
-        with saved.reading():
-            if saved.about[cls.words_field] != output.tokeniser.words:
-                raise ValueError(f"{saved.about[cls.words_field]} words do not fit {cls.tokeniser_file}")
-        return output
 
     # -- scores
 

@@ -305,7 +305,8 @@ class SequenceOutput(SequenceScores):
             shift = saved.about.get("shift", 0)  # runs of earlier versions have none
             if shift not in (-1, 0, 1):
                 raise ValueError(f"shift is {shift!r}; it is -1, 0 or 1")
-        return cls(config, Tokeniser.load(saved.path / cls.tokeniser_file, config.tokeniser.dropout), shift)
+        tokeniser = saved.vocabulary(cls.tokeniser_file, cls.words_field, config.tokeniser.dropout)
+        return cls(config, tokeniser, shift)
 
     def open(self, input: Input, setting: Setting) -> Any:
         self.tokeniser.dropout = setting.config.tokeniser.dropout

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.training.checkpoint import verify_checkpoint
 from sightline.training.folder import METRICS, MODEL, RunFolder, load_tensors
@@ -51,6 +52,13 @@ class Saved(NamedTuple):
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(f"{self.path} is damaged: {reason}") from None
+
+    def vocabulary(self, file: str, field: str, dropout: float) -> Tokeniser:
+        """A tokeniser of the folder, which has as many words as config.json says in this field."""
+        tokeniser, words = Tokeniser.load(self.path / file, dropout), self.about.get(field)
+        if words != tokeniser.words:
+            raise UserError(f"{self.path} is damaged: {field} is {words!r}, and {file} has {tokeniser.words:,} words")
+        return tokeniser
 
     def model(self, build: Callable[[], M], finish: Callable[[M, dict[str, Tensor]], None] | None = None) -> M:
         """The model with its weights, for use and not for learning.
