@@ -1,5 +1,6 @@
 """Runs made of a model and its tokenisers, without training; and tasks by their names: what they read and learn."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 from sightline.commands.train import base_config
@@ -9,11 +10,11 @@ from sightline.inputs.sequence_text import SourceText
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.declared.translate import TRANSLATE
-from sightline.tasks.prepare import read_examples
+from sightline.tasks.prepare import Setting, preparing, read_examples
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
 from sightline.tasks.task import imported
-from sightline.tasks.train import train_task
+from sightline.tasks.train import started, train_task
 from sightline.training.folder import RunFolder
 
 
@@ -40,6 +41,17 @@ def read_as(task, data, columns=None, limits=None, config=None, **options):
     task, config = task.of(variant), config or imported(variant.config)()
     reading, output = (imported(one)(config) for one in (variant.input, variant.output))
     return read_examples(source, task, variant, reading, output, limits or Limits(1_000_000, 1.0))
+
+
+@contextmanager
+def prepared_as(task, data, folder, config, valid=None, start=None):
+    """What training begins with and, to be read inside the block, the rows that it trains on."""
+    task, source = task_named(task), Source.of(data)
+    variant = task.variant_for(source)
+    limits = Limits(task.max_characters, task.max_bad_share)
+    setting = Setting(task.of(variant), variant, config, folder, limits, started(task, variant, start))
+    with preparing(source, None if valid is None else Source.of(valid), setting) as (prepared, rows):
+        yield prepared, rows
 
 
 def trained_on(task, data, out, config, **options):

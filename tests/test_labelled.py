@@ -7,23 +7,26 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from runs import prepared_as, read_as
 from sightline.data.batches import BatchPlan
 from sightline.data.checking import Limits
-from sightline.data.labelled import Example, LabelledFile, found_separator, read_labelled
-from sightline.data.labels_checking import CheckedRows
-from sightline.data.stratified import split_examples, text_key
+from sightline.data.source import Source
+from sightline.data.splitting import normalise
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
+from sightline.tasks.configs.classify import ClassifyConfig
+from sightline.tasks.task import Example
 from sightline.vocabulary import END, PADDING, START
 
 
-def read(path, **options):
-    return list(read_labelled(LabelledFile(str(path), **options)))
+def read(path, labels="one", **options):
+    """The examples of a file, and what was left out."""
+    return read_as("classify", path, config=ClassifyConfig(labels=labels), **options)
 
 
 def examples(path, **options):
-    return [row.example for row in read(path, **options)]
+    return read(path, **options)[0]
 
 
 def write(path, text):
@@ -31,7 +34,7 @@ def write(path, text):
     return path
 
 
-ROWS = [Example("a good one", None, "pos"), Example("", None, "neg")]
+ROWS = [Example("a good one", "pos"), Example("", "neg")]
 
 
 @pytest.mark.parametrize(
@@ -56,16 +59,15 @@ def test_parquet_has_numbers_and_lists(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = arrow.table({"text": ["a", "b"], "label": [0, 1], "labels": [["x", "y"], []]})
     parquet.write_table(table, tmp_path / "a.parquet")
-    assert [row.label for row in examples(tmp_path / "a.parquet")] == ["0", "1"]
+    assert [row.y for row in examples(tmp_path / "a.parquet")] == ["0", "1"]
     several = examples(tmp_path / "a.parquet", columns=("text", "labels"), labels="several")
-    assert [row.label for row in several] == [("x", "y"), ()]
+    assert [row.y for row in several] == [("x", "y"), ()]
 
 
 def test_pairs_and_named_columns(tmp_path):
     path = write(tmp_path / "a.tsv", "text\ttext2\tlabel\na\tb\tsame\n")
-    assert examples(path) == [Example("a", "b", "same")]
-    assert examples(path)[0].texts == ("a", "b")
-    assert examples(path, columns=("text2", "label")) == [Example("b", None, "same")]
+    assert examples(path) == [Example(("a", "b"), "same")]
+    assert examples(path, columns=("text2", "label")) == [Example("b", "same")]
 
 
 @pytest.mark.parametrize(
@@ -97,61 +99,56 @@ def test_columns_that_cannot_be_told_are_asked_for(tmp_path, header, expected):
 )
 def test_bad_labels_have_a_place_and_a_reason(tmp_path, kind, cell, problem):
     path = write(tmp_path / "a.jsonl", f'{{"text": "a", "label": "1"}}\n{{"text": "b", "label": {cell}}}\n')
-    _, bad = read(path, labels=kind)
-    assert bad.example is None
-    assert bad.line == 2
-    assert problem in bad.problem
-    assert "'label'" in bad.problem
-    checked = CheckedRows(read_labelled(LabelledFile(str(path), labels=kind)), kind, Limits(1000, 0.5))
-    assert len(list(checked)) == 1
-    assert checked.report.left_out.total() == 1
-    assert checked.report.places[0].startswith(f"{path}:2: ")
+    kept, report = read(path, labels=kind, limits=Limits(1000, 0.5))
+    assert len(kept) == 1
+    assert report.left_out.total() == 1
+    (place,) = report.places
+    assert place.startswith(f"{path}:2: ")
+    assert problem in place
+    assert "'label'" in place
 
 
 def test_other_bad_rows_too(tmp_path):
     path = write(
-        tmp_path / "a.jsonl", '{"text": 5, "label": "a"}\n[]\n{"text": "a"}\n{"text": "a\\u0000", "label": "b"}\n'
+        tmp_path / "a.jsonl",
+        '{"text": 5, "label": "a"}\n[]\n{"text": "a"}\n{"text": "a\\u0000", "label": "b"}\n'
+        '{"text": "", "label": "c"}\n',
     )
-    problems = [row.problem for row in read(path)]
-    for found, expected in zip(problems, ("not text", "bad JSON", "missing field", "NUL"), strict=True):
+    for found, expected in zip(read(path)[1].places, ("not text", "bad JSON", "missing field", "NUL"), strict=True):
         assert expected in found
 
 
 def test_too_many_bad_rows_stop_it(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "a\tb\n" * 50 + "a\t\n" * 2)
     with pytest.raises(UserError, match=r"2 of 52 rows are bad .*a\.tsv:52: missing label.*max_bad_share"):
-        list(CheckedRows(read_labelled(LabelledFile(str(path))), "one"))
+        read(path, limits=Limits())
 
 
 def test_several_labels_in_a_cell(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\na\tx|y|x\nb\t\nc\tz, w\n")
-    files = LabelledFile(str(path), labels="several")
-    assert found_separator(files) == "|"
-    assert [row.label for row in examples(path, labels="several", separator="|")] == [("x", "y"), (), ("z, w",)]
+    for separator in (None, "|"):  # found, or given
+        found = examples(path, labels="several", separator=separator)
+        assert [row.y for row in found] == [("x", "y"), (), ("z, w",)]
+    assert [row.y for row in examples(path, labels="several", separator=",")] == [("x|y|x",), (), ("z", "w")]
+    assert ClassifyConfig().for_source(Source.of(path, separator="|")).labels == "several"
     with pytest.raises(UserError, match="--labels several"):
-        LabelledFile(str(path), separator="|")
+        ClassifyConfig(labels="number").for_source(Source.of(path, separator="|"))
 
 
 def test_a_very_long_text_is_read_from_csv(tmp_path):
     text = "word " * 100_000
-    assert examples(write(tmp_path / "a.csv", f"text,label\n{text},a\n"))[0].text == text
+    assert examples(write(tmp_path / "a.csv", f"text,label\n{text},a\n"))[0].x == text
 
 
-def checked(rows, kind="one"):
-    reading = CheckedRows(rows, kind)
-    list(reading)
-    return reading.report
+def split(rows, folder, share=0.1, seed=0, labels="one"):
+    """What training begins with, and the rows that it trains on."""
+    with prepared_as("classify", rows, folder, ClassifyConfig(labels=labels, valid_share=share, seed=seed)) as found:
+        return found[0], list(found[1])
 
 
-def rows_of(*pairs):
-    from sightline.data.labelled import LabelledRow
-
-    return [LabelledRow(Example(text, None, label), "f", line) for line, (text, label) in enumerate(pairs)]
-
-
-def test_the_report_says_balance_skew_and_single_labels():
+def test_the_report_says_balance_skew_and_single_labels(tmp_path):
     pairs = [(f"text {i}", "no") for i in range(98)] + [("x", "yes"), ("x", "no"), ("", "no"), ("", "no")]
-    report = checked(rows_of(*pairs))
+    report = split(pairs, tmp_path)[0].report
     lines = "\n".join(report.lines())
     assert "2 labels: no 101 (99.0%), yes 1 (1.0%)" in lines
     assert "the labels are skewed: always answering 'no' is right in 99.0% of the rows" in lines
@@ -170,14 +167,14 @@ def test_the_report_says_balance_skew_and_single_labels():
     ],
 )
 def test_labels_that_cannot_be_learnt_are_refused(labels, expected):
-    report = checked(rows_of(*((f"t{i}", label) for i, label in enumerate(labels))))
+    _, report = read([(f"t{i}", label) for i, label in enumerate(labels)])
     with pytest.raises(UserError, match=expected):
         report.check()
 
 
 def test_numbers_are_summed_up_exactly():
     values = [1e9 + i for i in range(10)]
-    report = checked(rows_of(*((f"t{i}", value) for i, value in enumerate(values))), "number")
+    _, report = read([(f"t{i}", value) for i, value in enumerate(values)], labels="number")
     assert report.mean == pytest.approx(np.mean(values), rel=1e-15)
     assert report.spread == pytest.approx(np.std(values), rel=1e-9)
 
@@ -190,31 +187,30 @@ def made(count, seed=0):
         f"text {i - i % 10}" if i % 10 == 1 else f"text  {i - i % 10} " if i % 10 == 2 else f"text {i}"
         for i in range(count)
     ]
-    return [Example(text, None, label) for text, label in zip(texts, labels, strict=True)]
+    return list(zip(texts, labels, strict=True))
 
 
-def test_the_split_keeps_texts_together_and_shares_alike():
+def test_the_split_keeps_texts_together_and_shares_alike(tmp_path):
     rows = made(2000)
-    split = split_examples(lambda: iter(rows), 0.1, seed=3)
-    train, valid = list(split.train()), list(split.valid())
+    prepared, train = split(rows, tmp_path, seed=3)
+    valid = prepared.valid
     assert len(train) + len(valid) == 2000
-    assert not {text_key(one) for one in train} & {text_key(one) for one in valid}
-    whole, part = Counter(one.label for one in rows), Counter(one.label for one in valid)
+    assert not {normalise(one.x) for one in train} & {normalise(one.x) for one in valid}
+    whole, part = Counter(label for _, label in rows), Counter(one.y for one in valid)
     for label, count in whole.items():
         assert part[label] / count == pytest.approx(0.1, abs=0.03)
-    backwards = split_examples(lambda: reversed(rows), 0.1, seed=3)
-    assert sum(one in valid for one in backwards.valid()) > 0.9 * len(valid)
-    assert list(split_examples(lambda: iter(rows), 0.1, seed=3).valid()) == valid
-    assert list(split_examples(lambda: iter(rows), 0.1, seed=4).valid()) != valid
+    backwards, _ = split(rows[::-1], tmp_path / "backwards", seed=3)
+    assert sum(one in valid for one in backwards.valid) > 0.9 * len(valid)
+    assert split(rows, tmp_path / "again", seed=3)[0].valid == valid
+    assert split(rows, tmp_path / "other", seed=4)[0].valid != valid
 
 
-def test_single_texts_go_to_training_and_numbers_are_split_by_size():
-    rows = [Example(f"t{i}", None, "a" if i else "rare") for i in range(30)]
-    split = split_examples(lambda: iter(rows), 0.1, seed=0)
-    assert "rare" not in {one.label for one in split.valid()}
-    numbers = [Example(f"t{i}", None, float(i)) for i in range(1000)]
-    valid = list(split_examples(lambda: iter(numbers), 0.1, seed=0).valid())
-    tenths = Counter(int(one.label) // 100 for one in valid)
+def test_single_texts_go_to_training_and_numbers_are_split_by_size(tmp_path):
+    rows = [(f"t{i}", "a" if i else "rare") for i in range(30)]
+    assert "rare" not in {one.y for one in split(rows, tmp_path)[0].valid}
+    numbers = [(f"t{i}", float(i)) for i in range(1000)]
+    valid = split(numbers, tmp_path / "numbers", labels="number")[0].valid
+    tenths = Counter(int(one.y) // 100 for one in valid)
     assert set(tenths.values()) == {10}
 
 
@@ -268,20 +264,18 @@ def test_batches_of_single_texts_have_a_budget_and_a_limit_of_rows():
 
 def test_lines_of_json_need_not_agree_about_what_is_optional(tmp_path):
     """The first line decides nothing: a field that others have is read, and None where it is missing."""
-    from sightline.data.answers import AnswersFile, read_answers
-
     rows = [
         {"question": "who?", "text": "Ann sleeps, says Ann.", "answer": "Ann"},
         {"question": "who?", "text": "Ann sleeps, says Ann.", "answer": "Ann", "start": 17},
     ]
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert [row.asked.start for row in read_answers(AnswersFile(str(path)))] == [0, 17]
+    assert [row.y[1] for row in read_as("span", path)[0]] == [0, 17]
 
 
 def test_a_label_is_never_wholly_kept_apart(tmp_path):
-    rows = [Example(f"text {i}", None, "rare" if i % 20 == 0 else "often") for i in range(60)]
-    split = split_examples(lambda: iter(rows), 0.9, 0)
-    assert {row.label for row in split.train()} == {row.label for row in split.valid()} == {"rare", "often"}
+    rows = [(f"text {i}", "rare" if i % 20 == 0 else "often") for i in range(60)]
+    prepared, train = split(rows, tmp_path, 0.9)
+    assert {row.y for row in train} == {row.y for row in prepared.valid} == {"rare", "often"}
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
