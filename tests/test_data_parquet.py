@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from sightline.data.reading import PairFiles, read_rows
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.errors import UserError
 from test_data_reading import PAIRS, pairs_of, rows_of
 
@@ -18,20 +19,20 @@ def parquet_file(folder, name="a.parquet", **columns):
 def test_parquet(tmp_path):
     sources, targets = [[*side, *map(str, range(3000))] for side in zip(*PAIRS, strict=True)]
     path = parquet_file(tmp_path, id=list(range(3004)), target=targets, source=sources)
-    rows = list(read_rows(PairFiles(data=path)))
+    rows = list(pair_cells(Source(path)))
     assert pairs_of(rows) == list(zip(sources, targets, strict=True))
     assert [row.line for row in rows] == list(range(1, 3005))
 
 
 def test_parquet_problems_and_columns(tmp_path):
     path = parquet_file(tmp_path, de=["a", None, "c\0"], en=["x", "y", "z"])
-    rows = list(read_rows(PairFiles(data=path)))
-    assert (rows[0].source, rows[0].target) == ("a", "x")
+    rows = list(pair_cells(Source(path)))
+    assert rows[0].values == ("a", "x")
     assert "found null in 'de'" in rows[1].problem
     assert "NUL" in rows[2].problem
     path = parquet_file(tmp_path, one=["a"], two=["b"], Target=["c"])
     with pytest.raises(UserError, match=r"'one', 'two', 'Target'.*did you mean 'Target'"):
-        list(read_rows(PairFiles(data=path)))
+        list(pair_cells(Source(path)))
 
 
 def test_parquet_bad_text(tmp_path):
@@ -39,8 +40,8 @@ def test_parquet_bad_text(tmp_path):
     text = arrow.Array.from_buffers(
         arrow.string(), 2, [None, arrow.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0"), arrow.py_buffer(b"okx\xff")]
     )
-    rows = list(read_rows(PairFiles(data=parquet_file(tmp_path, source=text, target=["a", "b"]))))
-    assert (rows[0].source, rows[0].target) == ("ok", "a")
+    rows = list(pair_cells(Source(parquet_file(tmp_path, source=text, target=["a", "b"]))))
+    assert rows[0].values == ("ok", "a")
     assert "0xff at offset 1" in rows[1].problem
 
 
@@ -60,7 +61,7 @@ def test_parquet_names_that_are_no_text(tmp_path):
     while start >= 0:
         (tmp_path / "a.parquet").write_bytes(whole[: start + 2] + b"\xf5" + whole[start + 3 :])
         try:
-            assert pairs_of(list(read_rows(PairFiles(data=path)))) == [("a", "b")]
+            assert pairs_of(list(pair_cells(Source(path)))) == [("a", "b")]
         except UserError as error:
             said.append(str(error))
         start = whole.find(b"target", start + 1)
@@ -70,7 +71,7 @@ def test_parquet_names_that_are_no_text(tmp_path):
 
 def test_parquet_without_rows(tmp_path):
     with pytest.raises(UserError, match="no rows"):
-        list(read_rows(PairFiles(data=parquet_file(tmp_path, source=[], target=[]))))
+        list(pair_cells(Source(parquet_file(tmp_path, source=[], target=[]))))
 
 
 def test_parquet_without_pyarrow(tmp_path, monkeypatch):

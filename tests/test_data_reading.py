@@ -6,14 +6,18 @@ import io
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sightline.data.reading import PairFiles, Row, read_rows
+from sightline.data.columns import Cells
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
+from sightline.tasks.registry import task_named
 
 ODD = "x\u2028y\x0bz\x85"  # Python's str.splitlines would break it
 PAIRS = [("ein Haus", "a house"), ('er sagte "ja"', 'he said "yes"'), ("a, b", "c; d"), ("日本 語", ODD)]
@@ -43,13 +47,13 @@ def written(folder, name, content):
 
 
 def rows_of(folder, name, content, **options):
-    return list(read_rows(PairFiles(data=written(folder, name, content), **options)))
+    return list(pair_cells(Source.of(written(folder, name, content), **options)))
 
 
 def pairs_of(rows):
     rows = list(rows)
     assert [row for row in rows if row.problem] == []
-    return [(row.source, row.target) for row in rows]
+    return [row.values for row in rows]
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
@@ -71,15 +75,15 @@ def test_aligned_files(tmp_path, ending):
     sources, targets = zip(*PAIRS, strict=True)
     source = written(tmp_path, "a.de", "\ufeff" + "".join(text + ending for text in sources))
     target = written(tmp_path, "a.en", gzip.compress(ending.join(targets).encode()))  # no line break at the end
-    rows = list(read_rows(PairFiles(source=source, target=target)))
+    rows = list(pair_cells(Source.of(None, source=source, target=target)))
     assert pairs_of(rows) == PAIRS
-    assert rows[1] == Row(*PAIRS[1], source, 2, None)
-    assert pairs_of(read_rows(PairFiles(source=source, target=source))) == [(text, text) for text in sources]
+    assert rows[1] == Cells(PAIRS[1], source, 2, None)
+    assert pairs_of(pair_cells(Source.of(None, source=source, target=source))) == [(text, text) for text in sources]
 
 
 def test_an_empty_line_of_an_aligned_file_is_a_row(tmp_path):
     source, target = written(tmp_path, "a", "x\n\ny\n"), written(tmp_path, "b", "1\n2\n3")
-    assert pairs_of(read_rows(PairFiles(source=source, target=target))) == [("x", "1"), ("", "2"), ("y", "3")]
+    assert pairs_of(pair_cells(Source.of(None, source=source, target=target))) == [("x", "1"), ("", "2"), ("y", "3")]
 
 
 def test_csv_records_start_where_they_start(tmp_path):
@@ -98,18 +102,19 @@ def test_a_bad_quote_spoils_one_row_only(tmp_path, bad, words, quoted_later):
     after = [(f"s{i}", f'"t{i}"' if quoted_later and i == 30 else f"t{i}") for i in range(50)]
     rows = rows_of(tmp_path, "a.csv", f"source,target\nx,y\n{bad}\n" + "".join(f"{s},{t}\n" for s, t in after))
     assert [row.line for row in rows if row.problem] == [3]
-    assert [(row.source, row.target) for row in rows if not row.problem][1:] == [(s, t.strip('"')) for s, t in after]
+    assert [row.values for row in rows if not row.problem][1:] == [(s, t.strip('"')) for s, t in after]
     assert rows[1].problem.startswith("bad CSV: found ")
     assert any(word in rows[1].problem for word in words.split("|"))
 
 
 MEASURE = """
 import json, sys, tracemalloc
-from sightline.data.reading import PairFiles, read_rows
-files = PairFiles(**json.loads(sys.argv[1]))
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
+files = json.loads(sys.argv[1])
 tracemalloc.start()
 rows, bad = 0, []
-for row in read_rows(files):
+for row in pair_cells(Source.of(files.pop("data", None), **files)):
     rows += 1
     if row.problem:
         bad.append([row.line, row.problem])
@@ -157,7 +162,7 @@ def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path):
 )
 def test_a_bad_row_says_what_is_wrong(tmp_path, name, content, line, words):
     bad = [row for row in rows_of(tmp_path, name, content) if row.problem]
-    assert [(row.file, row.line, row.source, row.target) for row in bad] == [(str(tmp_path / name), line, "", "")]
+    assert [(row.file, row.line, row.values) for row in bad] == [(str(tmp_path / name), line, ("", ""))]
     for word in words:
         assert word in bad[0].problem
 
@@ -171,8 +176,8 @@ def test_a_line_that_is_too_long_is_one_bad_row(tmp_path, kind):
         files = {"source": source, "target": written(tmp_path, "t", "b\nc\ne\n")}
     else:
         files = {"data": written(tmp_path, f"a.{kind}", WRITERS[kind](pairs))}
-    rows = list(read_rows(PairFiles(**files)))
-    assert [(row.source, row.target) for row in rows] == [("a", "b"), ("", ""), ("d", "e")]
+    rows = list(pair_cells(Source.of(files.get("data"), source=files.get("source"), target=files.get("target"))))
+    assert [row.values for row in rows] == [("a", "b"), ("", ""), ("d", "e")]
     assert rows[1].problem.startswith("line too long: found 3,000,0")
     assert measured(**files)[2] < 2.9e6, "the line was held whole"
 
@@ -197,7 +202,7 @@ def test_bad_utf8_in_the_middle_of_a_large_file(tmp_path):
 
 def test_a_problem_of_an_aligned_file_names_that_file(tmp_path):
     source, target = written(tmp_path, "s", b"a\nb\xff\nc\n"), written(tmp_path, "t", b"1\n2\n3\xfe\n")
-    rows = list(read_rows(PairFiles(source=source, target=target)))
+    rows = list(pair_cells(Source.of(None, source=source, target=target)))
     assert [(row.file, row.line) for row in rows if row.problem] == [(source, 2), (target, 3)]
 
 
@@ -279,12 +284,12 @@ def test_a_bad_file_says_what_is_wrong(tmp_path, name, content, words):
 def test_a_file_that_is_not_there_and_a_folder(tmp_path, name):
     path = tmp_path / name
     with pytest.raises(UserError, match="folder" if name == "." else "no such file"):
-        next(read_rows(PairFiles(data=str(path))))
+        next(pair_cells(Source(str(path))))
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / name).mkdir(exist_ok=True)
     with pytest.raises(UserError, match="folder"):
-        next(read_rows(PairFiles(data=str(folder / name))))
+        next(pair_cells(Source(str(folder / name))))
 
 
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
@@ -294,14 +299,14 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     path = written(tmp_path, "a.tsv", "a\tb\n")
     monkeypatch.setattr("builtins.open", refuse)  # who runs the tests may be root, whom no permission stops
     with pytest.raises(UserError, match="cannot be read: Permission denied"):
-        next(read_rows(PairFiles(data=path)))
+        next(pair_cells(Source(path)))
 
 
 @pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (0, 2), (2, 0), (4000, 9000)])
 def test_unequal_counts(tmp_path, sources, targets):
     source, target = written(tmp_path, "s", "x\n" * sources), written(tmp_path, "t", "y\n" * targets)
     with pytest.raises(UserError) as caught:
-        list(read_rows(PairFiles(source=source, target=target)))
+        list(pair_cells(Source.of(None, source=source, target=target)))
     short, long = sorted([(sources, source), (targets, target)])
     assert f"{short[1]} has {short[0]:,} lines and {long[1]} has {long[0]:,};" in str(caught.value)
 
@@ -311,16 +316,18 @@ WRONG = [{}, {"source": "a"}, {"target": "a"}, {"data": "a", "source": "b"}, {"s
 
 @pytest.mark.parametrize("options", [*WRONG, {"data": "a", "columns": ("a", "")}])
 def test_what_was_given_must_make_sense(options):
+    source = Source.of(options.pop("data", None), **options)
     with pytest.raises(UserError):
-        PairFiles(**options)
+        task_named("translate").check_source(source) or pair_cells(source)
 
 
 # --- standard input
 
 SCRIPT = """
 import json, sys
-from sightline.data.reading import PairFiles, read_rows
-for row in read_rows(PairFiles(data=sys.argv[1])):
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
+for row in pair_cells(Source(sys.argv[1])):
     print(json.dumps(row))
 assert "torch" not in sys.modules
 """
@@ -337,12 +344,12 @@ def test_a_pipe_is_guessed(path, kind, packed):
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr.decode()
-    rows = [Row(*json.loads(line)) for line in done.stdout.splitlines()]
+    rows = [Cells(tuple(values), *place) for values, *place in map(json.loads, done.stdout.splitlines())]
     assert pairs_of(rows) == PAIRS
     assert {row.file for row in rows} == {"standard input" if path == "-" else path}
 
 
-def test_a_stream_that_comes_byte_by_byte():
+def test_a_stream_that_comes_byte_by_byte(monkeypatch):
     class Slow(io.RawIOBase):
         def __init__(self, content):
             self.content = content
@@ -356,14 +363,15 @@ def test_a_stream_that_comes_byte_by_byte():
             return len(found)
 
     stream = io.BufferedReader(Slow(gzip.compress(as_tsv(PAIRS), mtime=0)))
-    assert pairs_of(read_rows(PairFiles(data="-"), stream)) == PAIRS
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+    assert pairs_of(pair_cells(Source("-"))) == PAIRS
 
 
-def test_standard_input_read_twice_says_so():
-    stream = io.BytesIO(as_tsv(PAIRS))
-    assert pairs_of(read_rows(PairFiles(data="-"), stream)) == PAIRS
+def test_standard_input_read_twice_says_so(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(as_tsv(PAIRS))))
+    assert pairs_of(pair_cells(Source("-"))) == PAIRS
     with pytest.raises(UserError, match=r"standard input has no rows.*only once"):
-        list(read_rows(PairFiles(data="-"), stream))
+        list(pair_cells(Source("-")))
 
 
 # --- any text, and much of it
@@ -386,7 +394,7 @@ def test_any_bytes_give_rows_or_one_sentence(tmp_path, content, kind):
         rows = rows_of(tmp_path, f"a.{kind}", content)
     except UserError:
         return
-    assert all(isinstance(row, Row) for row in rows)
+    assert all(isinstance(row, Cells) for row in rows)
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])

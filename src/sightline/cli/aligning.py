@@ -53,7 +53,8 @@ def align(
         threads: Processor threads; left out, PyTorch decides.
     """
     from sightline.commands.aligning import Wanted, align_command
-    from sightline.commands.common import pair_files
+    from sightline.data.source import Source
 
     wanted = Wanted(symmetrise, threshold, words, use, reverse_use, format == "jsonl", out, report)
-    align_command(run, reverse, pair_files(data, source, target, columns), gold, wanted, threads)
+    pairs = Source.of(data, columns, source=source, target=target)
+    align_command(run, reverse, pairs, gold, wanted, threads)

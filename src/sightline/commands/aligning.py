@@ -17,7 +17,9 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from sightline.commands.common import load_run, set_up, writing
 from sightline.data.checking import Limits
-from sightline.data.reading import PairFiles, Row, read_rows
+from sightline.data.columns import Cells
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.data.words import word_spans
 from sightline.errors import UserError
@@ -103,18 +105,19 @@ class GoldPairs:
 
 
 def align_command(
-    run: Path, reverse: Path | None, files: PairFiles, gold: Path | None, wanted: Wanted, threads: int | None
+    run: Path, reverse: Path | None, source: Source, gold: Path | None, wanted: Wanted, threads: int | None
 ) -> None:
     """Links for every pair, a line each, in the order of the pairs; an empty side gives a line without links."""
     set_up(threads)
     wanted.check(reverse)
-    _check_inputs_stay(wanted, files, gold)
+    _check_inputs_stay(wanted, source, gold)
     loaded = load_run(run)
+    loaded.task.check_source(source)
     other = None if reverse is None else load_run(reverse)
     given = None if gold is None else _read_gold(gold)
-    rows = read_rows(files)
+    rows = pair_cells(source)
     first = list(itertools.islice(rows, max(LOOKED_AT, len(given) if isinstance(given, list) else 0)))
-    pairs = [(row.source, row.target) for row in first if row.problem is None]
+    pairs: list[Pair] = [row.values for row in first if row.problem is None]
     cuttings: Cuttings = cuttings_of(pairs) if wanted.words == "auto" else (wanted.words, wanted.words)
     truth = _gold_of_rows(given, first, gold) if isinstance(given, list) else given
     chosen = _choose(loaded, other, pairs, truth, wanted, cuttings)
@@ -140,9 +143,10 @@ def align_command(
         write_text(wanted.report, json.dumps(_report(tally, seconds, chosen, scored, wanted, other), indent=2) + "\n")
 
 
-def _check_inputs_stay(wanted: Wanted, files: PairFiles, gold: Path | None) -> None:
+def _check_inputs_stay(wanted: Wanted, source: Source, gold: Path | None) -> None:
     """What is written must not replace what is read."""
-    read = {Path(name).resolve() for name in (files.data, files.source, files.target, gold) if name not in (None, "-")}
+    names = (source.data, source.options.get("source"), source.options.get("target"), gold)
+    read = {Path(name).resolve() for name in names if name not in (None, "-")}
     for path in (wanted.out, wanted.report):
         if path is not None and path.resolve() in read:
             raise UserError(f"{path} is one of the files that are read; write to another")
@@ -168,12 +172,12 @@ def _say(sentence: str) -> None:
     print(f"sightline: {sentence}", file=sys.stderr)
 
 
-def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    block: list[Row] = []
+def _blocks(rows: Iterator[Cells]) -> Iterator[list[Cells]]:
+    block: list[Cells] = []
     cells = 0
     for row in rows:
         block.append(row)
-        cells += len(row.source) * len(row.target)
+        cells += len(row.values[0]) * len(row.values[1])
         if len(block) == BLOCK or cells > BLOCK_CELLS:
             yield block
             block, cells = [], 0
@@ -181,9 +185,11 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _align_block(aligner: Aligner, rows: Sequence[Row], chosen: Chosen, as_json: bool, tally: _Tally) -> Iterator[str]:
+def _align_block(
+    aligner: Aligner, rows: Sequence[Cells], chosen: Chosen, as_json: bool, tally: _Tally
+) -> Iterator[str]:
     """A line for each row, whatever it holds: line n of the output belongs to row n."""
-    for row, found in zip(rows, aligner.align([(row.source, row.target) for row in rows]), strict=True):
+    for row, found in zip(rows, aligner.align([row.values for row in rows]), strict=True):
         tally.pairs += 1
         if row.problem is not None:
             tally.unreadable.append(f"{row.file}:{row.line}: {row.problem}")
@@ -197,8 +203,8 @@ def _align_block(aligner: Aligner, rows: Sequence[Row], chosen: Chosen, as_json:
         yield _json_line(row, found, chosen) if as_json else ("" if found is None else found.pharaoh)
 
 
-def _json_line(row: Row, found: Alignment | None, chosen: Chosen) -> str:
-    data: dict[str, Any] = {"source": row.source, "target": row.target}
+def _json_line(row: Cells, found: Alignment | None, chosen: Chosen) -> str:
+    data: dict[str, Any] = dict(zip(("source", "target"), row.values, strict=True))
     if found is None or row.problem is not None:
         data |= {"links": [], "problem": row.problem or f"more than {LONGEST:,} tokens"}
     else:
@@ -339,12 +345,12 @@ def _is_link(link: Any) -> bool:
     return isinstance(link, list) and len(link) == 2 and all(type(number) is int and number >= 0 for number in link)
 
 
-def _gold_of_rows(gold: list[tuple[Gold | None, str]], rows: Sequence[Row], path: Path | None) -> GoldPairs:
+def _gold_of_rows(gold: list[tuple[Gold | None, str]], rows: Sequence[Cells], path: Path | None) -> GoldPairs:
     """Line n belongs to row n; an empty line says that its row has no gold."""
     if len(gold) > len(rows):
         raise UserError(f"{path} has {len(gold):,} lines and the data {len(rows):,} rows; expected at most as many")
     there = [(row, links, where) for row, (links, where) in zip(rows, gold, strict=False) if links and not row.problem]
-    pairs = [(row.source, row.target) for row, _, _ in there]
+    pairs: list[Pair] = [row.values for row, _, _ in there]
     return GoldPairs(pairs, [links for _, links, _ in there], [where for *_, where in there])
 
 

@@ -6,30 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from sightline.data.reading import PairFiles
-from sightline.errors import UserError
 from sightline.files import whole_file
 from sightline.machine import set_threads
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task
 from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS, METRICS
-
-
-def pair_files(data: str | None, source: str | None, target: str | None, columns: tuple[str, ...] | None) -> PairFiles:
-    """The files of pairs that the options name."""
-    if columns is not None and len(columns) != 2:
-        raise UserError(f"--columns has {len(columns)} names; expected two, of the source and of the target")
-    if (data is None) == (source is None and target is None):
-        raise UserError("give either --data FILE, or --source FILE and --target FILE")
-    options: dict[str, Any] = {} if columns is None else {"columns": tuple(columns)}
-    if data is not None:
-        return PairFiles(data=data, **options)
-    if source is None or target is None:
-        raise UserError("--source and --target go together: one sentence a line, as many lines in both")
-    if columns is not None:
-        raise UserError("--columns are those of --data; files given with --source and --target have none")
-    return PairFiles(source=source, target=target)
 
 
 def set_up(threads: int | None) -> None:

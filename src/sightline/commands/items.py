@@ -17,7 +17,8 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
     if run.input.reads_files:
         if lines.texts:
             raise UserError(
-                f"{run.name} reads {run.input.noun}, and --text is for runs that read texts; name {run.input.noun} with --image"
+                f"{run.name} reads {run.input.noun}, and --text is for runs that read texts; "
+                f"name {run.input.noun} with --image"
             )
         paths = run.input.paths(files, lines.path)
         if taken is not None:

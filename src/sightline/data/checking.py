@@ -10,6 +10,7 @@ from sightline.data.columns import Cells
 from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
+PLACES = 20  # bad rows that are named
 _EXACT = 1024  # lengths below it have a bin each; above, bins widen with the length
 _LONGEST = (1 << 31) - 1
 
@@ -219,9 +220,8 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
         report: SomeReport,
         limits: Limits,
         expected: str,
-        places: int = 20,
     ) -> None:
-        self.report, self.limits, self.expected, self._places = report, limits, expected, places
+        self.report, self.limits, self.expected = report, limits, expected
         self._kept = self._check(rows, read)
 
     def __next__(self) -> Kept:
@@ -248,7 +248,7 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
     def _leave_out(self, file: str, line: int, problem: str) -> None:
         # Where a folder says it there is no line, and the file may be what the problem is about: named once.
         place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
-        self.report.leave_out(problem.partition(":")[0], place, self._places)
+        self.report.leave_out(problem.partition(":")[0], place, PLACES)
         if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
             raise self._too_many()
 

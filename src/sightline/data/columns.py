@@ -5,7 +5,6 @@ A row that cannot be used is yielded with its problem and never raises: whoever 
 
 import csv
 import importlib
-import io
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -114,14 +113,12 @@ def read_columns(
     data: str,
     find: Find,
     fields: tuple[str, ...] | None = None,
-    standard_input: io.BufferedIOBase | None = None,
     longest_cell: int = LINE_LIMIT,
 ) -> Iterator[Cells]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
     ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
-    ``standard_input`` is what ``"-"`` reads, if not the real one. ``longest_cell`` counts characters of CSV: a quote
-    that is never closed fills no more.
+    ``longest_cell`` counts characters of CSV: a quote that is never closed fills no more.
     """
     with ExitStack() as stack:
         # A text of a hundred thousand words is longer than the csv module takes by itself.
@@ -130,7 +127,7 @@ def read_columns(
         alike = find if len(shards) == 1 else _alike(data, find)
         yield from over_shards(
             shards,
-            lambda shard: _rows(shard, alike, fields, standard_input),
+            lambda shard: _rows(shard, alike, fields),
             no_cells,
         )
 
@@ -166,13 +163,11 @@ def text_problem(value: Any, what: str) -> str | None:
     return None
 
 
-def _rows(
-    data: str, find: Find, fields: tuple[str, ...] | None, standard_input: io.BufferedIOBase | None
-) -> Iterator[Cells]:
+def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[Cells]:
     name, kind = name_of(data), format_of(data)
     if kind == "parquet":
         return _parquet_rows(name, find)
-    lines: Iterator[Line] = lines_of(data, standard_input)
+    lines: Iterator[Line] = lines_of(data)
     if kind is None:
         first = list(itertools.islice(lines, 1))
         lines = itertools.chain(first, lines)

@@ -17,42 +17,6 @@ def hash_of(text: str, key: bytes = b"") -> int:
     return int.from_bytes(digest, "big") or 1
 
 
-class HashSet:
-    """A set of what `hash_of` gives, in 13 to 27 bytes each. A Python set of integers takes 60 to 90."""
-
-    def __init__(self) -> None:
-        self._slots = array("Q", [0]) * 1024  # open addressing; 0 is a free slot
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __contains__(self, value: int) -> bool:
-        return self._slots[self._slot(value)] == value
-
-    def add(self, value: int) -> bool:
-        """Whether it was new."""
-        at = self._slot(value)
-        if self._slots[at]:
-            return False
-        self._slots[at] = value
-        self._count += 1
-        if self._count * 5 > len(self._slots) * 3:
-            old, self._slots = self._slots, array("Q", [0]) * (2 * len(self._slots))
-            for moved in filter(None, old):
-                self._slots[self._slot(moved)] = moved
-        return True
-
-    def _slot(self, value: int) -> int:
-        """Where the value is, or where it would go."""
-        slots = self._slots
-        mask = len(slots) - 1
-        at = value & mask
-        while slots[at] and slots[at] != value:
-            at = (at + 1) & mask
-        return at
-
-
 class Distinct:
     """Counts how many of the hashes that come are different, exactly, in the same few megabytes whatever their number.
 

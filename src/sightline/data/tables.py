@@ -70,11 +70,11 @@ class _Rejoined(io.RawIOBase):
         return len(found)
 
 
-def _open(path: str, standard_input: io.BufferedIOBase | None, stack: ExitStack) -> io.BufferedIOBase:
+def _open(path: str, stack: ExitStack) -> io.BufferedIOBase:
     """The bytes of a file, unpacked if they are gzip: by their content, because names lie and pipes have none."""
     if path != "-":
         raw: Any = stack.enter_context(open_bytes(path))
-    elif (raw := standard_input or getattr(sys.stdin, "buffer", None)) is None:
+    elif (raw := getattr(sys.stdin, "buffer", None)) is None:
         raise UserError("standard input is closed; expected pairs there")
     head = raw.read(2)
     if head in (b"\xff\xfe", b"\xfe\xff"):
@@ -83,12 +83,12 @@ def _open(path: str, standard_input: io.BufferedIOBase | None, stack: ExitStack)
     return stack.enter_context(gzip.GzipFile(fileobj=stream)) if head == b"\x1f\x8b" else stream
 
 
-def lines_of(path: str, standard_input: io.BufferedIOBase | None = None) -> Iterator[Line]:
+def lines_of(path: str) -> Iterator[Line]:
     """The lines of a file. Only ``\\n`` ends one: U+2028, form feeds and the like are text."""
     name, number = name_of(path), 0
     try:
         with ExitStack() as stack:
-            stream = _open(path, standard_input, stack)
+            stream = _open(path, stack)
             while content := stream.readline(LINE_LIMIT + 1):
                 number += 1
                 length = len(content)
