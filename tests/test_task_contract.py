@@ -102,7 +102,9 @@ def test_the_commands_know_tasks_of_another_package(tmp_path):
 def test_the_contract_can_say_tasks_to_come():
     """Their methods are those of the contract, and their declarations are complete; mypy checks the signatures."""
     import future_tasks
-    from sightline.tasks.task import Input, Output, imported
+    from sightline.inputs.base import Input
+    from sightline.outputs.base import Output
+    from sightline.tasks.task import imported
 
     own = {"slots"}
     for task in future_tasks.TASKS:

@@ -66,7 +66,9 @@ def profile_of(call: Callable[[], object], calls: int = 3) -> Profile:
         if event.key in PRODUCTS:
             products[event.key, str(event.input_shapes)] = (event.count, event.input_shapes)
     shares[OUTSIDE] = max(0.0, 1 - sum(shares.values()))
-    alone = sum((count / calls * _product_seconds(name, shapes) for (name, _), (count, shapes) in products.items()), 0.0)
+    alone = sum(
+        (count / calls * _product_seconds(name, shapes) for (name, _), (count, shapes) in products.items()), 0.0
+    )
     return Profile(plain, shares, alone)
 
 

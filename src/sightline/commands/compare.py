@@ -10,8 +10,8 @@ from sightline.commands.lines import say_bad
 from sightline.commands.scoring import check_ending, predicting, print_json, print_resampled
 from sightline.errors import UserError
 from sightline.machine import check_seed
+from sightline.outputs.base import Output
 from sightline.tasks.evaluate import Comparison, Table, compare
-from sightline.tasks.task import Output
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST_SAMPLES = 1_000_000

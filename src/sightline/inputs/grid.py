@@ -20,11 +20,12 @@ from sightline.data.grids import GRID_ENDINGS, Classes, Raw, grid_size, read_gol
 from sightline.data.image_paths import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
+from sightline.inputs.base import Input
 from sightline.models.grid import Grids
 from sightline.tasks.grid_parts import Part, cut, parts_of
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting, checked, unfitted
-from sightline.tasks.task import BadValueError, Input
+from sightline.tasks.task import BadValueError
 from sightline.training.folder import RunFolder
 
 FACTS = "grid.json"

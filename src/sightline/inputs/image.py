@@ -22,6 +22,7 @@ from sightline.data.images import BadImage, ImageLimits, read_fitted, read_image
 from sightline.errors import UserError
 from sightline.evidence import believe
 from sightline.explanation import Belief
+from sightline.inputs.base import Input
 from sightline.layers.image import ImageEncoder, ImageEncoderConfig
 from sightline.models.image_to_text import Places
 from sightline.picture import Picture
@@ -33,7 +34,7 @@ from sightline.tasks.image_sources import AT_ONCE, check_several, named, pixels_
 from sightline.tasks.image_subject import PlaceSubject, of_images
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
-from sightline.tasks.task import BadValueError, Input
+from sightline.tasks.task import BadValueError
 from sightline.training.folder import RunFolder
 
 

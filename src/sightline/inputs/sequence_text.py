@@ -13,12 +13,13 @@ from sightline.data.checking import EMPTY_SIDE, Limits
 from sightline.data.tokenise import Tokeniser
 from sightline.evidence import TextSubject, believe
 from sightline.explanation import Belief
+from sightline.inputs.base import Input
 from sightline.inputs.text import check_length, text_of
 from sightline.models.text_to_text import TextToText
 from sightline.records import Record, Tokens
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
-from sightline.tasks.task import BadValueError, Input
+from sightline.tasks.task import BadValueError
 from sightline.tasks.token_axis import token_axis
 from sightline.tasks.unknown import Word, attended_words, words_of
 from sightline.vocabulary import END, PADDING

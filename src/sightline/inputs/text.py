@@ -15,12 +15,13 @@ from sightline.data.labelled import find_columns
 from sightline.data.texts import Text, TextReader
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
+from sightline.inputs.base import Input
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
 from sightline.models.text_to_labels import Texts
 from sightline.tasks.labels import Labels
 from sightline.tasks.lines import object_of
 from sightline.tasks.loading import Saved
-from sightline.tasks.task import BadValueError, Input
+from sightline.tasks.task import BadValueError
 from sightline.vocabulary import MASK, Specials
 
 TOKENISER = "tokenizer.json"

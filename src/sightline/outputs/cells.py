@@ -21,8 +21,10 @@ from sightline.data.stratified import LEAST_TEXTS
 from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.files import write_text
+from sightline.inputs.base import Input
 from sightline.inputs.grid import FACTS, FOLDERS, NOT_STORED, GridFacts, GridInput, GridItem, GridPart
 from sightline.models.grid import Gold, Grids
+from sightline.outputs.base import Output
 from sightline.outputs.cells_batches import CellBatches, StoredRows, collate_gold
 from sightline.outputs.cells_reports import CellReports
 from sightline.outputs.cells_scores import GridPrediction, RawCells, Scored, fit_thresholds, label_cells, paint
@@ -31,7 +33,7 @@ from sightline.tasks.grid_parts import joined
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Example, Input, Output, PredictOptions
+from sightline.tasks.task import BadValueError, Example, PredictOptions
 from sightline.training.folder import RunFolder
 from sightline.training.scores import Statistics
 from sightline.training.scores.cells import DISTANCES

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.inputs.grid import NOT_STORED, GridFacts, GridItem
+from sightline.outputs.base import Output
 from sightline.outputs.cells_scores import GridPrediction, Scored
 from sightline.tasks.answer_schema import COUNT, NUMBER, TEXT, listed, structure
 from sightline.tasks.evaluate import Evaluation, Table, path_name
-from sightline.tasks.task import Example, Output
+from sightline.tasks.task import Example
 from sightline.training.scores import Statistics
 from sightline.training.scores.cells import difference_interval
 

@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
+from sightline.inputs.base import Input
 from sightline.inputs.image import ImageInput, Photo, one_line
 from sightline.models.image_to_labels import ImageToLabels
+from sightline.outputs.base import Output
 from sightline.outputs.labels import LabelPrediction, LabelsOutput
 from sightline.tasks.image_sources import AT_ONCE
 from sightline.tasks.labels import Labels
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.task import Example, Input, Output
+from sightline.tasks.task import Example
 
 AVERAGED = 512  # images that say what a place looks like on average
 EARLIER = "images.jsonl"  # where runs of earlier versions kept what they were trained on and validated with

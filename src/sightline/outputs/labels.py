@@ -22,6 +22,8 @@ from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.files import whole_file
+from sightline.inputs.base import Input
+from sightline.outputs.base import Output
 from sightline.outputs.label_scores import (
     REPORTED,
     calibration,
@@ -41,7 +43,7 @@ from sightline.tasks.labels import LABELS, Labels, labels_of
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Column, Example, Input, Output, PredictOptions, imported
+from sightline.tasks.task import BadValueError, Column, Example, PredictOptions, imported
 from sightline.training import scores
 from sightline.training.folder import RunFolder
 

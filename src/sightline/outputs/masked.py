@@ -17,9 +17,11 @@ from sightline.data.texts import TextReader
 from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
 from sightline.explanation import Explanation
+from sightline.inputs.base import Input
 from sightline.inputs.plain import Masked, Plain, PlainInput
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.base import Output
 from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
@@ -27,7 +29,7 @@ from sightline.tasks.latent import begin_with, text_rows, word_vectors
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
 from sightline.tasks.run import Run, evaluating, to_device
-from sightline.tasks.task import Example, Input, Output, PredictOptions
+from sightline.tasks.task import Example, PredictOptions
 from sightline.training.scores import Statistics
 from sightline.vocabulary import MASK, MASK_SPELLING, Specials
 

@@ -21,6 +21,7 @@ from sightline.data.sentences import split_sentences
 from sightline.data.tokenise import Tokeniser, train_tokeniser
 from sightline.errors import UserError
 from sightline.explanation import Explanation
+from sightline.inputs.base import Input
 from sightline.inputs.sequence_text import cut_anew, side_of
 from sightline.inputs.text import check_length
 from sightline.machine import one_thread
@@ -44,7 +45,7 @@ from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
 from sightline.tasks.run import Run, evaluating
 from sightline.tasks.searching import pad
-from sightline.tasks.task import Divided, Example, Input
+from sightline.tasks.task import Divided, Example
 from sightline.tasks.unknown import words_of, written_out
 from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN

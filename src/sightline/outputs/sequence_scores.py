@@ -5,9 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from sightline.outputs.base import Output
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.run import Run
-from sightline.tasks.task import Example, Output
+from sightline.tasks.task import Example
 from sightline.training import scores
 from sightline.training.scores import BleuTokeniser, Metric, Score, Statistics
 

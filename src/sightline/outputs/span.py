@@ -12,16 +12,18 @@ from sightline.data.answers import AnswerReport, answers_in
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import train_tokeniser
 from sightline.explanation import Explanation
+from sightline.inputs.base import Input
 from sightline.inputs.question import Question, QuestionInput, Stretch
 from sightline.models.heads import Span
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.base import Output
 from sightline.tasks.answer_schema import NUMBER, PLACE, TEXT, structure
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.task import Example, Input, Output
+from sightline.tasks.task import Example
 from sightline.training import scores
 
 NONE = 0  # the token on which both pointers stand where a stretch of text does not hold the answer

@@ -16,9 +16,11 @@ from sightline.data.texts import TextReader
 from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
 from sightline.explanation import Explanation
+from sightline.inputs.base import Input
 from sightline.inputs.words import Cut, Words, WordsInput, words_of
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.base import Output
 from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
@@ -26,7 +28,7 @@ from sightline.tasks.labels import LABELS, UNSEEN, Labels
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Example, Input, Output
+from sightline.tasks.task import BadValueError, Example
 from sightline.tasks.windows import owners
 from sightline.training import scores
 from sightline.training.folder import RunFolder

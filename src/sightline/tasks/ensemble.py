@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import UserError
+from sightline.inputs.base import Input
 from sightline.models.writer import Loss
 from sightline.search import Step
 from sightline.search import ensemble as mean_step
 from sightline.tasks.run import Run
-from sightline.tasks.task import Input
 from sightline.vocabulary import PADDING
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,11 @@ from sightline.data.store import Corpus, write_corpus
 from sightline.data.stratified import LEAST_TEXTS, choose_keys, different_keys, label_order, strata_of_numbers
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
-from sightline.tasks.task import Column, Example, Input, Output, Task, Variant, imported
+from sightline.tasks.task import Column, Example, Task, Variant, imported
+
+if TYPE_CHECKING:
+    from sightline.inputs.base import Input
+    from sightline.outputs.base import Output
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
 VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from no more than about so many
@@ -100,8 +104,8 @@ class Texts:
 class Prepared:
     """A fitted input and output, the training corpus on the disk, and the validation examples."""
 
-    input: Input
-    output: Output
+    input: "Input"
+    output: "Output"
     corpus: Any
     valid: list[Example]
     config: Any  # as fitted to the data
@@ -138,7 +142,7 @@ def overlap_lines(overlap: Overlap | None, rows: str, pairs: bool) -> list[str]:
     return [f"of {overlap.evaluation:,} validation {rows}, {same}: scores on them flatter"]
 
 
-def unfitted(setting: Setting) -> tuple[Input, Output]:
+def unfitted(setting: Setting) -> tuple["Input", "Output"]:
     """The input and output of a task before they have seen data."""
     return imported(setting.variant.input)(setting.config), imported(setting.variant.output)(setting.config)
 
@@ -153,7 +157,7 @@ def table_of(source: Source, task: Task, columns: Sequence[Column]) -> Iterator[
 
 
 def checked(
-    rows: Iterable[Cells], input: Input, output: Output, columns: Sequence[Column], limits: Limits, expected: str
+    rows: Iterable[Cells], input: "Input", output: "Output", columns: Sequence[Column], limits: Limits, expected: str
 ) -> Checked[Example, Report]:
     """The good examples of some rows, once; the report counts on the way."""
     names = [column.name for column in columns]
@@ -171,7 +175,7 @@ def checked(
     return Checked(rows, read, report, limits, expected)
 
 
-def grouped(examples: Iterable[Example], input: Input) -> Iterator[Example]:
+def grouped(examples: Iterable[Example], input: "Input") -> Iterator[Example]:
     """Items with all of their targets: for outputs with several references."""
     items: dict[str, Any] = {}
     targets: dict[str, list[Any]] = {}
@@ -234,20 +238,20 @@ def _as_configured(source: Source, config: Any) -> Source:
     return replace(source, options={**given, **source.options}) if given and source.data is not None else source
 
 
-def _fitted(config: Any, input: Input, output: Output, new: bool) -> Any:
+def _fitted(config: Any, input: "Input", output: "Output", new: bool) -> Any:
     """The configuration as the data needs it, such as a model that tells two texts apart."""
     fit = getattr(config, "fitted", None)
     return config if fit is None else fit(input, output, new)
 
 
-def reopened(setting: Setting, input: Input, output: Output) -> Prepared:
+def reopened(setting: Setting, input: "Input", output: "Output") -> Prepared:
     """What an earlier session prepared."""
     input.reopen(setting)
     corpus = output.open(input, setting)
     return Prepared(input, output, corpus, output.open_valid(input, setting), setting.config, setting.task)
 
 
-def write_rows(input: Input, output: Output, rows: Rows, folder: Path) -> Corpus:
+def write_rows(input: "Input", output: "Output", rows: Rows, folder: Path) -> Corpus:
     """The training corpus: each row the numbers of a part and of its target."""
 
     def encoded() -> Iterator[tuple[Sequence[int], Sequence[int]]]:
@@ -260,13 +264,13 @@ def write_rows(input: Input, output: Output, rows: Rows, folder: Path) -> Corpus
     return write_corpus(folder / TRAIN, encoded())  # type: ignore[arg-type]
 
 
-def write_valid(input: Input, output: Output, examples: Iterable[Example], folder: Path) -> None:
+def write_valid(input: "Input", output: "Output", examples: Iterable[Example], folder: Path) -> None:
     """The validation examples, a row of plain data each."""
     rows = (json.dumps(_packed(input, output, one), ensure_ascii=False) for one in examples)
     write_text(folder / VALID, "".join(f"{row}\n" for row in rows))
 
 
-def read_valid(input: Input, output: Output, folder: Path) -> list[Example]:
+def read_valid(input: "Input", output: "Output", folder: Path) -> list[Example]:
     """What `write_valid` wrote."""
     path = folder / VALID
     try:
@@ -279,7 +283,7 @@ def read_valid(input: Input, output: Output, folder: Path) -> list[Example]:
 
 
 def read_examples(
-    source: Source, task: Task, variant: Variant, input: Input, output: Output, limits: Limits
+    source: Source, task: Task, variant: Variant, input: "Input", output: "Output", limits: Limits
 ) -> tuple[list[Example], Report]:
     """The good rows of data to score, and what was left out."""
     columns = variant.columns or task.columns
@@ -290,7 +294,7 @@ def read_examples(
     return examples, reading.report
 
 
-def seen_in_training(run: Path | None, input: Input, xs: Iterable[Any]) -> np.ndarray | None:
+def seen_in_training(run: Path | None, input: "Input", xs: Iterable[Any]) -> np.ndarray | None:
     """For each item, whether the run was trained on it or chosen by it; None where it was moved without its data."""
     known = None if run is None else input.known_keys(run / DATA)
     return None if known is None else np.isin(np.array([input.key(x) for x in xs], dtype=np.uint64), known)
@@ -311,20 +315,22 @@ def read_keys(path: Path) -> np.ndarray | None:
     return known
 
 
-def _packed(input: Input, output: Output, example: Example) -> list[Any]:
+def _packed(input: "Input", output: "Output", example: Example) -> list[Any]:
     return [*input.pack(example.x), *output.pack(example.y)]
 
 
-def _unpacked(input: Input, output: Output, row: Any) -> Example:
+def _unpacked(input: "Input", output: "Output", row: Any) -> Example:
     x, rest = input.unpack(row)
     return Example(x, output.unpack(rest))
 
 
-def _key(input: Input, row: Sequence[Any]) -> int:
+def _key(input: "Input", row: Sequence[Any]) -> int:
     return input.key(input.unpack(row)[0])
 
 
-def _hashes(spool: Spool, input: Input, output: Output, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _hashes(
+    spool: Spool, input: "Input", output: "Output", seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Of every row: its hash, that of its item as it splits (with the seed's key), and of pairs that of the target."""
     key = key_of(seed)
     if output.pair_split:
@@ -348,8 +354,8 @@ def _different(hashes: np.ndarray) -> int:
 def _split(
     spool: Spool,
     hashes: tuple[np.ndarray, np.ndarray, Any],
-    input: Input,
-    output: Output,
+    input: "Input",
+    output: "Output",
     setting: Setting,
     report: Report,
 ) -> tuple[Marks, list[Example]]:
@@ -370,7 +376,7 @@ def _split(
     return train, list(map(unpack, spool.rows(valid)))
 
 
-def _strata(spool: Spool, input: Input, output: Output) -> np.ndarray:
+def _strata(spool: Spool, input: "Input", output: "Output") -> np.ndarray:
     """A number for each row; rows with one number are split in like shares."""
 
     def of(row: Sequence[Any]) -> tuple[str, ...] | float:
@@ -387,7 +393,11 @@ def _strata(spool: Spool, input: Input, output: Output) -> np.ndarray:
 
 
 def _overlap(
-    hashes: tuple[np.ndarray, np.ndarray, Any], valid: Sequence[Sequence[Any]], input: Input, output: Output, seed: int
+    hashes: tuple[np.ndarray, np.ndarray, Any],
+    valid: Sequence[Sequence[Any]],
+    input: "Input",
+    output: "Output",
+    seed: int,
 ) -> Overlap:
     """How much of validation data that was given stands in the training data."""
     whole, items, targets = hashes

@@ -12,12 +12,14 @@ from torch import nn
 from sightline.errors import UserError
 from sightline.layers.lora import merge_lora
 from sightline.tasks.loading import Saved
-from sightline.tasks.task import BadValueError, Example, Input, Output, Task, Variant, imported
+from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
 from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
     from sightline.explanation import Explanation
+    from sightline.inputs.base import Input
+    from sightline.outputs.base import Output
     from sightline.tasks.evaluate import Comparison, Evaluation
 
 __all__ = ["Run", "Saved"]
@@ -39,8 +41,8 @@ class Run:
     task: Task
     variant: Variant
     model: nn.Module
-    input: Input
-    output: Output
+    input: "Input"
+    output: "Output"
     config: Any
     name: str = "the model"
     folder: Path | None = None

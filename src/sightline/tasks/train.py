@@ -21,7 +21,7 @@ from sightline.files import write_text
 from sightline.layers.lora import merge_lora
 from sightline.tasks.batches import TaskLesson
 from sightline.tasks.card import ABOUT, CARD, CURVES, card
-from sightline.tasks.prepare import DATA, OnItems, Prepared, Rows, Setting, preparing, reopened
+from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
 from sightline.training.folder import CONFIG, RunFolder
@@ -86,7 +86,15 @@ def train_task(
         folder = RunFolder.open(out)
         before = Run.load(out)
         config, task = replace(config, model=before.config.model), before.task  # as they were fitted to the data
-        setting = Setting(task, before.variant, config, out / DATA, limits or Limits(task.max_characters, task.max_bad_share), None, device)
+        setting = Setting(
+            task,
+            before.variant,
+            config,
+            out / DATA,
+            limits or Limits(task.max_characters, task.max_bad_share),
+            None,
+            device,
+        )
         before.input.config = before.output.config = config
         prepared = reopened(setting, before.input, before.output)
         model = build(prepared)
@@ -99,7 +107,16 @@ def train_task(
         earlier = started(task, variant, start)
         config = checked_config(config, source, earlier)
         with RunFolder.creating(out) as folder:
-            setting = Setting(task, variant, config, out / DATA, limits or Limits(task.max_characters, task.max_bad_share), earlier, device, on_items)
+            setting = Setting(
+                task,
+                variant,
+                config,
+                out / DATA,
+                limits or Limits(task.max_characters, task.max_bad_share),
+                earlier,
+                device,
+                on_items,
+            )
             with preparing(source, valid, setting) as (prepared, rows):
                 model = build(prepared, earlier)  # fails before anything is kept
                 run = Run(task, variant, model, prepared.input, prepared.output, prepared.config, str(out), out)

@@ -13,7 +13,8 @@ from sightline.models.text_to_labels import TextModelConfig
 from sightline.training.loop import TrainingConfig
 
 if TYPE_CHECKING:
-    from sightline.tasks.task import Input, Output
+    from sightline.inputs.base import Input
+from sightline.outputs.base import Output
 
 
 def text_training() -> TrainingConfig:

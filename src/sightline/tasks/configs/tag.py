@@ -35,6 +35,4 @@ class TagConfig(TextTaskConfig):
 
     def build(self, input: Any, output: Any) -> Labeller:
         model = self.model.build(input.reader.words, input.reader.specials)
-        return build_labeller(
-            "tag_each", model, output.labels.classes, smoothing=self.smoothing, dropout=self.dropout
-        )
+        return build_labeller("tag_each", model, output.labels.classes, smoothing=self.smoothing, dropout=self.dropout)

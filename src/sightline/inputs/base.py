@@ -1,0 +1,242 @@
+"""What every input is: how items are read, identified, encoded and collated. See `sightline.tasks.task` first."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sightline.data.hashes import hash_of
+from sightline.errors import UserError
+from sightline.tasks.lines import object_of
+from sightline.tasks.prepare import Rows, Setting, read_keys
+from sightline.tasks.task import BadValueError, Column
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sightline.data.checking import Limits
+    from sightline.data.columns import Cells
+    from sightline.explanation import Belief
+    from sightline.records import Axis, Record
+    from sightline.tasks.run import Saved
+
+
+class Input(ABC):
+    """What comes in: how it is read, identified, encoded and collated, and what a map's columns are.
+
+    Unfitted, it reads rows. `fit` (of the output, which may be fitted jointly) gives one that encodes. ``kind`` names
+    the plain data that an explanation shows: text, pair, words, image, grid, frames, table, vectors. ``noun`` is what
+    the items are called.
+    """
+
+    kind: ClassVar[str] = "text"
+    noun: ClassVar[str] = "texts"
+    at_once: ClassVar[int] = 4096  # items encoded together
+    budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
+    keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
+    known_by: ClassVar[str] = ""  # what of an item a run knows again, where that is not the whole: a question's text
+    # Where items may have labels: ``module:function`` of a run, an item and options that explains one, and
+    # ``module:Class`` of the baselines (`sightline.tasks.label_baselines`).
+    label_explanation: ClassVar[str | None] = None
+    label_baselines: ClassVar[str | None] = None
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    # -- reading
+
+    def stage(self, tables: "Sequence[Iterable[Cells]]", setting: "Setting") -> "Sequence[Iterable[Cells]]":
+        """The rows of the training data and of validation data that was given, before they are read one by one.
+
+        An input that has to look into files (images, sound) does it here, once for all of them.
+        """
+        return tables
+
+    def stage_scored(self, rows: "Iterable[Cells]") -> "Iterable[Cells]":
+        """The same for data to score, of which nothing is stored."""
+        return rows
+
+    @abstractmethod
+    def read(self, cells: Mapping[str, Any]) -> Any:
+        """The item in a row, or a `BadValueError` that says what is wrong."""
+
+    def check(self, x: Any, limits: "Limits") -> None:
+        """Raise a `BadValueError` where an item is too large to learn from."""
+
+    by_item: ClassVar[bool] = False  # an item of validation data is in the training data with whatever target
+
+    def identity(self, x: Any) -> str:
+        """What items that are the same have in common: they stay on one side of a split."""
+        return str(x)
+
+    def key(self, x: Any) -> int:
+        """The number of an item's identity, by which a run knows what it was trained on."""
+        return hash_of(self.identity(x))
+
+    def known_keys(self, data: Path) -> "np.ndarray | None":
+        """The keys of what a run was trained on or chosen by, out of its data; None where that is not there."""
+        return read_keys(data / self.keys_file) if self.keys_file else None
+
+    def pack(self, x: Any) -> list[Any]:
+        """The item as the first fields of a stored row."""
+        return [x]
+
+    def unpack(self, row: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """The item that `pack` packed, and the rest of the row."""
+        return row[0], row[1:]
+
+    # -- fitted
+
+    def fit(self, rows: "Rows", setting: "Setting") -> "Input":
+        """Fitted to the training rows by itself, for outputs that do not fit it together with themselves."""
+        return self
+
+    @abstractmethod
+    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+        """Each item as the parts that a model reads at once: one, several where it is too long, none where it is empty.
+
+        A part is what `collate` takes and `size` measures; a `BadValueError` as the only part says that it cannot be
+        used.
+        """
+
+    def train_parts(self, xs: Sequence[Any]) -> list[list[Any]]:
+        """The same for training, where that differs (no overlap between windows, longer texts cut)."""
+        return self.encode(xs)
+
+    def stored(self, part: Any) -> Any:
+        """A part as the numbers that the training corpus keeps."""
+        return part
+
+    def size(self, part: Any) -> int:
+        """How large a part is, for batches."""
+        return len(part)
+
+    @abstractmethod
+    def collate(self, parts: Sequence[Any]) -> Any:
+        """Parts, or what `stored` made of them, as a batch of tensors."""
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write what `load` needs; gives fields for config.json and the names of files to seal."""
+        return {}, []
+
+    @classmethod
+    def load(cls, saved: "Saved", config: Any) -> "Input":
+        """A fitted input from a run folder, which may be anybody's."""
+        return cls(config)
+
+    def reopen(self, setting: "Setting") -> None:
+        """What training needs besides, when a run is resumed (stored features)."""
+
+    def notes(self) -> list[str]:
+        """What there is to say of the data after it was stored, such as how many items were cut."""
+        return []
+
+    source_name: ClassVar[str] = "source"  # what an item is called in the titles of maps
+    decodes: ClassVar[str] = "one vector for all of it"  # what a decoder without attention is given
+    most_measured: ClassVar[int | None] = (
+        None  # how long an item may be for `believe`; None: nothing of it can be hidden
+    )
+
+    def believe(
+        self, model: "nn.Module", part: Any, written: Sequence[int], records: "Sequence[Record]", shift: int
+    ) -> "Belief":
+        """Whether to believe a map of what was written: what it costs to hide parts of the item."""
+        raise TypeError(f"nothing of {self.noun} can be hidden")
+
+    def shown(self, x: Any) -> dict[str, Any]:
+        """The fields of an explanation that show the item."""
+        return {"input": self.label(x)}
+
+    # -- for people
+
+    def axis(self, x: Any, part: Any) -> "Axis | None":
+        """What the columns of a map stand for: the places of a part that a model attends to; None: numbers alone."""
+        return None
+
+    def summary(self) -> str:
+        """How large what was fitted is, such as the vocabulary."""
+        return ""
+
+    def label(self, x: Any) -> str:
+        """An item in one line."""
+        return str(x)
+
+    def fields(self, x: Any) -> dict[str, Any]:
+        """An item as the first fields of a row of JSON."""
+        return {self.noun.removesuffix("s"): self.label(x)}
+
+    def texts(self, x: Any) -> tuple[str, ...]:
+        """The texts of an item, if it has any: what reports measure and baselines read."""
+        return ()
+
+    def too_long(self, xs: Sequence[Any]) -> int | None:
+        """How many of these items are read only in part; None where a model reads all of any item."""
+        return None
+
+    def named(self, x: Any, number: int) -> str:
+        """What errors call an item of several."""
+        return f"{self.noun.removesuffix('s')} {number + 1:,}"
+
+    def pair(self, first: str, second: str, name: str) -> Any:
+        """An item out of --text and --text2, where items are two texts; ``name`` is the run's."""
+        raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
+
+    def item(self, given: Any) -> Any:
+        """An item out of what a Python program gives to `Run.predict`: of an input with one column, what may stand there."""
+        if len(self.columns) != 1:
+            return given
+        try:
+            return self.read({self.columns[0].name: given})
+        except BadValueError as error:
+            raise UserError(str(error)) from None
+
+    def items(self, given: Any) -> list[Any]:
+        """The same for several."""
+        return [self.item(one) for one in given]
+
+    def check_several(self, items: Any) -> None:
+        """Refuse one item where several are expected."""
+        if isinstance(items, str | bytes | Path):
+            raise UserError(f"{self.noun} is one {self.noun.removesuffix('s')}; expected a list of {self.noun}")
+
+    def parse(self, line: str, number: int, is_json: bool) -> Any:
+        """An item out of a line of `sightline predict --input`: its first column, or an object of JSON."""
+        cells = {self.columns[0].name: line} if self.columns else {}
+        if is_json:
+            cells = object_of(line, number)
+        try:
+            return self.read(cells)
+        except BadValueError as error:
+            raise UserError(f"line {number:,}: {error}") from None
+
+    columns: ClassVar[tuple[Column, ...]] = ()  # those that `read` reads, for lines of JSON
+    reads_files: ClassVar[bool] = False  # items are files, named with --image
+    joins_lines: ClassVar[bool] = False  # an item may be several lines
+
+    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
+        """The files that options name: files, folders of them, and those that ``listed`` lists."""
+        raise UserError(f"{self.noun} are no files")
+
+    def joined(self, lines: Any) -> Iterator[tuple[list[Any], int]]:
+        """Blocks of items out of lines, where an item may be several of them."""
+        raise NotImplementedError
+
+    extra_parameters: int = 0  # of what stands before the model, such as a frozen encoder
+
+    @property
+    def two_texts(self) -> bool:
+        """Whether an item is two texts: a pair, or a question and a text."""
+        return False
+
+    def work(self, xs: Sequence[Any]) -> list[int]:
+        """How much work each item is, in tokens."""
+        return [sum(map(self.size, parts)) for parts in self.encode(xs)]
+
+    def receive(self, content: bytes, limits: Any, shown: bool) -> tuple[Any, int, Any]:
+        """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``."""
+        raise UserError(f"{self.noun} are no files")
+
+    def bad_line(self, x: Any, reason: str, as_json: bool) -> str:
+        """The line of an item that cannot be used: it keeps its place."""
+        return json.dumps({"item": self.label(x), "problem": reason}, ensure_ascii=False) if as_json else ""

@@ -1,0 +1,428 @@
+"""What every output is: targets, decoding, calibration, scores, and how predictions are shown.
+
+See `sightline.tasks.task` first. Most methods have defaults; a task from text to sequence overrides few of them.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sightline.data.checking import Limits, Report
+from sightline.data.store import Corpus
+from sightline.errors import UserError
+from sightline.inputs.base import Input
+from sightline.tasks.batches import RowBatches, validated_rows
+from sightline.tasks.card import Wording
+from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.explain import explain_attention
+from sightline.tasks.prepare import Prepared, Rows, Setting, read_valid, write_rows, write_valid
+from sightline.tasks.run import Run, Saved
+from sightline.tasks.tables import score_table
+from sightline.tasks.task import Column, Divided, Example, PredictOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from sightline.data.columns import Cells
+    from sightline.data.source import Source
+    from sightline.data.store import Numbers
+    from sightline.explanation import Explanation
+    from sightline.training.scores import Statistics
+
+
+class Output(ABC):
+    """What comes out: targets, heads, decoding, calibration, scores, and how predictions are shown.
+
+    Fitted together with the input; see the steps in the order of the methods.
+    """
+
+    noun: ClassVar[str] = "outputs"
+    pair_split: ClassVar[bool] = False  # rows whose target stands in the validation data are not trained on
+    grouped: ClassVar[bool] = False  # several rows with the same item are one item with several targets
+    unit: str = "nats a token"  # of the loss
+    decides: ClassVar[tuple[str, ...]] = ()  # metrics that may decide which checkpoint is best
+    sized_targets: ClassVar[bool] = False  # targets take room in a training batch too
+    calibrates: ClassVar[bool] = True  # `calibrate` and `card` need raw outputs of all validation examples
+    freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
+    compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are asked for; empty: all
+    less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    # -- reading
+
+    def stage(self, rows: "Iterable[Cells]", source: "Source", columns: Sequence[Column]) -> "Iterable[Cells]":
+        """The rows of a source before they are read one by one, where some must be looked at first."""
+        return rows
+
+    @abstractmethod
+    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
+        """The target in a row, or a `BadValueError` that says what is wrong."""
+
+    def check(self, y: Any, limits: "Limits") -> None:
+        """Raise a `BadValueError` where a target is too large to learn from."""
+
+    def report(self) -> "Report":
+        """An empty report whose ``add(x, y)`` counts what is there."""
+        return Report()
+
+    def strata(self, y: Any) -> tuple[str, ...] | float:
+        """What a split gives like shares of: labels, or a number."""
+        return ("",)
+
+    def pack(self, y: Any) -> list[Any]:
+        """The target as the last fields of a stored row."""
+        return [y]
+
+    def unpack(self, row: Sequence[Any]) -> Any:
+        """The target that `pack` packed."""
+        return row[0]
+
+    # -- fitted
+
+    def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:
+        """Both, fitted to the training rows (vocabularies, labels), or kept from an earlier run (``setting.start``)."""
+        return input.fit(rows, setting), self
+
+    def cannot_split(self, error: UserError, report: "Report") -> UserError:
+        """What to say where the rows are too few to keep some apart."""
+        return error
+
+    def write(self, input: Input, rows: "Rows", setting: "Setting") -> Any:
+        """Store the training rows, and open what was stored."""
+        return write_rows(input, self, rows, setting.data)
+
+    def open(self, input: Input, setting: "Setting") -> Any:
+        """What `write` stored."""
+        return Corpus.open(setting.data / "train")
+
+    def write_valid(self, input: Input, examples: Sequence[Example], setting: "Setting") -> None:
+        """Store the validation examples."""
+        write_valid(input, self, examples, setting.data)
+
+    def open_valid(self, input: Input, setting: "Setting") -> list[Example]:
+        """What `write_valid` stored."""
+        return read_valid(input, self, setting.data)
+
+    def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:
+        """Fit the simple models that a score is held against, while the rows are there; names of files to seal."""
+        return []
+
+    def baseline_files(self, folder: Path) -> list[str]:
+        """The files of `baselines` that a run folder has."""
+        return []
+
+    def about_data(self, prepared: "Prepared") -> dict[str, Any]:
+        """What about.json says of the data besides what it says of every task's."""
+        return {}
+
+    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> "Iterable[tuple[Any, Numbers]]":
+        """The rows of the training corpus for one example: a part and the numbers of its target, as often as needed."""
+        return ((part, y) for part in parts)
+
+    @abstractmethod
+    def collate(self, targets: Sequence["np.ndarray"], batch: Any) -> Any:
+        """The targets of a batch as tensors; ``batch`` is what the input made of its items."""
+
+    def batches(self, prepared: "Prepared", config: Any) -> Any:
+        """The training batches: an object with ``epoch``, ``batch`` and ``tokens`` (`sightline.tasks.batches`)."""
+        return RowBatches(prepared, config)
+
+    def loss(self, model: "nn.Module", batch: tuple[Any, ...], step: int) -> Any:
+        """The loss of a batch: a sum and what it is a sum over (`sightline.training.loop.BatchLoss`), maybe by parts."""
+        return model.loss(*batch)  # type: ignore[operator]
+
+    def counted(self, batch: tuple[Any, ...]) -> int:
+        """What the loss of a batch is a sum over."""
+        return len(batch[1])
+
+    def validation_options(self) -> Any:
+        """Options of `predict` in training, such as greedy search."""
+        return self.options({})
+
+    def trial_options(self, examples: Sequence[Example]) -> Any:
+        """The same for an untrained model in a dry run."""
+        return self.validation_options()
+
+    def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
+        """The validation examples that are scored in training: at most ``config.validated``, drawn by the seed."""
+        return [examples[row] for row in validated_rows(len(examples), config.validated, config.seed)]
+
+    def scored(
+        self,
+        run: "Run",
+        xs: Sequence[Any],
+        parts: Sequence[list[Any]] | None = None,
+        options: Any = None,
+        on_predicted: Callable[[int], None] = lambda count: None,
+        bad: dict[int, str] | None = None,
+    ) -> list[Any]:
+        """Raw outputs that scores are made of, where these are not the predictions of the items (hidden words)."""
+        return run.raw(xs, parts=parts, options=options, on_predicted=on_predicted, bad=bad)
+
+    def with_targets(self, options: Any, examples: Sequence[Example], training: bool = False) -> Any:
+        """Options for examples that are scored, where their targets are measured while predicting (perplexity)."""
+        return options
+
+    def options_of(self, options: Any, numbers: Sequence[int], items: int) -> Any:
+        """Options for those of the items that have these numbers, where items have options of their own (prefixes)."""
+        return options
+
+    def divided(self, xs: Sequence[Any], options: Any) -> Divided | None:
+        """What is predicted in the place of the items, such as the sentences of long texts; None: the items."""
+        return None
+
+    @abstractmethod
+    def outputs(self, run: "Run", xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
+        """Raw outputs of a batch, one for each part: logits, hypotheses, numbers. ``xs`` are the items of the parts."""
+
+    predict_options: ClassVar[type[PredictOptions]] = PredictOptions
+
+    def options(self, given: Mapping[str, Any]) -> Any:
+        """Options of `predict`, checked; unknown ones are an error that names those that there are."""
+        known = [one.name for one in fields(self.predict_options) if not one.metadata.get("internal")]
+        for name in given:
+            if name not in known:
+                raise UserError(f"{name} is no option of this run; there is {', '.join(known)}")
+        return self.predict_options(**given)
+
+    def cost(self, size: int, options: Any) -> int:
+        """What a part of this size takes of a batch's budget."""
+        return size
+
+    def budget(self, input: Input, options: Any) -> int:
+        """How much is in one batch of predictions."""
+        return (None if options is None else options.batch_tokens) or input.budget
+
+    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """The raw output of an item from those of its parts."""
+        return outputs[0]
+
+    @abstractmethod
+    def decide(self, x: Any, raw: Any, options: Any = None) -> Any:
+        """A prediction out of a raw output."""
+
+    def calibrate(self, run: "Run", raws: Sequence[Any], prepared: "Prepared") -> "Output":
+        """With temperature, thresholds and the like fitted to raw outputs of the validation examples."""
+        return self
+
+    def validate(self, run: "Run", raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+        """Scores in training: the metric that decides first (more is better), a loss second (less is better)."""
+        predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
+        values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
+        losses = {name: value for name, value in values.items() if name in self.less_is_better}
+        first = getattr(self.config, "metric", None) or next(name for name in values if name not in losses)
+        return {first: values[first], **losses}
+
+    @abstractmethod
+    def statistics(
+        self, run: "Run", examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
+    ) -> "dict[str, Statistics]":
+        """Every metric that is a sum over examples, as counts of each: for scores, parts of the data and bootstrap."""
+
+    def scores_of(self, statistics: "Mapping[str, Statistics]", rows: list[int] | None) -> dict[str, float]:
+        """Every score of all examples, or of some."""
+        return {name: one.score(rows) for name, one in statistics.items()}
+
+    def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """What of the options of `evaluate` is about scores and not about predictions, and the rest."""
+        return None, given
+
+    def scored_by(self, scoring: Any) -> "Output":
+        """The same output that scores as these options say."""
+        return self
+
+    def finished(self, evaluation: "Evaluation", scoring: Any) -> "Evaluation":
+        """The evaluation with what only this output knows: its ``extra``, and scores that are no sums."""
+        return evaluation
+
+    def scores_json(self, evaluation: "Evaluation") -> dict[str, Any]:
+        """The scores as `evaluate --json` has them."""
+        return dict(evaluation.values)
+
+    def without_json(self, evaluation: "Evaluation") -> dict[str, Any]:
+        """The scores of the examples that the run was not trained on, as `evaluate --json` has them."""
+        return dict(evaluation.without or {})
+
+    def score_table(self, evaluation: "Evaluation") -> "Table":
+        """The scores as `evaluate` prints them."""
+        return score_table(evaluation)
+
+    names: ClassVar[Mapping[str, str]] = {}  # of metrics as papers write them, where they are not their own
+    by_length: ClassVar[bool] = False  # whether scores are also given by the length of the source
+
+    def metric_name(self, metric: str) -> str:
+        """A metric's name as tables show it."""
+        return self.names.get(metric, metric.replace("_", " "))
+
+    def paper_name(self, metric: str) -> str:
+        """A metric's name as pictures show it."""
+        return self.metric_name(metric)
+
+    def check_comparable(self, first: "Output", name: str) -> None:
+        """Refuse to compare runs whose outputs mean different things."""
+
+    def compared_extra(
+        self, metric: str, examples: Sequence[Example], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
+    ) -> dict[str, Any]:
+        """What `compare` says of a metric besides scores: its signature, scores by length. ``draw``: samples and seed."""
+        return {}
+
+    def source_options(self) -> dict[str, Any]:
+        """How the training data was written, for data to score: options of the reader."""
+        return {}
+
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the columns of the training data, where they were given."""
+        return None
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write what `load` needs; gives fields for config.json and the names of files to seal."""
+        return {}, []
+
+    @classmethod
+    def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":
+        """A fitted output from a run folder, which may be anybody's."""
+        return cls(config)
+
+    def head_names(self, other: "Output") -> tuple[str, ...]:
+        """What the names of those tensors begin with that cannot be kept for another output: new labels, say."""
+        return ()
+
+    def notes(self, prepared: "Prepared") -> list[str]:
+        """What there is to say of the data after it was stored, such as labels that only validation data has."""
+        return []
+
+    # -- for people
+
+    def counts(self, prepared: "Prepared") -> str:
+        """How much there is to train on and to validate with."""
+        rows = prepared.task.rows
+        return f"{len(prepared.corpus):,} {rows} to train on, {len(prepared.valid):,} to validate"
+
+    def summary_of_fit(self) -> str:
+        """How large what was fitted is."""
+        return ""
+
+    def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
+        """What the model card says of the task; pictures go into the folder."""
+        limits = (
+            "It knows what stands in its training data, and predicts something for anything else too.",
+            "Where it looked is not why it predicted: an attention map is a picture of the computation.",
+        )
+        return Wording(f"for {run.task.help}", run.task.rows, "On validation data.", limits=limits)
+
+    searches: ClassVar[bool] = False  # whether outputs are searched for, so that there is a beam
+    bench_unit: ClassVar[str] = ""  # what `bench` counts predictions in, where that is not the input's noun
+
+    def benched(self) -> dict[str, dict[str, Any]]:
+        """Options of `predict` that `bench` measures, by name."""
+        return {"predicting": {}}
+
+    def bench_items(self, run: "Run", xs: Sequence[Any]) -> list[Any]:
+        """Validation items as `bench` predicts them."""
+        return list(xs)
+
+    def check_explained(self, run: "Run", given: Mapping[str, Any]) -> None:
+        """Refuse options of `view` that mean nothing for this output."""
+        for name, value in given.items():
+            if value is not None and not self.searches:
+                raise UserError(
+                    f"{run.name} is a run of {run.task.name}, and {name} is for runs that write texts; leave it out"
+                )
+
+    def explain(self, run: "Run", x: Any, options: Any) -> "Explanation":
+        """Where the model looked while it made its prediction (`sightline.tasks.explain.ExplainOptions`)."""
+        return explain_attention(run, x, options)
+
+    def line(self, x: Any, prediction: Any) -> str:
+        """A prediction as a line of text."""
+        return json.dumps(prediction, ensure_ascii=False)
+
+    def to_json(self, x: Any, prediction: Any) -> dict[str, Any]:
+        """A prediction as plain data, with its probabilities."""
+        return {"prediction": prediction}
+
+    def block_options(self, options: Any, block: int) -> Any:
+        """The options for a block of items with this number: draws at random differ from block to block."""
+        return options
+
+    def for_json(self, options: Any) -> Any:
+        """The options for predictions that are written as JSON, which may say more."""
+        return options
+
+    def check_written(self, options: Any, as_json: bool) -> None:
+        """Refuse options of `predict` that do not go together, or not with this form."""
+
+    def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
+        """Warn on standard error of items that are predicted badly, such as long ones; ``first`` is the first's number."""
+
+    def ensemble(self, runs: "Sequence[Run]") -> "Run":
+        """Several runs as one, where the output can."""
+        raise UserError(f"{runs[0].name} does not write texts, and --ensemble is for runs that do; leave it out")
+
+    writes_files: ClassVar[bool] = False  # `predict --out` is a folder with files for each item
+
+    def write_files(self, run: "Run", x: Any, prediction: Any, folder: Path, names: set[str]) -> None:
+        """The files of one prediction; ``names`` are paths that must not be written over (`sightline.files.place_of`):
+        those of items that are yet to be read, and of files that were written before."""
+
+    def remark(self, x: Any, prediction: Any) -> str | None:
+        """What `predict` says of a prediction on standard error, if anything."""
+        return None
+
+    pictures: ClassVar[tuple[str, ...]] = ()  # endings of pictures that `view` writes with `save_picture`, not of maps
+
+    def save_picture(self, run: "Run", x: Any, prediction: Any, path: Path) -> None:
+        """A picture of a prediction by itself, as the ending says."""
+
+    measures: ClassVar[bool] = True  # whether it can be measured what to make of its maps
+    explains_without: ClassVar[frozenset[str]] = frozenset()  # options of /explain that mean nothing here
+
+    def label_names(self) -> list[str]:
+        """The labels that it may answer, where it gives labels."""
+        return []
+
+    def served(self, x: Any, prediction: Any) -> Any:
+        """A prediction as the server answers it."""
+        return self.to_json(x, prediction)
+
+    # The JSON schema of what `served` gives, with a description (`sightline.tasks.answer_schema`).
+    answer: ClassVar[Mapping[str, Any]] = {"description": "A prediction."}
+
+    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
+        """An example with its prediction, for `evaluate --out`."""
+        return {"target": example.y, **self.to_json(example.x, prediction)}
+
+    def scored_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
+        """An example with its prediction, and with what only the evaluation knows of them."""
+        return self.row(evaluation.examples[number], evaluation.predictions[number])
+
+    def error_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
+        """The same for one of the worst predictions."""
+        return evaluation.row(number)
+
+    def warnings(self, evaluation: "Evaluation") -> list[str]:
+        """What `evaluate` says on standard error: doubts about the data."""
+        return []
+
+    def badness(self, evaluation: "Evaluation") -> list[float]:
+        """How bad each prediction is; 0 and less is right. `evaluate --errors` shows the worst."""
+        return [0.0] * len(evaluation.examples)
+
+    def summary(self, evaluation: "Evaluation") -> dict[str, Any]:
+        """What `evaluate --json` says besides counts and scores."""
+        return {}
+
+    def tables(self, evaluation: "Evaluation") -> "list[Table | str]":
+        """What `evaluate` prints behind the scores: tables and sentences."""
+        return []
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        """One of the worst predictions as `evaluate --errors` prints it behind its number."""
+        return "\n" + "\n".join(f"   {name:<12}{value}" for name, value in row.items())
