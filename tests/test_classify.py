@@ -10,10 +10,11 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import sightline
-from sightline.data.labelled import Example, LabelledFile
+from runs import saved, trained_on
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
+from sightline.inputs.text import TextInput
 from sightline.interop.pretrained import load_pretrained
 from sightline.interop.pretrained_export import export_encoder
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
@@ -21,11 +22,14 @@ from sightline.layers.lora import LoraConfig
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
-from sightline.tasks.classifier import Classifier, load_classifier, save_classifier
-from sightline.tasks.classify import ClassifyConfig, train_classify
-from sightline.tasks.classify_scores import compare, evaluate, fit, truth_of
+from sightline.outputs.label_scores import truth_of
+from sightline.outputs.labels import LabelsOutput
+from sightline.tasks.configs.classify import ClassifyConfig
+from sightline.tasks.evaluate import compare
 from sightline.tasks.labels import Labels
-from sightline.training.folder import RunFolder, load_tensors
+from sightline.tasks.prepare import Prepared
+from sightline.tasks.run import Run, examples
+from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
@@ -78,11 +82,11 @@ def trained(tmp_path_factory):
 def test_it_learns_what_a_bag_of_words_cannot(trained):
     _, classifier = trained
     rows = ordered(200, seed=9)
-    found = classifier.evaluate([Example(text, None, label) for text, label in rows])
+    found = classifier.evaluate(examples(rows))
     assert found.values["accuracy"] > 95
-    assert found.floors["linear"]["accuracy"] < 75
-    assert found.confusion.sum() == 200
-    assert {one.name: one.support for one in found.table} == {
+    assert found.extra["floors"]["linear"]["accuracy"] < 75
+    assert found.extra["confusion"].sum() == 200
+    assert {one.name: one.support for one in found.extra["table"]} == {
         name: sum(label == name for _, label in rows) for name in ("no", "yes")
     }
 
@@ -109,11 +113,10 @@ def test_a_run_folder_is_complete_and_loads_as_it_was(trained):
 def test_temperature_and_threshold_are_kept_and_used(trained, tmp_path):
     folder, _ = trained
     classifier = sightline.load(folder / "run")
-    classifier.temperature, classifier.threshold = 2.5, 0.3
-    save_classifier(RunFolder.create(tmp_path / "copy"), classifier, config(), "as it was")
-    loaded = sightline.load(tmp_path / "copy")
-    assert (loaded.temperature, loaded.threshold) == (2.5, 0.3)
-    logits = loaded.scores(["up ab down"])[0] / 2.5
+    classifier.output.temperature, classifier.output.threshold = 2.5, 0.3
+    loaded = sightline.load(saved(classifier, tmp_path / "copy"))
+    assert (loaded.output.temperature, loaded.output.threshold) == (2.5, 0.3)
+    logits = loaded.raw(["up ab down"])[0] / 2.5
     expected = np.exp(logits) / np.exp(logits).sum()
     found = loaded.predict(["up ab down"])[0].probabilities
     np.testing.assert_allclose(list(found.values()), expected, rtol=1e-6)
@@ -121,28 +124,30 @@ def test_temperature_and_threshold_are_kept_and_used(trained, tmp_path):
 
 def test_the_temperature_is_fitted_to_validation_data(trained):
     _, classifier = trained
-    rows = [Example(text, None, label) for text, label in ordered(100, seed=21)]
-    wrong = [one._replace(label="yes" if one.label == "no" else "no") for one in rows[:30]]
-    classifier = Classifier(classifier.model, classifier.reader, classifier.labels)
-    fit(classifier, [*rows[30:], *wrong])
-    assert classifier.temperature > 1.5  # nearly sure, and wrong in three of ten
-    sure = [one.probability for one in classifier.predict([one.text for one in rows])]
+    rows = examples(ordered(100, seed=21))
+    wrong = [one._replace(y="yes" if one.y == "no" else "no") for one in rows[:30]]
+    output = LabelsOutput(classifier.config, classifier.output.labels, classifier.input)
+    valid = [*rows[30:], *wrong]
+    prepared = Prepared(classifier.input, output, None, valid, classifier.config, classifier.task)
+    output = output.calibrate(classifier, classifier.raw([one.x for one in valid]), prepared)
+    assert output.temperature > 1.5  # nearly sure, and wrong in three of ten
+    calibrated = replace(classifier, output=output)
+    sure = [one.probability for one in calibrated.predict([one.x for one in rows])]
     assert 0.6 < np.mean(sure) < 0.8
 
 
 def test_padding_and_company_change_nothing(trained):
     _, classifier = trained
     given = ["up ab down", "down cd up", "up " * 40 + "down"]
-    together = classifier.scores(given)
-    alone = np.concatenate([classifier.scores([text]) for text in given])
+    together = classifier.raw(given)
+    alone = np.concatenate([classifier.raw([text]) for text in given])
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
 def test_texts_of_the_training_data_are_told_apart(trained):
     folder, classifier = trained
-    known = ordered(400)[:10]
-    rows = [Example(text + "  ", None, label) for text, label in known]
-    new = [Example(text, None, label) for text, label in ordered(30, seed=77)]
+    rows = examples([(text + "  ", label) for text, label in ordered(400)[:10]])
+    new = examples(ordered(30, seed=77))
     found = classifier.evaluate(rows + new)
     assert found.seen[:10].all()
     kept = [one for one, seen in zip(rows + new, found.seen, strict=True) if not seen]
@@ -154,29 +159,28 @@ def test_texts_of_the_training_data_are_told_apart(trained):
 
 def test_labels_that_training_did_not_have_count_as_wrong(trained):
     _, classifier = trained
-    rows = [Example(text, None, label) for text, label in ordered(20, seed=5)]
+    rows = examples(ordered(20, seed=5))
     right = classifier.evaluate(rows).values["accuracy"]
-    found = classifier.evaluate([*rows, Example("up down", None, "maybe"), Example("ab", None, "never")])
-    assert found.unseen == {"maybe": 1, "never": 1}
-    assert found.unseen_rows() == 2
+    found = classifier.evaluate([*rows, *examples([("up down", "maybe"), ("ab", "never")])])
+    assert found.extra["unseen"] == {"maybe": 1, "never": 1}
+    assert found.extra["unseen_rows"] == 2
     assert found.values["accuracy"] == pytest.approx(right * 20 / 22)
-    assert found.known["accuracy"] == pytest.approx(right)
+    assert found.extra["known"]["accuracy"] == pytest.approx(right)
     assert found.to_json()["unseen_labels"]["rows"] == 2
 
 
 def test_going_on_ends_like_not_stopping(tmp_path):
     data = write(tmp_path / "train.jsonl", ordered(60))
-    files = LabelledFile(str(data))
     plan = config(floors=False)
     plan = replace(plan, training=replace(plan.training, steps=9, validate_every=3, cooldown=0.0))
-    whole, _ = train_classify(files, tmp_path / "whole", plan)
+    whole, _ = trained_on("classify", data, tmp_path / "whole", plan)
 
     def stop(progress, scores):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_classify(files, tmp_path / "parts", plan, on_scores=stop)
-    parts, _ = train_classify(None, tmp_path / "parts", plan)
+        trained_on("classify", data, tmp_path / "parts", plan, on_scores=stop)
+    parts, _ = trained_on("classify", None, tmp_path / "parts", plan)
     for name, tensor in whole.model.state_dict().items():
         torch.testing.assert_close(parts.model.state_dict()[name], tensor)
 
@@ -196,7 +200,7 @@ def test_pairs_equal_up_to_order(tmp_path):
     data = write(tmp_path / "pairs.jsonl", rows)
     plan = config(180, model=replace(SMALL, annotations="embedding", embedding_size=32), rate=0.03, floors=False)
     classifier = sightline.train(data, tmp_path / "run", task="classify", config=plan)
-    assert classifier.labels.pairs
+    assert classifier.output.labels.pairs
     assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["model"]["pairs"] is True
     found = [one.label for one in classifier.predict([("ab cd ef", "ef ab cd"), ("ab cd ef", "gh ij kl")])]
     assert found == ["same", "other"]
@@ -208,14 +212,14 @@ def test_several_labels(tmp_path):
     rows = [(text, [name for name in ("ab", "cd", "ef") if name in text.split()]) for text in texts(300, seed=2)]
     data = write(tmp_path / "several.jsonl", rows)
     classifier = sightline.train(data, tmp_path / "run", task="classify", labels="several", config=config(120))
-    assert classifier.labels.names == ("ab", "cd", "ef")
+    assert classifier.output.labels.names == ("ab", "cd", "ef")
     found = classifier.predict(["ab gh cd", "gh ij", "ef"])
     assert [one.label for one in found] == [("ab", "cd"), (), ("ef",)]
     measured = sightline.load(tmp_path / "run").evaluate(data)
     assert measured.values["micro_f1"] > 97
-    assert measured.confusion is None
-    assert len(measured.table) == 3
-    assert sightline.load(tmp_path / "run").threshold == classifier.threshold
+    assert measured.extra["confusion"] is None
+    assert len(measured.extra["table"]) == 3
+    assert sightline.load(tmp_path / "run").output.threshold == classifier.output.threshold
 
 
 def test_numbers(tmp_path):
@@ -226,8 +230,8 @@ def test_numbers(tmp_path):
     found = classifier.evaluate(data)
     assert found.values["pearson"] > 95
     assert found.values["rmse"] < 3
-    assert found.floors["linear"]["rmse"] > found.values["rmse"]
-    assert found.calibration is None
+    assert found.extra["floors"]["linear"]["rmse"] > found.values["rmse"]
+    assert found.extra["calibration"] is None
 
 
 def test_documents_of_any_length(tmp_path):
@@ -239,7 +243,7 @@ def test_documents_of_any_length(tmp_path):
     model = HANConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.0)
     classifier = sightline.train(data, tmp_path / "run", task="classify", config=config(40, model=model, floors=False))
     long = "Ab cd ef. " * 500 + "Then up. " + "Gh ij. " * 500
-    assert classifier.scores([long]).shape == (1, 2)
+    assert np.shape(classifier.raw([long])) == (1, 2)
     assert classifier.predict(["Then down. End."])[0].label == "down"
 
 
@@ -254,10 +258,10 @@ def test_long_texts_are_cut_where_attention_is_square_and_said(tmp_path):
         on_report=lambda prepared, model: said.extend(prepared.lines()),
     )  # fmt: skip
     assert any(line.startswith("1 texts are longer than 12 tokens") for line in said)
-    assert classifier.cut(["ab " * 100_000, "ab"]) == 1
+    assert classifier.input.too_long(["ab " * 100_000, "ab"]) == 1
     assert classifier.predict(["ab " * 100_000])[0].label in ("up", "down")
-    classifier.longest = None
-    assert classifier.cut(["ab " * 100]) == 0
+    recurrent = TextInput(config(longest=12), classifier.input.reader)
+    assert recurrent.too_long(["ab " * 100]) == 0
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -270,8 +274,8 @@ def test_a_run_begins_with_every_tensor_of_another(tmp_path, lora):
     )
     plan = replace(config(2, model=model, rate=0.01, floors=False), lora=LoraConfig(rank=2) if lora else None)
     before = {}
-    second, _ = train_classify(
-        LabelledFile(str(tmp_path / "two.jsonl")), tmp_path / "two", plan, start=tmp_path / "one",
+    second, _ = trained_on(
+        "classify", tmp_path / "two.jsonl", tmp_path / "two", plan, start=tmp_path / "one",
         on_report=lambda prepared, model: before.update({k: v.clone() for k, v in model.model.state_dict().items()}),
     )  # fmt: skip
     source = first.model.model.state_dict()
@@ -287,8 +291,8 @@ def test_a_run_begins_with_every_tensor_of_another(tmp_path, lora):
         assert moved == {n for n in source if n.rpartition("attention.")[2] in adapted or n.startswith("pool")}
     else:
         assert "embedding.weight" in moved
-    again = load_classifier(tmp_path / "two" / "checkpoints" / "step-2")[0]
-    np.testing.assert_allclose(again.scores(["ab cd"]), second.scores(["ab cd"]), atol=1e-5)
+    again = Run.load(tmp_path / "two" / "checkpoints" / "step-2")
+    np.testing.assert_allclose(again.raw(["ab cd"]), second.raw(["ab cd"]), atol=1e-5)
 
 
 def bert(folder):
@@ -320,33 +324,35 @@ def test_a_run_begins_with_a_hugging_face_folder(tmp_path):
     for name, tensor in theirs.tensors.items():
         torch.testing.assert_close(before[name], tensor, rtol=0, atol=0)
     loaded = sightline.load(tmp_path / "run")
-    np.testing.assert_allclose(loaded.scores(["up [SEP] down"]), classifier.scores(["up [SEP] down"]), atol=1e-6)
-    assert loaded.longest == 64
-    assert loaded.cut(["up " * 100]) == 1
+    np.testing.assert_allclose(loaded.raw(["up [SEP] down"]), classifier.raw(["up [SEP] down"]), atol=1e-6)
+    assert loaded.config.longest == 64
+    assert loaded.input.too_long(["up " * 100]) == 1
     again = sightline.train(
         tmp_path / "train.jsonl", tmp_path / "next", task="classify", start=tmp_path / "run", steps=1
     )
-    assert again.reader.specials == theirs.tokeniser.specials
+    assert again.input.reader.specials == theirs.tokeniser.specials
 
 
 def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
     folder, _ = trained
-    files = LabelledFile(str(folder / "train.jsonl"))
+    data = folder / "train.jsonl"
     other = replace(config(), tokeniser=TokeniserConfig("words", words=50, lower=True, minimum=1))
     with pytest.raises(UserError, match=r"run has a vocabulary of \d+ tokens \(words, 60"):
-        train_classify(files, tmp_path / "a", other, start=folder / "run")
+        trained_on("classify", data, tmp_path / "a", other, start=folder / "run")
     wide = config(model=replace(SMALL, size=32))
     with pytest.raises(UserError, match=r"not a start for this model: model\.\S+ is .* there and .* here"):
-        train_classify(files, tmp_path / "b", wide, start=folder / "run")
+        trained_on("classify", data, tmp_path / "b", wide, start=folder / "run")
     with pytest.raises(UserError, match="say with --from what to adapt"):
-        train_classify(files, tmp_path / "c", replace(config(), lora=LoraConfig()))
+        trained_on("classify", data, tmp_path / "c", replace(config(), lora=LoraConfig()))
     assert not list(tmp_path.iterdir())
 
 
 def test_balanced_weights_and_metrics_that_do_not_fit():
     labels = Labels("one", ("a", "b"), (99, 1))
     reader = TextReader(train_tokeniser(["a b c"], TokeniserConfig("words", words=10, minimum=1)))
-    model = replace(config(), class_weights="balanced").build(labels, reader)
+    balanced = replace(config(), class_weights="balanced")
+    reading = TextInput(balanced, reader)
+    model = balanced.build(reading, LabelsOutput(balanced, labels, reading))
     np.testing.assert_allclose(model.weights.numpy(), [100 / 198, 50.0], rtol=1e-6)
     for wrong in ({"metric": "pearson"}, {"labels": "number", "class_weights": "balanced"}, {"longest": 2}):
         with pytest.raises(ValueError, match=r"metric|class_weights|longest"):
@@ -362,11 +368,11 @@ def test_truth_puts_unknown_labels_behind():
 
 def test_comparison_is_paired_and_of_one_kind(trained):
     _, classifier = trained
-    rows = [Example(text, None, label) for text, label in ordered(60, seed=8)]
+    rows = examples(ordered(60, seed=8))
     found = compare({"a": classifier, "b": classifier}, rows, samples=50)
-    assert found.found["accuracy"]["b"].difference == 0
-    assert set(found.found) == {"accuracy", "macro_f1"}
-    with pytest.raises(UserError, match="no metric of these runs"):
+    assert found.resampled["accuracy"]["b"].difference == 0
+    assert set(found.resampled) == {"accuracy", "macro_f1"}
+    with pytest.raises(UserError, match="pearson is no metric of a; there is accuracy, macro_f1"):
         compare({"a": classifier, "b": classifier}, rows, metrics=["pearson"])
 
 
@@ -383,7 +389,7 @@ def test_a_strangers_labels_are_checked(trained, tmp_path):
     for wrong in (*names, *others):
         path.write_text(json.dumps(good | wrong))
         with pytest.raises(UserError, match="damaged"):
-            load_classifier(tmp_path / "run")
+            Run.load(tmp_path / "run")
 
 
 def test_floors_of_other_labels_are_refused(trained, tmp_path):
@@ -394,6 +400,6 @@ def test_floors_of_other_labels_are_refused(trained, tmp_path):
     (tmp_path / "run" / "checksums.json").unlink()
     path = tmp_path / "run" / "floors.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": "several"}))
-    classifier, _ = load_classifier(tmp_path / "run")
+    classifier = Run.load(tmp_path / "run")
     with pytest.raises(UserError, match=r"floors\.json is damaged: its floors are not those of the run's labels"):
-        evaluate(classifier, [Example("a b", None, classifier.labels.names[0])])
+        classifier.evaluate(examples([("a b", classifier.output.labels.names[0])]))

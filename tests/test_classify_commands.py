@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from invoke import run
-from sightline.data.labelled import LabelledFile
-from sightline.tasks.classify import train_classify
-from sightline.tasks.classify_presets import classify_config_to_go_on
+from runs import config_from, trained_on
 from sightline.training.folder import load_tensors
 from test_classify import ordered, texts
 
@@ -229,12 +227,12 @@ def test_what_a_run_began_with_is_there_when_it_is_gone_on_with_before_its_first
     def stop():
         raise RuntimeError("a power cut")
 
-    files, config = LabelledFile(str(folder / "train.tsv")), classify_config_to_go_on(folder / "run")
+    data, config = folder / "train.tsv", config_from("classify", folder / "run")
     with pytest.raises(RuntimeError):
-        train_classify(files, tmp_path / "cut", config, start=folder / "run", on_report=see, on_begin=stop)
+        trained_on("classify", data, tmp_path / "cut", config, start=folder / "run", on_report=see, on_begin=stop)
     began = load_tensors(tmp_path / "cut" / "model.safetensors")
     config = replace(config, floors=False, training=replace(config.training, steps=1, learning_rate=1e-12))
-    train_classify(None, tmp_path / "cut", config)
+    trained_on("classify", None, tmp_path / "cut", config)
     after = load_tensors(tmp_path / "cut" / "model.safetensors")
     assert all(torch.allclose(after[name], began[name], atol=1e-6) for name in began)
     assert all(torch.equal(began[name], seen[0][name]) for name in began)

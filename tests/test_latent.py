@@ -9,13 +9,16 @@ import pytest
 import torch
 from torch import nn
 
+from runs import prepared_as, trained_on
+from sightline.commands.train import preset
 from sightline.data.ngrams import Rows
-from sightline.data.plain import PlainFile
 from sightline.data.store import Corpus, write_corpus
+from sightline.tasks.configs.pretrain import PretrainConfig
+from sightline.tasks.declared.pretrain import PRETRAIN
 from sightline.tasks.latent import LONGEST, OWN, _one_way_round, begin_with, text_rows, word_vectors
 from sightline.tasks.linear import rarities
-from sightline.tasks.pretrain import PreparedPlain, PretrainConfig, PretrainCourse, train_pretrain
-from sightline.tasks.reading_presets import pretrain_preset
+from sightline.tasks.prepare import Prepared
+from sightline.tasks.train import build, started
 from sightline.training.folder import load_tensors
 
 SEA, TOWN = range(10, 40), range(40, 70)  # words of two kinds of texts
@@ -129,48 +132,54 @@ def test_a_table_keeps_its_padding_and_its_scale() -> None:
     torch.testing.assert_close(table.weight[1:3].detach(), torch.tensor([[usual, 0, 0, 0]] * 2) + OWN * before[1:3])
 
 
-def prepared_from(folder: Path, **fields: Any) -> tuple[PretrainCourse, PreparedPlain]:
-    """A course on lines of two kinds, and what it has prepared."""
+def written(folder: Path) -> Path:
+    """A file with lines of two kinds."""
     folder.mkdir(exist_ok=True)
     draw = np.random.default_rng(0)
     kinds = ["sail wave harbour gull tide", "street tram house window lamp"]
     lines = [" ".join(draw.choice(kinds[number % 2].split(), 8)) for number in range(400)]
     (folder / "texts.txt").write_text("\n".join(f"{line} {number}" for number, line in enumerate(lines)) + "\n")
-    config = pretrain_preset()
-    course = PretrainCourse(
-        config.from_json(config.to_json() | {"model": config.model.to_json() | {"size": 8, "heads": 2}} | fields)
-    )
-    files = PlainFile(str(folder / "texts.txt"))
-    return course, course.prepare(files, files, folder)  # nothing is kept apart: the seed does not choose texts
+    return folder / "texts.txt"
+
+
+def config_with(**fields: Any) -> PretrainConfig:
+    config = preset(PRETRAIN.variants[0])
+    model = config.model.to_json() | {"size": 8, "heads": 2}
+    return config.from_json(config.to_json() | {"model": model} | fields)
+
+
+def prepared_from(folder: Path, **fields: Any) -> Prepared:
+    """What is prepared from lines of two kinds."""
+    data = written(folder)  # nothing is kept apart: the seed does not choose texts
+    with prepared_as("pretrain", data, folder / "data", config_with(**fields), valid=data) as (prepared, _):
+        return prepared
 
 
 @pytest.mark.parametrize("latent", [True, False])
 def test_an_encoder_begins_with_them(tmp_path: Path, latent: bool) -> None:
     assert PretrainConfig().latent
-    course, prepared = prepared_from(tmp_path, latent=latent)
-    model = course.build(prepared)
+    prepared = prepared_from(tmp_path, latent=latent)
+    model = build(prepared)
     table = model.encoder.embedding.weight.detach()  # type: ignore[union-attr]
-    (sail,), (wave,), (tram,) = prepared.reader.tokeniser.encode(["sail", "wave", "tram"])
+    (sail,), (wave,), (tram,) = prepared.input.reader.tokeniser.encode(["sail", "wave", "tram"])
     near, far = (torch.cosine_similarity(table[sail], table[other], dim=0) for other in (wave, tram))
-    assert (prepared.vectors is not None) == latent
+    assert (prepared.output.vectors is not None) == latent
     assert bool(near > 0.8 and far < 0) == latent
     assert ("latent" in " ".join(prepared.lines())) == latent
 
 
 def test_the_seed_of_the_run_is_theirs(tmp_path: Path) -> None:
-    _, prepared = prepared_from(tmp_path, seed=1)
-    expected = word_vectors(text_rows(prepared.corpus, 1), prepared.reader.words, 8, 1)
+    prepared = prepared_from(tmp_path, seed=1)
+    expected = word_vectors(text_rows(prepared.corpus, 1), prepared.input.reader.words, 8, 1)
     assert expected is not None
-    np.testing.assert_array_equal(prepared.vectors, expected)
+    np.testing.assert_array_equal(prepared.output.vectors, expected)
 
 
 def test_what_goes_on_keeps_its_own(tmp_path: Path) -> None:
-    files, out = PlainFile(str(tmp_path / "texts.txt")), tmp_path / "run"
-    course, _ = prepared_from(tmp_path)
-    short = replace(course.config.training, steps=2, validate_every=2)
-    train_pretrain(files, out, replace(course.config, training=short))
-    again = PretrainCourse(course.config, start=out)
-    model = again.build(again.prepare(files, None, tmp_path / "other"))
+    data, out, config = written(tmp_path), tmp_path / "run", config_with()
+    trained_on("pretrain", data, out, replace(config, training=replace(config.training, steps=2, validate_every=2)))
+    with prepared_as("pretrain", data, tmp_path / "other", config, start=out) as (prepared, _):
+        model = build(prepared, started(PRETRAIN, PRETRAIN.variants[0], out))
     table = model.state_dict()["encoder.embedding.weight"]
     torch.testing.assert_close(
         table, load_tensors(out / "model.safetensors")["encoder.embedding.weight"], rtol=0, atol=0

@@ -5,21 +5,19 @@ import json
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 import sightline
 from invoke import run
-from sightline.data.labelled import LabelledFile
-from sightline.data.plain import PlainFile, read_plain
-from sightline.data.reading import PairFiles
-from sightline.data.tagged import TaggedFile
+from runs import config_from, read_as, trained_on
+from sightline.data.checking import Limits
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig, translator_tensors
-from sightline.tasks.classifier import load_classifier
-from sightline.tasks.pretrain import PretrainConfig, train_pretrain
-from sightline.tasks.table import task_named
+from sightline.tasks.configs.pretrain import PretrainConfig
+from sightline.tasks.run import Run
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import MASK
@@ -65,8 +63,8 @@ def test_it_learns_what_stands_behind_masks(trained):
     last = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()][-1]
     assert last["masked_accuracy"] > 85
     assert last["perplexity"] < 2
-    values, _ = reader.evaluate(PlainFile(str(write(folder / "other.txt", counted(300, seed=8)))))
-    assert values["masked_accuracy"] > 85
+    found = reader.evaluate(write(folder / "other.txt", counted(300, seed=8)))
+    assert found.values["masked_accuracy"] > 85
     text = " ".join(WORDS[:9])
     (found,) = sightline.load(folder / "run").predict([text.replace(WORDS[4], "<mask>")])
     assert found.text == text
@@ -78,20 +76,20 @@ def test_it_learns_what_stands_behind_masks(trained):
 
 def test_the_vocabulary_has_a_mask_that_no_text_can_spell(trained):
     folder, reader = trained
-    tokeniser = sightline.load(folder / "run").reader.tokeniser
+    tokeniser = sightline.load(folder / "run").input.reader.tokeniser
     assert tokeniser.has_mask
     assert MASK not in tokeniser.encode(["<mask> <s> ba"])[0]
-    assert reader.reader.specials.mask == MASK
+    assert reader.input.reader.specials.mask == MASK
     assert json.loads((folder / "run" / "config.json").read_text())["specials"]["mask"] == MASK
 
 
-def start_of(task, folder, kind, name, changes=lambda config: config):
+def start_of(task, folder, name, changes=lambda config: config):
     """The model at step 0 of a run that begins with the pre-trained one."""
     found = {}
-    plan = changes(task_named(task).go_on(folder / "run"))
+    plan = changes(config_from(task, folder / "run"))
     plan = replace(plan, training=replace(plan.training, steps=1, epochs=None, validate_every=1))
-    task_named(task).train(
-        kind(str(folder / name)), folder / f"of-{task}", plan, start=folder / "run",
+    trained_on(
+        task, folder / name, folder / f"of-{task}", plan, start=folder / "run",
         on_report=lambda prepared, model: found.update({k: v.clone() for k, v in model.state_dict().items()}),
     )  # fmt: skip
     return found
@@ -102,14 +100,14 @@ def small(config):
 
 
 @pytest.mark.parametrize(
-    ("task", "kind", "name", "changes"),
-    [("classify", LabelledFile, "labelled.tsv", small), ("tag", TaggedFile, "words.conll", lambda config: config)],
+    ("task", "name", "changes"),
+    [("classify", "labelled.tsv", small), ("tag", "words.conll", lambda config: config)],
 )
-def test_every_tensor_of_the_encoder_is_the_source_s_at_step_0(trained, task, kind, name, changes):
+def test_every_tensor_of_the_encoder_is_the_source_s_at_step_0(trained, task, name, changes):
     folder, _ = trained
     source = load_tensors(folder / "run" / "model.safetensors")
     encoder = {one.removeprefix("encoder."): tensor for one, tensor in source.items() if one.startswith("encoder.")}
-    begun = start_of(task, folder, kind, name, changes)
+    begun = start_of(task, folder, name, changes)
     assert {one for one in begun if one.startswith("model.")} == {f"model.{one}" for one in encoder}
     assert len(encoder) > 10
     for one, tensor in encoder.items():
@@ -119,7 +117,7 @@ def test_every_tensor_of_the_encoder_is_the_source_s_at_step_0(trained, task, ki
 
 def test_the_translator_s_encoder_begins_with_it(trained):
     folder, reader = trained
-    begun = start_of("translate", folder, PairFiles, "pairs.tsv", lambda plan: replace(plan, validated=4))
+    begun = start_of("translate", folder, "pairs.tsv", lambda plan: replace(plan, validated=4))
     source = translator_tensors(reader.model.encoder)
     ours = {one for one in begun if one.startswith(("encoder.", "encoder_norm.", "source_embedding."))}
     assert ours == set(source)
@@ -147,40 +145,43 @@ def test_the_translator_s_encoder_begins_with_it(trained):
 )
 def test_another_vocabulary_or_shape_is_refused_by_name(trained, tmp_path, task, change, message):
     folder, _ = trained
-    plan = sightline.config.override(task_named(task).go_on(folder / "run"), [change])
-    files = {"translate": PairFiles, "tag": TaggedFile, "classify": LabelledFile}[task]
+    plan = sightline.config.override(config_from(task, folder / "run"), [change])
     name = {"translate": "pairs.tsv", "tag": "words.conll", "classify": "labelled.tsv"}[task]
     with pytest.raises(UserError, match=message):
-        task_named(task).train(files(str(folder / name)), tmp_path / "run", plan, start=folder / "run")
+        trained_on(task, folder / name, tmp_path / "run", plan, start=folder / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_next_sentences_and_what_cannot_go_on_from_them(tmp_path):
     data = write(tmp_path / "plain.txt", counted(40))
-    reader, outcome = train_pretrain(PlainFile(str(data)), tmp_path / "run", config(3, next_sentence=True))
+    reader, outcome = trained_on("pretrain", data, tmp_path / "run", config(3, next_sentence=True))
     assert reader.model.follow is not None
     assert reader.model.encoder.config.parts == 2
     assert 0 <= outcome.scores["next_accuracy"] <= 100
     with pytest.raises(UserError, match=r"not that of a translating Transformer: .* parts=0 \(so no next_sentence\)"):
-        task_named("translate").go_on(tmp_path / "run")
+        config_from("translate", tmp_path / "run")
     with pytest.raises(ValueError, match="ask for next_sentence=true instead"):
         replace(config(), masking=replace(config().masking, pairs=True))
 
 
 def test_going_on_ends_like_not_stopping(tmp_path):
-    files = PlainFile(str(write(tmp_path / "plain.txt", counted(60))))
+    data = write(tmp_path / "plain.txt", counted(60))
     plan = config(4)
     plan = replace(plan, training=replace(plan.training, validate_every=2, cooldown=0.0))
-    whole, _ = train_pretrain(files, tmp_path / "whole", plan)
+    whole, _ = trained_on("pretrain", data, tmp_path / "whole", plan)
 
     def stop(progress, scores):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_pretrain(files, tmp_path / "parts", plan, on_scores=stop)
-    parts, _ = train_pretrain(None, tmp_path / "parts", plan)
+        trained_on("pretrain", data, tmp_path / "parts", plan, on_scores=stop)
+    parts, _ = trained_on("pretrain", None, tmp_path / "parts", plan)
     for name, tensor in whole.model.state_dict().items():
         torch.testing.assert_close(parts.model.state_dict()[name], tensor)
+
+
+def texts_of(path, **options):
+    return [one.x for one in read_as("pretrain", path, **options)[0]]
 
 
 def test_every_form_of_text_is_read(tmp_path):
@@ -190,21 +191,21 @@ def test_every_form_of_text_is_read(tmp_path):
     write(tmp_path / "c.tsv", ["text\tlabel", "one two\tx", "\ty", "three\tx", "four\ty"])
     write(tmp_path / "d.jsonl", [json.dumps({"review": text, "n": 1}) for text in ("one two", "three", "four")])
     for path in sorted(tmp_path.iterdir()):
-        assert [row.text for row in read_plain(PlainFile(str(path)))] == ["one two", "three", "four"], path
-    together = [row.text for row in read_plain(PlainFile(str(tmp_path / "a.txt"), paragraphs=True))]
+        assert texts_of(path) == ["one two", "three", "four"], path
+    together = texts_of(tmp_path / "a.txt", paragraphs=True)
     assert together == ["one two", "three four"]
     with pytest.raises(UserError, match=r"none of them is called 'text'; name the columns to use: --columns TEXT"):
-        list(read_plain(PlainFile(str(write(tmp_path / "e.tsv", ["a\tb", "1\t2"])))))
-    assert [row.text for row in read_plain(PlainFile(str(tmp_path / "e.tsv"), ("b",)))] == ["2"]
+        texts_of(write(tmp_path / "e.tsv", ["a\tb", "1\t2"]))
+    assert texts_of(tmp_path / "e.tsv", columns=("b",)) == ["2"]
     with pytest.raises(UserError, match="found 1 texts; expected at least 3"):
-        train_pretrain(PlainFile(str(write(tmp_path / "f.txt", ["a " * 50]))), tmp_path / "run", config())
+        trained_on("pretrain", write(tmp_path / "f.txt", ["a " * 50]), tmp_path / "run", config())
     assert not (tmp_path / "run").exists()
 
 
 def test_too_few_texts_name_the_lines_that_cannot_be_read(tmp_path):
     (tmp_path / "few.txt").write_bytes(b"one text\n\xff\xfe\nanother text\n")
     with pytest.raises(UserError, match=r"found 2 texts besides .*few.txt:2: bad UTF-8: found byte 0xff.*at least 3"):
-        train_pretrain(PlainFile(str(tmp_path / "few.txt")), tmp_path / "run", config())
+        trained_on("pretrain", tmp_path / "few.txt", tmp_path / "run", config(), limits=Limits(1000, 0.5))
     assert not (tmp_path / "run").exists()
 
 
@@ -240,6 +241,6 @@ def test_by_command_down_to_lora(trained, tmp_path):
     assert json.loads((tmp_path / "lora" / "config.json").read_text())["config"]["lora"]["rank"] == 4
     unmerged = load_tensors(tmp_path / "lora" / "checkpoints" / "step-3" / "model.safetensors")
     assert any(".parametrizations." in name for name in unmerged)
-    merged = load_classifier(tmp_path / "lora")[0].scores(["ba be"])
-    again = load_classifier(tmp_path / "lora" / "checkpoints" / "step-3")[0].scores(["ba be"])
-    assert merged == pytest.approx(again, abs=1e-5)
+    merged = Run.load(tmp_path / "lora").raw(["ba be"])
+    again = Run.load(tmp_path / "lora" / "checkpoints" / "step-3").raw(["ba be"])
+    np.testing.assert_allclose(merged, again, atol=1e-5)

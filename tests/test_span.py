@@ -9,14 +9,16 @@ import torch
 
 import sightline
 from invoke import run
-from sightline.data.answers import AnswersFile, Asked, CheckedAnswers, read_answers
-from sightline.data.checking import Limits
+from runs import read_as, trained_on
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.inputs.question import QuestionInput
+from sightline.inputs.text import to_texts
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Span
-from sightline.tasks.answerer import NONE, Answerer, gold_tokens, read_pair
-from sightline.tasks.span import SpanConfig, train_span
+from sightline.outputs.span import NONE, SpanOutput, answer_tokens
+from sightline.tasks.configs.span import SpanConfig
+from sightline.tasks.task import Example
 from sightline.training.loop import TrainingConfig
 
 KEYS, VALUES = ["ka", "kb", "kc", "kd", "ke", "kf"], ["va", "vb", "vc", "vd", "ve", "vf"]
@@ -30,6 +32,10 @@ def config(steps=150, model=SMALL, rate=0.02, **options):
     return SpanConfig(model=model, tokeniser=words, training=training, batch_rows=64, **options)
 
 
+def unanswered(question, text):
+    return Example((question, text), ((), -1))
+
+
 def behind_keys(count, seed=0, none=0.0):
     """The answer is the word behind the key that is asked for; sometimes the key is not there."""
     draw = random.Random(seed)
@@ -39,10 +45,10 @@ def behind_keys(count, seed=0, none=0.0):
         pairs = [(key, draw.choice(VALUES)) for key in keys[:3]]
         text = " ".join(word for pair in pairs for word in pair)
         if draw.random() < none:
-            found.append(Asked(keys[3], text))
+            found.append(unanswered(keys[3], text))
         else:
             key, value = draw.choice(pairs)
-            found.append(Asked(key, text, (value,), text.index(key) + 3))
+            found.append(Example((key, text), ((value,), text.index(key) + 3)))
     return found
 
 
@@ -50,10 +56,10 @@ def write(path, asked, start=True):
     columns = ["question", "text", "answer"] + (["start"] if start else [])
     with path.open("w", encoding="utf-8") as file:
         file.write("\t".join(columns) + "\n")
-        for one in asked:
-            answer = one.answers[0] if one.answers else ""
-            place = [str(one.start) if one.answers else ""] if start else []
-            file.write("\t".join([one.question, one.text, answer, *place]) + "\n")
+        for x, (answers, first) in asked:
+            answer = answers[0] if answers else ""
+            place = [str(first) if answers else ""] if start else []
+            file.write("\t".join([*x, answer, *place]) + "\n")
     return path
 
 
@@ -68,15 +74,15 @@ def test_the_word_behind_the_asked_key(trained):
     _, answerer = trained
     found = answerer.evaluate(behind_keys(150, seed=9, none=0.25))
     assert found.values["exact"] >= 90
-    assert found.answered["exact"] >= 90
+    assert found.extra["answered"]["exact"] >= 90
     said = [one.answer == "" for one in found.predictions]
-    right = [not one.answers for one in found.asked]
+    right = [not one.y[0] for one in found.examples]
     assert sum(a == b for a, b in zip(said, right, strict=True)) >= 135, "it knows where there is no answer"
 
 
 def test_a_model_that_sees_each_word_alone_fails_at_it(tmp_path):
     data = write(tmp_path / "train.tsv", behind_keys(300))
-    alone, _ = train_span(AnswersFile(str(data)), tmp_path / "run", config(50, ALONE))
+    alone, _ = trained_on("span", data, tmp_path / "run", config(50, ALONE))
     found = alone.evaluate(behind_keys(100, seed=9))
     assert found.values["exact"] < 60
     assert all(one.answer for one in found.predictions), "without empty answers in training there is always one"
@@ -85,7 +91,7 @@ def test_a_model_that_sees_each_word_alone_fails_at_it(tmp_path):
 def test_answers_say_where_they_stand(trained):
     folder, answerer = trained
     loaded = sightline.load(folder / "run")
-    pairs = [(one.question, one.text) for one in behind_keys(20, seed=3, none=0.3)] + [("ka", ""), ("ka", "  ")]
+    pairs = [one.x for one in behind_keys(20, seed=3, none=0.3)] + [("ka", ""), ("ka", "  ")]
     for (_, text), one, other in zip(pairs, answerer.predict(pairs), loaded.predict(pairs), strict=True):
         assert one.answer == other.answer
         assert 0 <= one.probability <= 1
@@ -93,17 +99,18 @@ def test_answers_say_where_they_stand(trained):
             assert text[one.start : one.end] == one.answer
         else:
             assert one.start is None
-    assert loaded.unanswered
+    assert loaded.output.unanswered
     assert "that finds the answer" in (folder / "run" / "card.md").read_text()
 
 
 def test_long_texts_are_read_in_stretches(trained):
     _, answerer = trained
-    short = Answerer(answerer.model, answerer.reader, 10, 2, 30, unanswered=False)
-    read = read_pair(short.reader, "ka", ("kb va " * 40).strip(), 10, 2)
-    assert len(read.stretches) == 20
-    assert all(len(stretch.tokens) <= 10 for stretch in read.stretches)
-    covered = {token for stretch in read.stretches for token in range(stretch.first, stretch.behind)}
+    plan = replace(answerer.config, longest=10, overlap=2, longest_answer=30)
+    short = replace(answerer, input=QuestionInput(plan, answerer.input.reader), output=SpanOutput(plan))
+    (stretches,) = short.encode([("ka", ("kb va " * 40).strip())])
+    assert len(stretches) == 20
+    assert all(len(stretch.tokens) <= 10 for stretch in stretches)
+    covered = {token for stretch in stretches for token in range(stretch.first, stretch.behind)}
     assert covered == set(range(80))
     text = "kb va kc vb kd vc " * 8 + "ka vf " + "kd ve kb va kc vb " * 8
     (found,) = short.predict([("ka", text)])
@@ -113,20 +120,16 @@ def test_long_texts_are_read_in_stretches(trained):
 def test_gold_is_the_pieces_of_the_answer_and_nothing_else():
     text = "The old town of Kraków, Poland"
     reader = TextReader(train_tokeniser([text] * 3, TokeniserConfig(words=400)), pairs=True)
+    ((stretch,),) = QuestionInput(SpanConfig(overlap=0), reader).encode([("where?", text)])
     for answer in ("old", "Kraków", "Kraków, Poland", "The"):
-        start = text.index(answer)
-        asked = Asked("where?", text, (answer,), start)
-        read = read_pair(reader, asked.question, text, 384, 0)
-        first, last = gold_tokens(asked, read.places)
-        assert text[read.places[first][0] : read.places[last][1]].strip() == answer
-    assert gold_tokens(Asked("where?", text), read.places) is None
+        first, last = answer_tokens(text, ((answer,), text.index(answer)), stretch.places)
+        assert text[stretch.places[first][0] : stretch.places[last][1]].strip() == answer
+    assert answer_tokens(text, ((), -1), stretch.places) is None
 
 
 def test_the_pointer_on_nothing_is_the_first_token_and_only_where_asked_for():
     reader = TextReader(train_tokeniser(["ka va"], TokeniserConfig("words", words=10, minimum=1)), pairs=True)
     words, parts = reader.pad(reader.read([("ka", "va ka")]).rows)
-    from sightline.tasks.classifier import to_texts
-
     texts = to_texts(words, parts)
     for none in (False, True):
         model = Span(replace(SMALL, pairs=True).build(reader.words), none=none).eval()
@@ -137,17 +140,17 @@ def test_the_pointer_on_nothing_is_the_first_token_and_only_where_asked_for():
 
 
 def test_going_on_ends_like_not_stopping(tmp_path):
-    files = AnswersFile(str(write(tmp_path / "train.tsv", behind_keys(60))))
+    data = write(tmp_path / "train.tsv", behind_keys(60))
     plan = config(4)
     plan = replace(plan, training=replace(plan.training, validate_every=2, cooldown=0.0))
-    whole, _ = train_span(files, tmp_path / "whole", plan)
+    whole, _ = trained_on("span", data, tmp_path / "whole", plan)
 
     def stop(progress, scores):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_span(files, tmp_path / "parts", plan, on_scores=stop)
-    parts, _ = train_span(None, tmp_path / "parts", plan)
+        trained_on("span", data, tmp_path / "parts", plan, on_scores=stop)
+    parts, _ = trained_on("span", None, tmp_path / "parts", plan)
     for name, tensor in whole.model.state_dict().items():
         torch.testing.assert_close(parts.model.state_dict()[name], tensor)
 
@@ -164,18 +167,17 @@ def test_rows_whose_answer_is_not_there_are_bad_and_named(tmp_path):
         {"question": " ", "context": "one two", "answer": "one"},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reading = CheckedAnswers(read_answers(AnswersFile(str(path))), Limits(1000, 1.0))
-    kept = list(reading)
-    assert [(one.answers, one.start) for one in kept] == [
+    kept, report = read_as("span", path)
+    assert [one.y for one in kept] == [
         (("two",), 4), ((), -1), (("two", "one two"), 4), ((), -1),
     ]  # fmt: skip
-    assert reading.report.left_out == {"answer not in text": 1, "answer is not text": 1, "no question": 1}
-    assert "a.jsonl:2: answer not in text: found 'three'" in reading.report.places[0]
+    assert report.left_out == {"answer not in text": 1, "answer is not text": 1, "no question": 1}
+    assert "a.jsonl:2: answer not in text: found 'three'" in report.places[0]
     table = tmp_path / "b.tsv"
     table.write_text("question\ttext\tanswer\tstart\nq\tone two two\ttwo\t8\nq\tone two\ttwo\t1\nq\tone\tone\tx\n")
-    found = list(read_answers(AnswersFile(str(table))))
-    assert found[0].asked.start == 8
-    assert [row.problem.partition(":")[0] for row in found[1:]] == ["answer not at start", "bad start"]
+    ((_, (_, start)),), report = read_as("span", table)
+    assert start == 8
+    assert [place.split(": ")[1] for place in report.places] == ["answer not at start", "bad start"]
 
 
 def test_by_command(trained, tmp_path):
@@ -196,7 +198,7 @@ def test_by_command(trained, tmp_path):
     assert "line 1 has no tab" in said("predict", folder / "run", "--text", "kb", code=2)
     dry = said("train", "span", "--data", "test.tsv", "--out", "dry", "--dry-run", "--steps", "2")
     assert "questions a second" in dry
-    write(tmp_path / "none.tsv", [Asked("ka", f"kb {value}") for value in VALUES])
+    write(tmp_path / "none.tsv", [unanswered("ka", f"kb {value}") for value in VALUES])
     message = said("train", "span", "--data", "none.tsv", "--out", "no", code=2)
     assert "none of the 6 questions has an answer" in message
     assert not (tmp_path / "no").exists()

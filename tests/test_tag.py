@@ -10,16 +10,16 @@ import torch
 
 import sightline
 from invoke import run
-from sightline.data.checking import Limits
-from sightline.data.tagged import CheckedSentences, Sentence, TaggedFile, read_tagged
+from runs import read_as, trained_on
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
+from sightline.inputs.words import WordsInput, cut_words
 from sightline.interop.pretrained import load_pretrained
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
-from sightline.tasks.tag import TagConfig, train_tag
-from sightline.tasks.tagger import Tagger, cut_words, measure
+from sightline.tasks.configs.tag import TagConfig
+from sightline.tasks.task import Example
 from sightline.tasks.windows import owners, windows
 from sightline.training.loop import TrainingConfig
 from test_classify import bert
@@ -45,7 +45,7 @@ def two_before(count, seed=0):
         words = draw.choices(WORDS, k=draw.randint(3, 9))
         before = (None, None, *words)
         tags = ["O" if word is None else "X" if word in WORDS[:5] else "Y" for word in before[: len(words)]]
-        found.append(Sentence(tuple(words), tuple(tags)))
+        found.append(Example(tuple(words), tuple(tags)))
     return found
 
 
@@ -66,12 +66,12 @@ def test_a_label_that_depends_on_the_word_two_places_away(trained):
     _, tagger = trained
     found = tagger.evaluate(two_before(100, seed=9))
     assert found.values["accuracy"] >= 95
-    assert {one.name: one.support for one in found.table}["O"] == 200
+    assert {one.name: one.support for one in found.extra["table"]}["O"] == 200
 
 
 def test_a_model_that_sees_each_word_alone_fails_at_it(tmp_path):
     data = write(tmp_path / "train.conll", two_before(200))
-    alone, _ = train_tag(TaggedFile(str(data)), tmp_path / "run", config(60, EMBEDDINGS))
+    alone, _ = trained_on("tag", data, tmp_path / "run", config(60, EMBEDDINGS))
     assert alone.evaluate(two_before(100, seed=9)).values["accuracy"] < 60
 
 
@@ -92,24 +92,24 @@ def test_a_run_folder_is_complete_and_loads_as_it_was(trained):
 
 def test_company_and_padding_change_nothing(trained):
     _, tagger = trained
-    sentences = [one.words for one in two_before(20, seed=3)]
-    together = tagger.chances(sentences)
+    sentences = [one.x for one in two_before(20, seed=3)]
+    together = tagger.raw(sentences)
     for words, rows in zip(sentences, together, strict=True):
-        np.testing.assert_allclose(tagger.chances([words])[0], rows, atol=1e-5)
+        np.testing.assert_allclose(tagger.raw([words])[0], rows, atol=1e-5)
 
 
 def test_going_on_ends_like_not_stopping(tmp_path):
-    files = TaggedFile(str(write(tmp_path / "train.conll", two_before(60))))
+    data = write(tmp_path / "train.conll", two_before(60))
     plan = config(6)
     plan = replace(plan, training=replace(plan.training, validate_every=3, cooldown=0.0))
-    whole, _ = train_tag(files, tmp_path / "whole", plan)
+    whole, _ = trained_on("tag", data, tmp_path / "whole", plan)
 
     def stop(progress, scores):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_tag(files, tmp_path / "parts", plan, on_scores=stop)
-    parts, _ = train_tag(None, tmp_path / "parts", plan)
+        trained_on("tag", data, tmp_path / "parts", plan, on_scores=stop)
+    parts, _ = trained_on("tag", None, tmp_path / "parts", plan)
     for name, tensor in whole.model.state_dict().items():
         torch.testing.assert_close(parts.model.state_dict()[name], tensor)
 
@@ -130,15 +130,15 @@ def test_long_sentences_are_read_in_stretches_and_that_is_said(trained, tmp_path
     _, tagger = trained
     words = tuple(random.Random(0).choices(WORDS, k=400))
     right = ["O", "O", *("X" if word in WORDS[:5] else "Y" for word in words[:-2])]
-    short = Tagger(tagger.model, tagger.reader, tagger.labels, longest=11)
-    assert short.too_long([words, ("ab", "cd")]) == 1
+    short = replace(tagger, input=WordsInput(replace(tagger.config, longest=11), tagger.input.reader))
+    assert [len(parts) > 1 for parts in short.encode([words, ("ab", "cd")])] == [True, False]
     said = short.predict([words])[0].tags
     # The model knows sentences of up to nine words. Stretches overlap, so what a word needs stands in one of them.
     assert np.mean([a == b for a, b in zip(said, right, strict=True)]) >= 0.95
-    data = write(tmp_path / "train.conll", [*two_before(60), Sentence(words, ("X", "Y") * 200)])
+    data = write(tmp_path / "train.conll", [*two_before(60), Example(words, ("X", "Y") * 200)])
     lines = []
-    train_tag(
-        TaggedFile(str(data)), tmp_path / "run", config(1, longest=20, valid_share=0.05),
+    trained_on(
+        "tag", data, tmp_path / "run", config(1, longest=20, valid_share=0.05),
         on_report=lambda prepared, model: lines.extend(prepared.lines()),
     )  # fmt: skip
     assert any("1 sentences have more than 20 tokens (longest): they are read in stretches" in one for one in lines)
@@ -158,21 +158,21 @@ def test_stretches_cover_everything_once():
 
 
 def test_spans_are_scored_where_labels_mark_them(tmp_path):
-    sentences = [Sentence(("in", name, "we"), ("O", "B-LOC", "O")) for name in ("rome", "oslo", "kyiv", "bern")] * 10
+    sentences = [Example(("in", name, "we"), ("O", "B-LOC", "O")) for name in ("rome", "oslo", "kyiv", "bern")] * 10
     tagger = sightline.train(
         write(tmp_path / "train.bio", sentences), tmp_path / "run", task="tag", config=config(20, EMBEDDINGS)
     )
     found = tagger.evaluate(sentences)
     assert found.values == {"span_f1": 100.0, "accuracy": 100.0}
-    assert [one.name for one in found.table] == ["LOC"]
+    assert [one.name for one in found.extra["table"]] == ["LOC"]
     assert "## Spans" in (tmp_path / "run" / "card.md").read_text()
-    unseen = tagger.evaluate([Sentence(("in", "rome"), ("O", "B-PER"))])
-    assert unseen.unseen == {"B-PER": 1}
+    unseen = tagger.evaluate([Example(("in", "rome"), ("O", "B-PER"))])
+    assert unseen.extra["unseen"] == {"B-PER": 1}
     assert unseen.values["span_f1"] == 0
-    others = measure(tagger.labels, [("O", "B-LOC")], [("O", "NOUN")])
+    others = tagger.evaluate([Example(("in", "rome"), ("O", "NOUN"))])
     assert set(others.values) == {"accuracy", "macro_f1"}, "a label that marks no span: words are counted"
     with pytest.raises(UserError, match="metric is macro_f1; of these labels there is span_f1 and accuracy"):
-        train_tag(TaggedFile(str(tmp_path / "train.bio")), tmp_path / "no", config(metric="macro_f1"))
+        trained_on("tag", tmp_path / "train.bio", tmp_path / "no", config(metric="macro_f1"))
     assert not (tmp_path / "no").exists()
 
 
@@ -186,7 +186,7 @@ def test_it_begins_with_a_hugging_face_folder(tmp_path):
     )  # fmt: skip
     for name, tensor in load_pretrained(folder).tensors.items():
         torch.testing.assert_close(before[name], tensor, rtol=0, atol=0)
-    assert tagger.longest == 64
+    assert tagger.config.longest == 64
     loaded = sightline.load(tmp_path / "run")
     long = ["ab", "[SEP]", "aab"] * 60
     assert loaded.predict([long])[0].tags == tagger.predict([long])[0].tags
@@ -205,21 +205,22 @@ def test_it_begins_with_a_hugging_face_folder(tmp_path):
 )  # fmt: skip
 def test_every_form_is_read(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    rows = list(read_tagged(TaggedFile(str(tmp_path / name))))
-    assert [row.problem for row in rows] == [None, None]
-    assert [row.sentence for row in rows] == [Sentence(("in", "Rome"), ("O", "B-LOC")), Sentence(("hi",), ("O",))]
+    rows, report = read_as("tag", tmp_path / name)
+    assert not report.bad
+    assert rows == [Example(("in", "Rome"), ("O", "B-LOC")), Example(("hi",), ("O",))]
 
 
 def test_bad_sentences_are_left_out_whole_and_named(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("good\tO\nword\n\nfine\tX\n\nno\t\n", encoding="utf-8")
-    reading = CheckedSentences(read_tagged(TaggedFile(str(path))), Limits(1000, 1.0))
-    assert list(reading) == [Sentence(("fine",), ("X",))]
-    assert [place.split(":")[1] for place in reading.report.places] == ["2", "6"]
-    assert reading.report.left_out == {"missing label": 2}
+    rows, report = read_as("tag", path)
+    assert rows == [Example(("fine",), ("X",))]
+    assert [place.split(":")[1] for place in report.places] == ["2", "6"]
+    assert report.left_out == {"missing label": 2}
     other = tmp_path / "b.jsonl"
-    other.write_text('{"words": ["a", "b"], "tags": ["O"]}\n{"words": [], "tags": []}\n{"words": 3, "tags": "O"}\n')
-    problems = [row.problem.partition(":")[0] for row in read_tagged(TaggedFile(str(other)))]
+    bad = '{"words": ["a", "b"], "tags": ["O"]}\n{"words": [], "tags": []}\n{"words": 3, "tags": "O"}\n'
+    other.write_text(bad + '{"words": "a", "tags": "O"}\n')
+    problems = [place.split(": ")[1] for place in read_as("tag", other)[1].places]
     assert problems == ["lengths differ", "no words", "bad words"]
 
 
@@ -233,13 +234,13 @@ def test_by_command(trained, tmp_path):
         return done.stderr if code else done.stdout
 
     assert json.loads(said("evaluate", folder / "run", "--data", held_out, "--json"))["accuracy"] >= 95
-    write(tmp_path / "x.conll", [Sentence(("ab",), ("Z",))])
+    write(tmp_path / "x.conll", [Example(("ab",), ("Z",))])
     output = said("evaluate", folder / "run", "--data", "x.conll", "--errors", "1")
     assert "labels that training did not have, on 1 of 1 words, counted as wrong: 'Z' (1)" in output
     output = said("predict", folder / "run", "--text", "ab st cd ef", "", "ab")
     assert output == "ab\tO\nst\tO\ncd\tX\nef\tY\n\n\nab\tO\n\n"
     rows = said("predict", folder / "run", "--input", held_out, "--format", "jsonl").splitlines()
-    assert [tuple(json.loads(row)["words"]) for row in rows] == [one.words for one in two_before(30, seed=4)]
+    assert [tuple(json.loads(row)["words"]) for row in rows] == [one.x for one in two_before(30, seed=4)]
     assert "--prefix is for runs that do" in said("predict", folder / "run", "--text", "a", "--prefix", "x", code=2)
     dry = said("train", "tag", "--data", held_out, "--out", "dry", "--dry-run", "--steps", "2")
     assert "words a second" in dry
@@ -250,7 +251,7 @@ def test_by_command(trained, tmp_path):
     assert "--metric bleu is one of another task; here it is one of span_f1, accuracy, macro_f1" in said(
         "train", "tag", "--data", held_out, "--out", "no", "--metric", "bleu", code=2
     )
-    write(tmp_path / "one.conll", [Sentence(("a", "b"), ("O", "O"))] * 5)
+    write(tmp_path / "one.conll", [Example(("a", "b"), ("O", "O"))] * 5)
     assert "all 10 words have the label 'O'" in said("train", "tag", "--data", "one.conll", "--out", "no", code=2)
     assert {path.name for path in tmp_path.iterdir()} == {"test.conll", "x.conll", "one.conll"}
 
@@ -259,5 +260,4 @@ def test_remarks_above_sentences_are_no_words(tmp_path):
     path = tmp_path / "remarks.conll"
     for between in ("\t", " "):
         path.write_text(f"# text = Anna lacht\nAnna{between}B-PER\nlacht{between}O\n\n# id 1 domain=en\n#{between}O\n")
-        found = [row.sentence for row in read_tagged(TaggedFile(str(path)))]
-        assert found == [Sentence(("Anna", "lacht"), ("B-PER", "O")), Sentence(("#",), ("O",))]
+        assert read_as("tag", path)[0] == [Example(("Anna", "lacht"), ("B-PER", "O")), Example(("#",), ("O",))]

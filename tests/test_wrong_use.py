@@ -4,6 +4,7 @@ import jaxtyping
 import pytest
 import torch
 
+from runs import translator
 from sightline.attention import (
     AddressingConfig,
     AttentionConfig,
@@ -25,7 +26,6 @@ from sightline.attention import (
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.translator import Translator
 from sightline.trace import capture
 
 
@@ -225,4 +225,4 @@ def test_a_beginning_is_text():
     tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", words=400))
     model = TransformerConfig(8, 2, 8, 1, 1).build(tokeniser.words, tokeniser.words).eval()
     with pytest.raises(UserError, match="text expected, found None"):
-        Translator(model, tokeniser, tokeniser).predict(["one", "two"], prefixes=[None, None])
+        translator(model, tokeniser, tokeniser).predict(["one", "two"], prefixes=[None, None])
