@@ -6,7 +6,7 @@ import pytest
 import sightline
 from chromium import cell_of, tab, tip
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.translate import TranslateConfig
+from sightline.tasks.configs.translate import TranslateConfig
 from test_frozen import FROZEN
 from test_translate import make_pairs, write_tsv
 

@@ -60,7 +60,7 @@ def test_text_to_text_beside_them(client, runs):
 
 
 def test_what_does_not_fit_is_refused(client):
-    refused(client.post("/predict", json={"texts": ["a"], "beam": 2}), 422, "classifies", "beam")
+    refused(client.post("/predict", json={"texts": ["a"], "beam": 2}), 422, "a run of classify", "beam")
     refused(client.post("/predict", json={"texts": ["a"], "run": "pairs"}), 422, "two texts", "texts2 none")
     asked = {"texts": ["a", "b"], "texts2": ["c"], "run": "pairs"}
     refused(client.post("/predict", json=asked), 422, "texts has 2, texts2 1")
@@ -101,7 +101,9 @@ def test_health_says_what_runs_do(client):
     )
     assert found["pairs"]["pairs"] is True
     assert found["reviews"]["labels"] == ["bad", "fair", "good"]
-    assert list(found["frozen"]) == ["name", "model", "parameters"]
+    assert list(found["frozen"])[:4] == ["name", "model", "parameters", "task"]
+    frozen = found["frozen"]
+    assert (frozen["task"], frozen["searches"], frozen["pairs"], frozen["labels"]) == ("translate", True, False, [])
 
 
 def test_a_server_without_them_is_as_it_was(runs):
@@ -110,7 +112,6 @@ def test_a_server_without_them_is_as_it_was(runs):
         described = json.dumps(client.get("/openapi.json").json())
         assert "Labelled" not in described
         assert "text2" not in described
-        assert list(client.get("/health").json()["runs"][0]) == ["name", "model", "parameters"]
 
 
 def test_the_page_shows_label_and_highlights(runs, open_page):  # noqa: F811 - the fixture

@@ -14,14 +14,20 @@ from captioning import ENCODER, FLOOR, captioner
 from serving import client_of, refused, some_runs
 from sightline.data.shapes import made_shapes
 from sightline.explanation import Explanation
+from sightline.inputs.grid import GridFacts, GridInput
+from sightline.inputs.image import ImageInput
 from sightline.models.grid_at_once import AtOnceConfig
 from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
+from sightline.outputs.cells import CellsOutput
+from sightline.outputs.image_labels import ImageLabelsOutput
 from sightline.serve import Limits
-from sightline.tasks.grid import GridConfig
-from sightline.tasks.gridder import Gridder, GridFacts
-from sightline.tasks.image_classifier import ImageClassifier, shape_of
+from sightline.tasks.configs.classify_images import ImageClassifyConfig
+from sightline.tasks.configs.grid import GridConfig
+from sightline.tasks.declared.classify import CLASSIFY
+from sightline.tasks.declared.grid import GRID
 from sightline.tasks.labels import Labels
+from sightline.tasks.run import Run
 from test_serve import assert_alike
 from test_serve_browser import Served, answered, open_page, problem  # noqa: F401 - pytest finds the fixture here
 
@@ -47,17 +53,22 @@ def gridder():
     config = GridConfig(model=AtOnceConfig(width=4, cell_size=8, rnn_size=4, pixel_width=0), most_cells=12)
     facts = GridFacts(("none", "crack"), (0, 255), (9, 9), 16, 3, 0.0)
     torch.manual_seed(1)
-    return Gridder(config.build(16, 3, facts.counts, pretrained=False).eval(), facts, config, "roads")
+    reading, output = GridInput(config, facts), CellsOutput(config, facts)
+    model = config.build(reading, output)
+    return Run(GRID, GRID.variants[0], model.eval(), reading, output, config, "roads")
 
 
 def classifier():
     """Three labels, with random weights."""
     labels = Labels("one", ("circle", "square", "star"), (3, 3, 3))
+    config = ImageClassifyConfig(model=ImageToLabelsConfig(size=8, heads=2, dropout=0.0), encoder=ENCODER)
     torch.manual_seed(2)
     encoder = ENCODER.build()
-    places = Places(encoder.annotation_size, *encoder.grid(16, 16))
-    model = ImageToLabelsConfig(size=8, heads=2, dropout=0.0).build(places, shape_of(labels), encoder)
-    return ImageClassifier(model.eval(), labels, ENCODER, name="kinds")
+    reading = ImageInput(config, Places(encoder.annotation_size, *encoder.grid(16, 16)))
+    reading.learning = encoder
+    output = ImageLabelsOutput(config, labels, reading)
+    model = config.build(reading, output)
+    return Run(CLASSIFY, CLASSIFY.variants[0], model.eval(), reading, output, config, "kinds")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +91,7 @@ def client(runs):
 def test_captions_are_those_of_predict(client, runs):
     asked = {"images": [*map(sent, FILES)], "beam": 3, "best": 2}
     found = client.post("/predict", json=asked).json()["predictions"]
-    expected = runs["shapes"].caption_best(FILES, 2, beam=3)
+    expected = [one.all for one in runs["shapes"].predict(FILES, best=2, beam=3)]
     assert [[one["text"] for one in some] for some in found] == [[one.text for one in some] for some in expected]
     for some, outputs in zip(found, expected, strict=True):
         assert [one["log_prob"] for one in some] == pytest.approx([one.log_prob for one in outputs], abs=1e-4)
@@ -219,7 +230,7 @@ def test_health_and_schema_say_what_is_taken(client, runs):
     about = {one["name"]: one for one in found["runs"]}
     assert [about[name]["task"] for name in ("shapes", "roads", "kinds")] == ["caption", "grid", "classify"]
     assert all(about[name]["images"] for name in ("shapes", "roads", "kinds"))
-    assert list(about["frozen"]) == ["name", "model", "parameters"]
+    assert not about["frozen"]["images"]
     described = client.get("/openapi.json").json()["components"]["schemas"]
     example = described["PredictRequest"]["example"]
     assert client.post("/predict", json=example).status_code == 200
