@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import torch
 
+import runs
+from sightline.commands.train import preset
 from sightline.data.tokenise import TokeniserConfig, train_tokenisers
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.presets import preset
+from sightline.tasks.declared.translate import TRANSLATE
 from sightline.tasks.searching import pad
-from sightline.tasks.translator import Translator, save_translator
-from sightline.training.folder import RunFolder
 from sightline.vocabulary import END, START
 
 TEXTS = ["a", "ab cd", "the cat", "a dog runs", "at last!", "é ü", "cd ab the"]
@@ -33,15 +33,13 @@ def translator_of(config=TRANSFORMER, joint=True, method="characters", steps=20)
         optimiser.zero_grad()
         model.loss(given, wanted).total.backward()
         optimiser.step()
-    return Translator(model.eval().requires_grad_(False), source, target)
+    return runs.translator(model.eval().requires_grad_(False), source, target)
 
 
 def run_of(path, config=TRANSFORMER, valid=True, **options):
     """The same as a run folder, with validation data or moved without."""
-    translator = translator_of(config, **options)
-    folder = RunFolder.create(path)
-    save_translator(folder, translator, replace(preset("transformer", "tiny"), model=config), "the last step")
-    folder.seal(["config.json", "model.safetensors", "source.json", "target.json"])
+    whole = replace(preset(TRANSLATE.variants[0], "transformer"), model=config)
+    runs.saved(translator_of(config, **options), path, whole, sealed=True)
     if valid:
         (path / "data").mkdir()
         rows = [json.dumps([text, text[::-1]]) for text in TEXTS]

@@ -12,6 +12,9 @@ import pytest
 import torch
 import tyro
 
+import labelling
+import runs
+import sightline
 from exported import TEXTS, TRANSFORMER, readme_code, run_of, translator_of
 from sightline.attention import ComposedConfig, ScaledDotConfig, SparsemaxConfig
 from sightline.cli.exporting import export
@@ -23,7 +26,6 @@ from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.engine import load_engine
 from sightline.tasks.exporting import Closeness, Example, compare, examples_for, export_run, whole_folder, write_export
-from sightline.tasks.translator import load_translator
 
 FROZEN = Path(__file__).parent / "fixtures" / "run-format-1"
 SMALL = {"dropout": 0.0}
@@ -87,7 +89,7 @@ def test_the_readme_says_how_it_is_used(to, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "out")
     names = {}
     exec(readme_code(tmp_path / "out"), names)
-    expected = [one.text for one in load_translator(run)[0].predict(TEXTS, beam=1 if to == "onnx" else 5)]
+    expected = [one.text for one in sightline.load(run).predict(TEXTS, beam=1 if to == "onnx" else 5)]
     assert names["translate"](TEXTS) == expected
 
 
@@ -107,7 +109,7 @@ def test_int8_is_smaller_and_says_what_it_costs(to, tmp_path):
 def test_engines_predict_as_we_do(tmp_path):
     """From a run, converted on the spot; options reach the engine."""
     run = run_of(tmp_path / "run")
-    ours, _ = load_translator(run)
+    ours = sightline.load(run)
     onnx, ctranslate2 = (load_engine(run, name) for name in ("onnx", "ctranslate2"))
     for options in (
         {},
@@ -132,7 +134,7 @@ def test_engines_predict_as_we_do(tmp_path):
     assert [one.text for one in onnx.predict(TEXTS, **drawn)] == [one.text for one in ours.predict(TEXTS, **drawn)]
     with pytest.raises(UserError, match="--sample"):
         ctranslate2.predict(TEXTS, **drawn)
-    best = ctranslate2.predict_best(TEXTS[:1], 2, beam=4)[0]
+    best = ctranslate2.predict(TEXTS[:1], best=2, beam=4)[0].all
     assert best[0].score >= best[1].score
 
 
@@ -230,7 +232,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):
         export_run(run, "onnx", tmp_path / "file", overwrite=True)
-    load_translator(run)
+    sightline.load(run)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "out", "run"]
 
 
@@ -274,16 +276,15 @@ def test_models_that_an_engine_does_not_have_are_refused(tmp_path):
         export_run(recurrent, "ctranslate2", tmp_path / "out")
     with pytest.raises(UserError, match="int8 is for ctranslate2 and onnx"):
         export_run(recurrent, "huggingface", tmp_path / "out", int8=True)
-    config = json.loads((recurrent / "config.json").read_text())
-    (recurrent / "config.json").write_text(json.dumps({**config, "task": "classify"}))
+    classifying = runs.saved(labelling.made(), tmp_path / "classifying")
     with pytest.raises(UserError, match="is a run of classify"):
-        export_run(recurrent, "onnx", tmp_path / "out")
+        export_run(classifying, "onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_sentences_are_those_given_or_the_runs_own(tmp_path):
     run = run_of(tmp_path / "run")
-    tokeniser = load_translator(run)[0].source
+    tokeniser = sightline.load(run).input.tokeniser
     examples, tried = examples_for(run, None, None, tokeniser)
     assert (examples[1], tried) == (Example("ab cd", "dc ba"), "its validation data")
     assert examples_for(run / "checkpoints" / "step-1", None, None, tokeniser)[0] == examples

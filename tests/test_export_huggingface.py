@@ -6,16 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+import sightline
 from exported import TEXTS, TRANSFORMER, readme_code, run_of
 from labelling import TEXT, made, words_of
+from runs import saved
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig
 from sightline.models.luong import LuongConfig
-from sightline.tasks.classifier import save_classifier
-from sightline.tasks.classify_presets import classify_preset
 from sightline.tasks.exporting import export_run
-from sightline.tasks.translator import load_translator
-from sightline.training.folder import RunFolder
 
 transformers = pytest.importorskip("transformers")
 KINDS = {
@@ -38,7 +36,7 @@ def test_a_transformer_is_loaded_whole_and_says_the_same(name, tmp_path, monkeyp
     names = {}
     exec(readme_code(out), names)
     names["model"].generation_config.update(num_beams=1, max_length=31)
-    expected = [one.text for one in load_translator(run)[0].predict(TEXTS, beam=1, max_length=30)]
+    expected = [one.text for one in sightline.load(run).predict(TEXTS, beam=1, max_length=30)]
     assert names["translate"](TEXTS) == [text.replace("<unk>", "") for text in expected]
 
 
@@ -58,11 +56,7 @@ def test_what_transformers_does_not_have_is_refused(config, options, said, tmp_p
 
 
 def classifier_run(path, config):
-    classifier = made(config, tokeniser=words_of([TEXT, "a fine film"], "bpe", 400))
-    folder = RunFolder.create(path)
-    whole = replace(classify_preset("encoder", "tiny"), model=config)
-    save_classifier(folder, classifier, whole, "as they began")
-    return classifier
+    return saved(made(config, tokeniser=words_of([TEXT, "a fine film"], "bpe", 400)), path, weights="as they began")
 
 
 def test_an_encoder_is_loaded_and_gives_the_same_annotations(tmp_path):
