@@ -7,12 +7,15 @@ from PIL import Image
 
 from sightline.data.shapes import made_shapes
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.inputs.image import ImageInput
 from sightline.layers.image import CNNConfig
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import Places
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
-from sightline.tasks.caption import CaptionConfig
-from sightline.tasks.captioner import Captioner
+from sightline.outputs.captions import CaptionOutput
+from sightline.tasks.configs.caption import CaptionConfig
+from sightline.tasks.declared.caption import CAPTION
+from sightline.tasks.run import Run
 from sightline.training.loop import TrainingConfig
 
 ENCODER = CNNConfig(size=16, channels=(8, 8), blocks=0)
@@ -42,12 +45,12 @@ def tiny(model=SOFT, steps=2, **changes):
     training = TrainingConfig(learning_rate=1e-2, warmup=10, steps=steps, validate_every=3, patience=100)
     words = TokeniserConfig(method="words", words=100, lower=True, minimum=1)
     # Untrained models do not know when to end: short captions keep the tests short.
-    config = CaptionConfig(model, ENCODER, words, training, longest=10, batch_rows=8)
+    config = CaptionConfig(model=model, encoder=ENCODER, tokeniser=words, training=training, longest=10, batch_rows=8)
     return replace(config, **changes)
 
 
 def captioner(model=SOFT, texts=("a red circle left of a blue square", "there is a green star"), name="tiny"):
-    """A captioner with random weights, sharp enough to look somewhere."""
+    """A run of `caption` with random weights, sharp enough to look somewhere."""
     torch.manual_seed(0)
     tokeniser = train_tokeniser(list(texts), TokeniserConfig(method="words", words=100, lower=True, minimum=1))
     encoder = ENCODER.build()
@@ -55,4 +58,11 @@ def captioner(model=SOFT, texts=("a red circle left of a blue square", "there is
     built = model.build(places, tokeniser.words, encoder)
     for parameter in built.parameters():
         parameter.data *= 2
-    return Captioner(built.eval(), tokeniser, ENCODER, longest=9, name=name)
+    config = tiny(model, longest=9)
+    seen, written_as = ImageInput(config, places), CaptionOutput(config, tokeniser)
+    return Run(CAPTION, CAPTION.variants[0], built.eval(), seen, written_as, config, name)
+
+
+def read_images(run, *images):
+    """What the model of a run is given of these images."""
+    return run.input.collate([parts[0] for parts in run.encode(images)])

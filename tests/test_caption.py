@@ -3,25 +3,32 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from captioning import HARD, MODELS, TRANSFORMER, captioner, tiny, written
+from captioning import HARD, MODELS, TRANSFORMER, captioner, read_images, tiny, written
+from runs import config_from, prepared_as, read_as, trained_on
+from sightline.commands.train import preset
 from sightline.config import override
 from sightline.data.checking import Limits
 from sightline.data.shapes import made_shapes
+from sightline.data.source import Source
 from sightline.errors import UserError
+from sightline.inputs.image import Photo
 from sightline.layers import efficientnet
 from sightline.layers.efficientnet import EfficientNetLite0Config
-from sightline.tasks import caption
-from sightline.tasks.caption import CaptionConfig, caption_trial, train_caption
-from sightline.tasks.caption_data import CaptionFile, read_photos, split_photos
-from sightline.tasks.caption_presets import caption_config_to_go_on, caption_preset
-from sightline.tasks.caption_scores import compare, evaluate
-from sightline.tasks.captioner import load_captioner
+from sightline.tasks import train
+from sightline.tasks.batches import TaskLesson
+from sightline.tasks.configs.caption import CaptionConfig
+from sightline.tasks.declared.caption import CAPTION
+from sightline.tasks.dry_run import estimate
+from sightline.tasks.evaluate import compare, evaluate
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example
 
 LENIENT = Limits(max_bad_share=0.9)
 
@@ -34,7 +41,7 @@ def pixels(seed=0, size=32):
 def _without_curves():
     """Drawing takes longer than these trainings; one test draws."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caption, "draw_curves", lambda metrics, path: path)
+        patch.setattr(train, "draw_curves", lambda metrics, path, unit: path)
         yield
 
 
@@ -52,7 +59,7 @@ def run(data, tmp_path_factory):
     config = tiny(encoder=EfficientNetLite0Config(size=32, level="middle"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(efficientnet, "_load", lambda encoder: None)
-        train_caption(CaptionFile(str(data)), out, config)
+        trained_on("caption", data, out, config)
     return out
 
 
@@ -70,13 +77,12 @@ def bad_files(folder):
 
 
 def test_images_with_their_captions_in_the_order_of_the_table(data):
-    photos, checked = read_photos(CaptionFile(str(data)), Limits())
-    checked.finish(photos)
-    assert [photo.image.name for photo in photos] == [f"0-{number}.png" for number in range(12)]
-    assert all(len(photo.captions) == 2 for photo in photos)
-    assert checked.report.images == 12
-    assert checked.report.pairs == 24
-    assert "12 images with 24 captions, of 24 rows" in checked.report.lines()
+    photos, report = read_as("caption", data)
+    assert [Path(photo.x.file).name for photo in photos] == [f"0-{number}.png" for number in range(12)]
+    assert all(len(photo.y) == 2 for photo in photos)
+    assert report.images == 12
+    assert report.pairs == 24
+    assert "12 images with 24 captions, of 24 rows" in report.lines()
 
 
 def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
@@ -84,8 +90,9 @@ def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
     table.write_text(table.read_text(encoding="utf-8") + "\n".join(bad_files(tmp_path)) + "\n", encoding="utf-8")
     said = []
     config = tiny()
-    found, _ = train_caption(
-        CaptionFile(str(table)),
+    found, _ = trained_on(
+        "caption",
+        table,
         tmp_path / "run",
         config,
         limits=LENIENT,
@@ -96,7 +103,7 @@ def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
         assert name in text
     assert "empty caption: found no word in ''" in text
     assert "empty caption: found no word in '.'" in text
-    assert "too long: found 2,500 characters" in text
+    assert "too long: found 2,499 characters" in text
     assert "13 images with 25 captions, of 33 rows" in text  # the image of one pixel is an image
     assert "bad image 5" in text
     assert text.count("corrupt.png") == 1  # it has two captions, and is one image
@@ -105,14 +112,14 @@ def test_what_cannot_be_used_is_said_by_name_and_nothing_else_is_lost(tmp_path):
     assert about["report"]["bad_images"] == 4
     assert about["images"] == 13
     assert f"captions of {13 - about['valid_images']} images to train on" in text
-    assert found.caption([pixels()])
+    assert found.predict([pixels()])
 
 
 def test_too_many_bad_images_stop_it_and_leave_nothing(tmp_path):
     table, _ = written(tmp_path)
     table.write_text(table.read_text(encoding="utf-8") + "\n".join(bad_files(tmp_path)) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"corrupt\.png"):
-        train_caption(CaptionFile(str(table)), tmp_path / "run", tiny())
+        trained_on("caption", table, tmp_path / "run", tiny())
     assert not (tmp_path / "run").exists()
 
 
@@ -121,7 +128,7 @@ def test_an_interrupt_while_images_are_read_leaves_nothing(data, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_caption(CaptionFile(str(data)), tmp_path / "run", tiny(), on_images=stop)
+        trained_on("caption", data, tmp_path / "run", tiny(), on_items=stop)
     assert not (tmp_path / "run").exists()
 
 
@@ -131,8 +138,7 @@ def test_captions_of_too_many_tokens_are_not_trained_on_and_that_is_said(tmp_pat
         file.write(f"images/0-3.png\t{'red ' * 60}\n")
     said = []
     listen = {"on_report": lambda prepared, model: said.append((prepared.lines(), len(prepared.corpus)))}
-    files = CaptionFile(str(table))
-    train_caption(files, tmp_path / "run", tiny(longest=20), valid=files, **listen)
+    trained_on("caption", table, tmp_path / "run", tiny(longest=20), valid=Source.of(table), **listen)
     lines, captions = said[0]
     assert any(line.startswith("1 captions have more than 20 tokens") for line in lines)
     assert captions == 24
@@ -142,10 +148,10 @@ def test_a_folder_of_images_with_captions_beside_them(tmp_path):
     _, made = written(tmp_path)
     for number, one in enumerate(made[:-1]):
         (tmp_path / "images" / f"0-{number}.txt").write_text("\n".join(one.captions) + "\n", encoding="utf-8")
-    photos, checked = read_photos(CaptionFile(str(tmp_path / "images")), LENIENT)
+    photos, report = read_as("caption", tmp_path / "images")
     assert len(photos) == 11
-    assert checked.report.left_out["missing caption"] == 1
-    assert "0-11" in checked.report.places[0]
+    assert report.left_out["missing caption"] == 1
+    assert "0-11" in report.places[0]
 
 
 def test_the_same_content_is_one_image_whatever_it_is_called(tmp_path):
@@ -153,21 +159,31 @@ def test_the_same_content_is_one_image_whatever_it_is_called(tmp_path):
     (tmp_path / "images" / "copy.png").write_bytes((tmp_path / "images" / "0-2.png").read_bytes())
     with table.open("a", encoding="utf-8") as file:
         file.write("images/copy.png\ta third caption\n")
-    photos, checked = read_photos(CaptionFile(str(table)), Limits())
-    checked.finish(photos)
+    photos, _ = read_as("caption", table)
     assert len(photos) == 12
-    assert photos[2].captions[2] == "a third caption"
-    assert checked.report.same == 1
+    assert photos[2].y[2] == "a third caption"
+    with prepared_as("caption", table, tmp_path / "data", tiny()) as (prepared, rows):
+        assert rows.count + len(prepared.valid) == 12
+        assert prepared.report.same == 1
+        assert "1 files have the content of another: each of these is one image" in prepared.lines()
 
 
-def test_the_split_is_by_image_and_does_not_depend_on_the_order(data):
-    photos, _ = read_photos(CaptionFile(str(data)), Limits())
-    train, valid = split_photos(photos, 0.25, seed=1)
-    _, valid_again = split_photos(photos[::-1], 0.25, seed=1)
+def test_the_split_is_by_image_and_does_not_depend_on_the_order(data, tmp_path):
+    head, *rows = data.read_text(encoding="utf-8").splitlines()
+    turned = data.with_name("turned.tsv")
+    turned.write_text("\n".join([head, *rows[::-1]]) + "\n", encoding="utf-8")
+
+    def split(table, seed):
+        config = tiny(valid_share=0.25, seed=seed)
+        with prepared_as("caption", table, tmp_path / f"{table.stem} {seed}", config) as (prepared, rows):
+            return {one.x.key for one in rows}, {one.x.key for one in prepared.valid}
+
+    train, valid = split(data, 1)
     assert len(valid) == 3
-    assert {photo.key for photo in valid} == {photo.key for photo in valid_again}
-    assert {photo.key for photo in train} | {photo.key for photo in valid} == {photo.key for photo in photos}
-    assert {photo.key for photo in split_photos(photos, 0.25, seed=2)[1]} != {photo.key for photo in valid}
+    assert split(turned, 1) == (train, valid)
+    assert train | valid == {one.x.key for one in read_as("caption", data)[0]}
+    assert not train & valid
+    assert split(data, 2)[1] != valid
 
 
 def test_a_photo_in_training_and_validation_is_counted(data, tmp_path):
@@ -176,28 +192,29 @@ def test_a_photo_in_training_and_validation_is_counted(data, tmp_path):
     with table.open("a", encoding="utf-8") as file:
         file.write("images/again.png\ta star\n")
     said = []
-    found, _ = train_caption(
-        CaptionFile(str(data)),
+    found, _ = trained_on(
+        "caption",
+        data,
         tmp_path / "run",
         tiny(),
-        valid=CaptionFile(str(table)),
+        valid=Source.of(table),
         on_report=lambda prepared, model: said.extend(prepared.lines()),
     )
-    assert "of 4 validation images, 1 stand in the training data too: scores on them flatter" in said
-    photos, _ = read_photos(CaptionFile(str(table)), Limits())
+    assert "of 4 validation images, 1 stand in the training data: scores on them flatter" in said
+    photos, _ = read_as("caption", table)
     assert evaluate(found, photos, beam=1).seen.tolist() == [True] * 4  # those that chose the weights count as seen
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_trains_is_saved_and_gives_the_same_again(name, data, tmp_path):
     out = tmp_path / "run"
-    found, outcome = train_caption(CaptionFile(str(data)), out, tiny(MODELS[name]))
+    found, outcome = trained_on("caption", data, out, tiny(MODELS[name]))
     assert set(outcome.scores) == {"bleu4", "perplexity"}
-    again, about = load_captioner(out)
-    assert about["task"] == "caption"
+    again = Run.load(out)
+    assert again.about["task"] == "caption"
     images = [pixels(seed) for seed in range(3)]
     found.model.requires_grad_(False)  # as a loaded one: search lays out weights that do not learn in its own way
-    assert again.caption(images) == found.caption(images)
+    assert again.predict(images) == found.predict(images)
     assert {"config.json", "model.safetensors", "tokenizer.json", "card.md", "checksums.json"} <= {
         path.name for path in out.iterdir()
     }
@@ -209,21 +226,21 @@ def test_every_model_trains_is_saved_and_gives_the_same_again(name, data, tmp_pa
 def test_a_frozen_encoder_is_kept_in_the_run(run):
     sealed = json.loads((run / "checksums.json").read_text(encoding="utf-8"))
     assert "encoder.safetensors" in sealed
-    found, _ = load_captioner(run)
-    assert found.places == (112, 2, 2)
-    read = found.read([pixels()]).read
+    found = Run.load(run)
+    assert found.input.places == (112, 2, 2)
+    read = read_images(found, pixels())
     assert read.shape == (1, 4, 112)
     rows = np.load(run / "data" / "images" / "features.npy")
     assert rows.dtype == np.float16
     assert rows.shape == (12, 4, 112)
     first = torch.from_numpy(rows[0].astype(np.float32))
-    made = found.read([run.parent.parent / "nowhere.png"])
-    assert made.bad == {0: "there is no such file"}
+    ((bad,),) = found.input.encode([run.parent.parent / "nowhere.png"])
+    assert str(bad) == "there is no such file"
     assert first.shape == read[0].shape
     (run / "encoder.safetensors").rename(run / "elsewhere")
     try:
         with pytest.raises(UserError, match=r"encoder\.safetensors is missing"):
-            load_captioner(run)
+            Run.load(run)
     finally:
         (run / "elsewhere").rename(run / "encoder.safetensors")
 
@@ -245,23 +262,23 @@ def test_a_strangers_folder_that_does_not_fit_together_is_refused(change, said, 
     change(data)
     (copied / "config.json").write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(UserError, match=said):
-        load_captioner(copied)
+        Run.load(copied, CAPTION)
 
 
 def test_features_are_made_once_for_several_runs(data, tmp_path, monkeypatch):
     monkeypatch.setattr(efficientnet, "_load", lambda encoder: torch.manual_seed(0))
     config = tiny(encoder=EfficientNetLite0Config(size=32, level="middle"))
-    told, files = [], CaptionFile(str(data), features=tmp_path / "features")
-    first, _ = train_caption(files, tmp_path / "first", config, on_images=lambda *state: told.append(state))
+    told, files = [], Source.of(data, features=tmp_path / "features")
+    first, _ = trained_on("caption", files, tmp_path / "first", config, on_items=lambda *state: told.append(state))
     assert told[-1][:2] == (12, 12)
     told.clear()
-    second, _ = train_caption(files, tmp_path / "second", config, on_images=lambda *state: told.append(state))
+    second, _ = trained_on("caption", files, tmp_path / "second", config, on_items=lambda *state: told.append(state))
     assert not told
-    assert second.caption([pixels()]) == first.caption([pixels()])
+    assert second.predict([pixels()]) == first.predict([pixels()])
     for path in (tmp_path / "features").rglob("*.*"):
         path.unlink()
     more = replace(config, training=replace(config.training, steps=4))
-    _, outcome = train_caption(None, tmp_path / "second", more)  # the run has what it needs
+    _, outcome = trained_on("caption", None, tmp_path / "second", more)  # the run has what it needs
     assert outcome.progress.step == 4
 
 
@@ -273,10 +290,10 @@ def test_going_on_is_the_same_as_not_stopping(data, tmp_path):
         if event.progress.step == 3:
             raise Stop
 
-    whole, _ = train_caption(CaptionFile(str(data)), tmp_path / "whole", tiny(steps=6))
+    whole, _ = trained_on("caption", data, tmp_path / "whole", tiny(steps=6))
     with pytest.raises(Stop):
-        train_caption(CaptionFile(str(data)), tmp_path / "parts", tiny(steps=6), on_step=stop)
-    parts, outcome = train_caption(None, tmp_path / "parts", tiny(steps=6))
+        trained_on("caption", data, tmp_path / "parts", tiny(steps=6), on_step=stop)
+    parts, outcome = trained_on("caption", None, tmp_path / "parts", tiny(steps=6))
     assert outcome.progress.step == 6
     for (name, one), other in zip(whole.model.state_dict().items(), parts.model.state_dict().values(), strict=True):
         assert torch.equal(one, other), name
@@ -286,49 +303,54 @@ def test_a_run_goes_on_from_another_with_its_vocabulary_and_encoder(run, tmp_pat
     table, _ = written(tmp_path, 4, seed=3)
     with table.open("a", encoding="utf-8") as file:
         file.write("images/3-0.png\ta zebra\n")
-    config = caption_config_to_go_on(run)
+    config = config_from("caption", run)
     assert config.training.learning_rate == pytest.approx(tiny().training.learning_rate / 4)
     config = replace(config, training=replace(config.training, steps=1))
     said = []
-    files = CaptionFile(str(table))
-    found, _ = train_caption(
-        files, tmp_path / "run", config, start=run, on_report=lambda prepared, model: said.extend(prepared.lines())
-    )
-    before, _ = load_captioner(run)
-    assert found.tokeniser.same_as(before.tokeniser)
-    assert torch.equal(found.encoder.state_dict()["stem.conv.weight"], before.encoder.state_dict()["stem.conv.weight"])
+    listen = {"on_report": lambda prepared, model: said.extend(prepared.lines())}
+    found, _ = trained_on("caption", table, tmp_path / "run", config, start=run, **listen)
+    before = Run.load(run)
+    assert found.output.tokeniser.same_as(before.output.tokeniser)
+    name = "stem.conv.weight"
+    assert torch.equal(found.input.encoder.state_dict()[name], before.input.encoder.state_dict()[name])
     assert any("zebra (1)" in line for line in said)
     with pytest.raises(UserError, match="another image encoder"):
-        train_caption(files, tmp_path / "other", tiny(), start=run)
+        trained_on("caption", table, tmp_path / "other", tiny(), start=run)
     with pytest.raises(UserError, match="not that of the run to go on from"):
-        train_caption(files, tmp_path / "other", replace(config, model=TRANSFORMER), start=run)
+        trained_on("caption", table, tmp_path / "other", replace(config, model=TRANSFORMER), start=run)
 
 
-def test_a_trial_prepares_and_keeps_nothing_outside_its_folder(data, tmp_path):
-    trial = caption_trial(CaptionFile(str(data)), None, tiny(), None, None, tmp_path / "trial")
-    assert len(trial.prepared.corpus) == 22
-    assert trial.validation_seconds() > 0
-    batch = trial.lesson.batch(trial.lesson.epoch(0)[0])
+def test_a_trial_prepares_and_keeps_nothing_outside_its_folder(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = estimate(CAPTION, Source.of(data), None, tiny())
+    assert len(found.prepared.corpus) == 22
+    assert found.seconds > 0
+    assert not list(tmp_path.iterdir())
+    with prepared_as("caption", data, tmp_path / "trial", tiny()) as (prepared, _):
+        model = train.build(prepared)
+        run = Run(CAPTION, CAPTION.variants[0], model, prepared.input, prepared.output, prepared.config)
+    lesson = TaskLesson(run, prepared)
+    batch = lesson.batch(lesson.epoch(0)[0])
     assert batch[0].shape == (len(batch[1]), 16, 16, 3)
-    assert trial.lesson.tokens(batch) > 0
+    assert lesson.tokens(batch) > 0
 
 
 def test_chinese_captions_by_characters(tmp_path):
     table, made = written(tmp_path, language="zh")
-    found, _ = train_caption(CaptionFile(str(table)), tmp_path / "run", tiny(longest=30))
-    assert found.tokeniser.decode(found.tokeniser.encode([made[0].captions[0]])) == [made[0].captions[0]]
+    found, _ = trained_on("caption", table, tmp_path / "run", tiny(longest=30))
+    assert found.output.tokeniser.decode(found.output.tokeniser.encode([made[0].captions[0]])) == [made[0].captions[0]]
     explained = found.explain(table.parent / "images" / "0-0.png", made[0].captions[0], measure=False)
     assert explained.records[0].rows.texts[:-1] == tuple(made[0].captions[0])
 
 
 def test_evaluation_leaves_out_bad_images_by_name_and_finds_the_worst(data, tmp_path):
     found = captioner()
-    photos, _ = read_photos(CaptionFile(str(data)), Limits())
-    broken = photos[0]._replace(image=tmp_path / "gone.png")
+    photos, _ = read_as("caption", data)
+    broken = Example(Photo(str(tmp_path / "gone.png"), 1), photos[0].y)
     scored = evaluate(found, [broken, *photos[1:]], beam=2)
     assert list(scored.bad) == [str(tmp_path / "gone.png")]
     assert len(scored.predictions) == 11
-    assert scored.perplexity > 1
+    assert scored.values["perplexity"] > 1
     assert scored.seen is None
     data = json.loads(json.dumps(scored.to_json(errors=2)))
     assert data["images"] == 11
@@ -340,25 +362,25 @@ def test_evaluation_leaves_out_bad_images_by_name_and_finds_the_worst(data, tmp_
 
 
 def test_comparison_is_over_the_same_images(data):
-    photos, _ = read_photos(CaptionFile(str(data)), Limits())
+    photos, _ = read_as("caption", data)
     runs = {"one": captioner(), "two": captioner(TRANSFORMER)}
     found = compare(runs, photos, metrics=["bleu1", "cider_d"], samples=50, beam=1)
-    assert found.images == 12
-    assert found.found["bleu1"]["two"].difference == pytest.approx(
-        found.found["bleu1"]["two"].value - found.found["bleu1"]["one"].value
+    assert found.count == 12
+    assert found.resampled["bleu1"]["two"].difference == pytest.approx(
+        found.resampled["bleu1"]["two"].value - found.resampled["bleu1"]["one"].value
     )
     with pytest.raises(UserError, match="expected two or more"):
         compare({"one": runs["one"]}, photos)
 
 
 def test_presets_have_their_sizes():
-    sizes = [caption_preset(None, size).model.size for size in ("tiny", "small", "base")]
+    sizes = [preset(CAPTION.variants[0], None, size).model.size for size in ("tiny", "small", "base")]
     assert sizes == sorted(sizes)
-    assert caption_preset("transformer").model.kind == "transformer"
+    assert preset(CAPTION.variants[0], "transformer").model.kind == "transformer"
 
 
 def test_hard_attention_and_none_are_a_setting_away():
-    hard = override(caption_preset(), ['model.attention.normaliser={"kind": "hard", "soft_share": 0.5}'])
+    hard = override(preset(CAPTION.variants[0]), ['model.attention.normaliser={"kind": "hard", "soft_share": 0.5}'])
     assert hard.model.attention.normaliser == HARD.attention.normaliser
-    assert override(caption_preset(), ["model.attention=null"]).model.attention is None
+    assert override(preset(CAPTION.variants[0]), ["model.attention=null"]).model.attention is None
     assert CaptionConfig.from_json(hard.to_json()) == hard

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
-from captioning import FLOOR, HARD, SOFT, TRANSFORMER, captioner
+from captioning import FLOOR, HARD, SOFT, TRANSFORMER, captioner, read_images
 from sightline.data.shapes import made_shapes
 from sightline.errors import UserError
 from sightline.explanation import Explanation
+from sightline.outputs.captions import looks
 from sightline.records import Grid
-from sightline.tasks.caption_explaining import PlaceSubject
-from sightline.tasks.searching import SearchConfig
+from sightline.tasks.image_subject import PlaceSubject
 from sightline.vocabulary import END, UNKNOWN
 
 
@@ -26,30 +26,28 @@ def test_the_unknown_word_is_never_written():
     with torch.no_grad():
         found.model.output.bias[UNKNOWN] = 100.0
     for options in ({"beam": 1}, {"beam": 3}, {"sample": True, "best": 2}):
-        for some in found.caption_best([pixels()], options.pop("best", 1), **options):
-            assert all(UNKNOWN not in one.tokens for one in some)
+        for some in found.predict([pixels()], **options):
+            assert all(UNKNOWN not in one.tokens for one in some.all)
 
 
 def test_captions_keep_to_their_limits():
     found = captioner()
     with torch.no_grad():
         found.model.output.bias[END] = -100.0
-    assert len(found.caption([pixels()])[0].tokens) == 9
-    assert len(found.caption([pixels()], max_length=4)[0].tokens) == 4
-    source = found.read([pixels()]).read
-    (some,) = found.search_read(source, SearchConfig(), prefix="there is")
-    assert some[0].text.startswith("there is")
+    assert len(found.predict([pixels()])[0].tokens) == 9
+    assert len(found.predict([pixels()], max_length=4)[0].tokens) == 4
+    assert found.predict([pixels()], prefix="there is")[0].text.startswith("there is")
 
 
 def test_an_image_that_cannot_be_read_is_named(tmp_path):
     found = captioner()
     (tmp_path / "text.jpg").write_text("no image", encoding="utf-8")
     with pytest.raises(UserError, match=r"text\.jpg cannot be used: it is no image"):
-        found.caption([tmp_path / "text.jpg"])
+        found.predict([tmp_path / "text.jpg"])
     with pytest.raises(UserError, match="image 2 cannot be used: it is empty"):
-        found.caption([pixels(), b""])
+        found.predict([pixels(), b""])
     with pytest.raises(UserError, match="expected a list"):
-        found.caption("photo.png")
+        found.predict("photo.png")
     with pytest.raises(UserError, match=r"text\.jpg cannot be used"):
         found.explain(tmp_path / "text.jpg")
 
@@ -68,7 +66,7 @@ def test_an_explanation_has_a_row_for_each_word_and_a_grid_over_the_image(model,
         if model is HARD:
             assert set(np.unique(record.matrix())) <= {0.0, 1.0}
     assert len(explained.steps) == len(cross[0].rows)
-    assert explained.output == found.caption([path], beam=2)[0].text
+    assert explained.output == found.predict([path], beam=2)[0].text
     assert explained.input == "photo.png"
     assert (explained.image.width, explained.image.height) == (32, 48)
     keys = [finding.key for finding in explained.belief.findings]
@@ -76,10 +74,9 @@ def test_an_explanation_has_a_row_for_each_word_and_a_grid_over_the_image(model,
     assert "first" not in keys
     again = Explanation.from_json(json.loads(json.dumps(explained.to_json())))
     assert again.image.content == explained.image.content
-    source = found.read([path]).read
-    tokens = found.caption([path], beam=2)[0].tokens
-    (looks,) = found.looks(source, [tokens])
-    assert np.allclose(looks, np.mean([record.matrix() for record in cross], axis=0), atol=1e-5)
+    tokens = found.predict([path], beam=2)[0].tokens
+    (weights,) = looks(found, read_images(found, path), [tokens])
+    assert np.allclose(weights, np.mean([record.matrix() for record in cross], axis=0), atol=1e-5)
 
 
 def test_files_and_pixels_keep_their_order(tmp_path):
@@ -88,8 +85,11 @@ def test_files_and_pixels_keep_their_order(tmp_path):
     for seed in (1, 3):
         Image.fromarray(images[seed]).save(tmp_path / f"{seed}.png")
     mixed = [images[0], tmp_path / "1.png", images[2], (tmp_path / "3.png").read_bytes()]
-    assert torch.equal(found.read(mixed).read, found.read(images).read)
-    assert found.read([mixed[0], tmp_path / "none.png", mixed[3]]).numbers == [0, 2]
+    assert torch.equal(read_images(found, *mixed), read_images(found, *images))
+    bad = {}
+    raws = found.raw([mixed[0], tmp_path / "none.png", mixed[3]], options=found.output.options({}), bad=bad)
+    assert bad == {1: "there is no such file"}
+    assert [raw is not None for raw in raws] == [True, False, True]
 
 
 def test_what_is_given_as_output_is_what_is_explained():
@@ -102,13 +102,13 @@ def test_without_attention_there_is_nothing_to_show():
     found = captioner(FLOOR)
     with pytest.raises(UserError, match="has no attention"):
         found.explain(pixels())
-    assert found.looks(found.read([pixels()]).read, [[5, 6]]) is None
+    assert looks(found, read_images(found, pixels()), [[5, 6]]) is None
 
 
 def test_hidden_places_hold_the_mean_of_the_image():
     found = captioner()
-    source = found.read([pixels()]).read.clone()
-    tokens = [*found.caption([pixels()])[0].tokens, END]
+    source = read_images(found, pixels()).clone()
+    tokens = [*found.predict([pixels()])[0].tokens, END]
     subject = PlaceSubject(found.model, source, tokens)
     keep = torch.ones(3, 16, dtype=torch.bool)
     keep[1] = False
