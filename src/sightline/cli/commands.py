@@ -125,8 +125,8 @@ VIEW = Command(
         Option(
             "runs",
             tuple[Path, ...],
-            "A run folder, a checkpoint of one (RUN/checkpoints/step-N), or hf:DIR, a Hugging Face model; several go into "
-            "a page.",
+            "A run folder, a checkpoint of one (RUN/checkpoints/step-N), or hf:DIR, a Hugging Face model; several go "
+            "into a page.",
             REQUIRED,
             "RUN|hf:DIR [...]",
             positional=True,

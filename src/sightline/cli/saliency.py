@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from sightline.cli.choices import Device
-
 
 def saliency(
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")],
@@ -17,7 +15,7 @@ def saliency(
     colours: Literal["opposed", "printed"] = "opposed",
     truth: Path | None = None,
     quick: tyro.conf.FlagCreatePairsOff[bool] = False,
-    device: Device = "auto",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int | None = None,
 ) -> None:
     """Show where images draw the eye: a map, and the places looked at one after the other.

@@ -48,7 +48,7 @@ def predict_command(
     write_predictions(lines, blocks_of(loaded, lines, image, writer.names), writer.lines, written, writer.finish)
 
 
-def _loaded(run: Path, ensemble: Sequence[Path], engine: str | None, threads: int | None) -> Run:
+def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | None) -> Run:
     """The run, several as an ensemble, or one on another engine."""
     if engine not in (None, "sightline"):
         from sightline.tasks.engine import load_engine

@@ -14,6 +14,7 @@ from sightline.tasks.task import BadValueError, Column
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
 
     from sightline.data.checking import Limits
     from sightline.data.columns import Cells
@@ -134,9 +135,7 @@ class Input(ABC):
 
     source_name: ClassVar[str] = "source"  # what an item is called in the titles of maps
     decodes: ClassVar[str] = "one vector for all of it"  # what a decoder without attention is given
-    most_measured: ClassVar[int | None] = (
-        None  # how long an item may be for `believe`; None: nothing of it can be hidden
-    )
+    most_measured: ClassVar[int | None] = None  # longest item for `believe`; None: nothing of it can be hidden
 
     def believe(
         self, model: "nn.Module", part: Any, written: Sequence[int], records: "Sequence[Record]", shift: int
@@ -183,7 +182,7 @@ class Input(ABC):
         raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
 
     def item(self, given: Any) -> Any:
-        """An item out of what a Python program gives to `Run.predict`: of an input with one column, what may stand there."""
+        """An item out of what a Python program gives to `Run.predict`: with one column, what may stand there."""
         if len(self.columns) != 1:
             return given
         try:

@@ -134,7 +134,7 @@ class Output(ABC):
         return RowBatches(prepared, config)
 
     def loss(self, model: "nn.Module", batch: tuple[Any, ...], step: int) -> Any:
-        """The loss of a batch: a sum and what it is a sum over (`sightline.training.loop.BatchLoss`), maybe by parts."""
+        """The loss of a batch: a sum, and what it is a sum over (`sightline.training.loop.BatchLoss`)."""
         return model.loss(*batch)  # type: ignore[operator]
 
     def counted(self, batch: tuple[Any, ...]) -> int:
@@ -270,7 +270,7 @@ class Output(ABC):
     def compared_extra(
         self, metric: str, examples: Sequence[Example], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
     ) -> dict[str, Any]:
-        """What `compare` says of a metric besides scores: its signature, scores by length. ``draw``: samples and seed."""
+        """What `compare` says of a metric besides scores: its signature, by length. ``draw``: samples and seed."""
         return {}
 
     def source_options(self) -> dict[str, Any]:
@@ -360,7 +360,7 @@ class Output(ABC):
         """Refuse options of `predict` that do not go together, or not with this form."""
 
     def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
-        """Warn on standard error of items that are predicted badly, such as long ones; ``first`` is the first's number."""
+        """Warn on standard error of items that are predicted badly (long ones); ``first`` is the first's number."""
 
     def ensemble(self, runs: "Sequence[Run]") -> "Run":
         """Several runs as one, where the output can."""

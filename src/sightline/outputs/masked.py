@@ -248,6 +248,7 @@ class MaskedOutput(Output):
         parts: Any = None,
         options: Any = None,
         on_predicted: Callable[[int], None] = lambda count: None,
+        bad: dict[int, str] | None = None,
     ) -> list[Guesses]:
         """Hide words of the texts, always the same ones for the run's seed, and count for each text what is guessed.
 

@@ -247,7 +247,8 @@ class TagsOutput(Output):
             named = ", ".join(f"{name!r} ({count:,})" for name, count in list(extra["unseen"].items())[:10])
             total = sum(extra["unseen"].values())
             lines.append(
-                f"labels that training did not have, on {total:,} of {extra['words']:,} words, counted as wrong: {named}"
+                f"labels that training did not have, on {total:,} of {extra['words']:,} words, counted as wrong: "
+                f"{named}"
             )
         if self.spans and "span_f1" not in evaluation.values:
             lines.append("not all of these labels mark spans: words are counted, and no spans")

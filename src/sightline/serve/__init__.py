@@ -17,14 +17,14 @@ from sightline.serve.limits import Limits
 
 if TYPE_CHECKING:
     from sightline.serve.app import application
-    from sightline.serve.worker import Served
+    from sightline.tasks.run import Run
 
 __all__ = ["Limits", "application", "serve"]
 MISSING = "the server needs FastAPI and uvicorn: pip install 'sightline[serve]'"
 
 
 def serve(
-    runs: "Mapping[str, Served]",
+    runs: "Mapping[str, Run]",
     *,
     host: str = "127.0.0.1",
     port: int = 8000,

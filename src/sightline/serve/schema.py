@@ -25,7 +25,7 @@ def predictions(answers: Sequence[Mapping[str, Any]]) -> type[BaseModel]:
     kinds = [dict(one) for number, one in enumerate(answers) if one not in answers[:number]]
     one = Annotated[Any, WithJsonSchema(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})]
     about = "What a run predicts: for each item, in their order."
-    return create_model("Predictions", __doc__=about, run=(str, ...), predictions=(list[one], ...))  # type: ignore[valid-type]
+    return create_model("Predictions", __doc__=about, run=(str, ...), predictions=(list[one], ...))
 
 
 class Run(BaseModel):

@@ -13,7 +13,7 @@ from sightline.tasks.run import Run
 
 
 class RowBatches:
-    """Rows of a corpus of like length together, at most ``batch_tokens`` in all, and ``batch_rows`` if there is a limit."""
+    """Rows of a corpus of like length together, at most ``batch_tokens`` in all, and ``batch_rows`` if it is set."""
 
     def __init__(self, prepared: Prepared, config: Any) -> None:
         self.input, self.output, self.corpus = prepared.input, prepared.output, prepared.corpus

@@ -21,8 +21,8 @@ def object_of(line: str, number: int) -> dict[str, Any]:
 def fields_of(line: str, number: int, names: Sequence[Sequence[str]]) -> list[Any]:
     """One field of a line of JSON by each list of names."""
     there = object_of(line, number)
-    chosen = [next((name for name in some if name in there), None) for some in names]
-    if None in chosen:
+    chosen = [name for some in names for name in [one for one in some if one in there][:1]]
+    if len(chosen) < len(names):
         expected = ", ".join(repr(some[0]) for some in names)
         raise UserError(
             f"line {number:,}: found the fields {', '.join(map(repr, there)) or 'none'}; expected {expected}"

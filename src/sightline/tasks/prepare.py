@@ -65,7 +65,9 @@ class Setting:
 class Rows:
     """The training examples, as often as they are needed."""
 
-    def __init__(self, spool: Spool, marks: Marks | None, unpack: Callable[[Sequence[Any]], Example], report: Report):
+    def __init__(
+        self, spool: Spool, marks: Marks | None, unpack: Callable[[Sequence[Any]], Example], report: Report
+    ) -> None:
         self.spool, self.marks, self.unpack, self.report = spool, marks, unpack, report
 
     @property
@@ -234,7 +236,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
 
 def _as_configured(source: Source, config: Any) -> Source:
     """With the options of the reader that the configuration decides."""
-    given = getattr(config, "source_options", dict)()
+    given: dict[str, Any] = getattr(config, "source_options", dict)()
     return replace(source, options={**given, **source.options}) if given and source.data is not None else source
 
 
@@ -254,14 +256,14 @@ def reopened(setting: Setting, input: "Input", output: "Output") -> Prepared:
 def write_rows(input: "Input", output: "Output", rows: Rows, folder: Path) -> Corpus:
     """The training corpus: each row the numbers of a part and of its target."""
 
-    def encoded() -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    def encoded() -> Iterator[tuple[Any, Any]]:
         coming = iter(counted(rows, "encoding", rows.count))
         while some := list(islice(coming, min(1000, input.at_once))):
             for (x, y), parts in zip(some, input.train_parts([one.x for one in some]), strict=True):
                 for part, target in output.encode(x, y, parts):
                     yield input.stored(part), target
 
-    return write_corpus(folder / TRAIN, encoded())  # type: ignore[arg-type]
+    return write_corpus(folder / TRAIN, encoded())
 
 
 def write_valid(input: "Input", output: "Output", examples: Iterable[Example], folder: Path) -> None:
@@ -360,7 +362,7 @@ def _split(
     report: Report,
 ) -> tuple[Marks, list[Example]]:
     """Marks of the training rows, and the validation examples: an item is on one side only."""
-    whole, items, targets = hashes
+    _, items, targets = hashes
     unpack, share = partial(_unpacked, input, output), setting.config.valid_share
     if output.pair_split:
         split = split_hashes(items, targets, share)

@@ -1,9 +1,10 @@
 """The contract of a task: what comes in × what comes out. Read `sightline.attention.contract` first, then this file.
 
-A `Task` is a declaration: plain data that names an `Input`, an `Output`, the models with their sizes, the metrics and
-the options. It imports neither torch nor the classes that it names. Everything else is written once, against the two
-base classes `sightline.inputs.base.Input` and `sightline.outputs.base.Output`: reading and checking rows, splitting, storing, training, resuming, the dry run, saving, loading,
-predicting, evaluating, comparing, viewing, serving, benchmarking, the model card, the command line and the server.
+A `Task` is a declaration: plain data that names an input, an output, the models with their sizes, the metrics and the
+options. It imports neither torch nor the classes that it names. Everything else is written once, against the two base
+classes `sightline.inputs.base.Input` and `sightline.outputs.base.Output`: reading and checking rows, splitting,
+storing, training, resuming, the dry run, saving, loading, predicting, evaluating, comparing, viewing, serving,
+benchmarking, the model card, the command line and the server.
 
 Declarations are constants. ``fit`` returns new, fitted objects that save and load themselves; nothing that was fitted
 lives on a declaration, so two runs of one task can be used side by side.
@@ -73,8 +74,8 @@ class Column:
 class Option:
     """An option of `sightline train` that only some tasks have.
 
-    ``sets`` is the field of the configuration that it sets; without one it is an option of the reader (`Source.options`).
-    ``choices`` are the values it may have; ``flag``: it takes no value, and setting it writes ``value``.
+    ``sets`` is the field of the configuration that it sets; without one it is an option of the reader
+    (`Source.options`). ``choices`` are the values it may have; ``flag``: it takes no value, and writes ``value``.
     """
 
     name: str
@@ -90,9 +91,9 @@ class Option:
 class Variant:
     """One pair of input and output of a task. Most tasks have one; `classify` reads texts or images.
 
-    Classes are named as ``module:Class`` and imported when they are needed. ``models`` maps a model's name to its sizes;
-    the first is the default. ``rates`` are the learning rates by size, or by model and size. ``fields`` are other
-    fields of the configuration by size. ``stored`` is the name under which config.json of a run knows the variant.
+    Classes are named as ``module:Class`` and imported when they are needed. ``models`` maps a model's name to its
+    sizes; the first is the default. ``rates`` are the learning rates by size, or by model and size. ``fields`` are
+    other fields of the configuration by size. ``stored`` is the name by which config.json of a run knows the variant.
     """
 
     input: str
@@ -113,7 +114,8 @@ class Task:
     """A task, declared. See the module's description; `sightline.tasks.registry` lists them.
 
     ``reader`` names the function that turns a `Source` into rows (`Cells`) of the ``columns``; without one, files are
-    tables with these columns. ``rows`` is what rows are called, ``counted`` what the loss is a mean over. ``metrics``: the first decides which checkpoint is best.
+    tables with these columns. ``rows`` is what rows are called, ``counted`` what the loss is a mean over. Of the
+    ``metrics``, the first decides which checkpoint is best.
     """
 
     name: str

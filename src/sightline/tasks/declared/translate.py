@@ -1,6 +1,6 @@
 """Translate: a text for a text. Normalise, transliterate and the like are the same task."""
 
-from sightline.tasks.task import Column, Option, Task, Variant
+from sightline.tasks.task import Column, Option, Sizes, Task, Variant
 
 # The Transformer takes far larger steps than a recurrent network of its size; both take smaller ones as they grow.
 TRANSFORMER_RATES = {"tiny": 4e-3, "small": 2e-3, "base": 7e-4}
@@ -12,7 +12,7 @@ def _additive(hidden: int) -> dict[str, object]:
     return {"kind": "composed", "score": score, "normaliser": {"kind": "softmax"}}
 
 
-MODELS = {
+MODELS: dict[str, Sizes] = {
     "transformer": {
         "tiny": {},
         "small": {"size": 256, "heads": 4, "feed_forward": 1024, "encoder_layers": 4, "decoder_layers": 4},
