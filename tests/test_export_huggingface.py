@@ -13,7 +13,7 @@ from runs import saved
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig
 from sightline.models.luong import LuongConfig
-from sightline.tasks.exporting import export_run
+from sightline.tasks.export import export_run
 
 transformers = pytest.importorskip("transformers")
 KINDS = {

@@ -4,7 +4,6 @@ import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Option, parsed
 from sightline.tasks.registry import task_named, tasks
@@ -98,19 +97,3 @@ def _metric(task: Task) -> tuple[Option, ...]:
         return ()
     about = "Decides which checkpoint is best."
     return (Option("metric", str, about, None, choices=task.metrics, group="model"),)
-
-
-def assignments(task: Task, values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """What a task's own options set in the configuration, and what they tell its reader."""
-    sets: list[str] = []
-    reader: dict[str, Any] = {}
-    for option in task.options:
-        value = values[option.name.replace("-", "_")]
-        if value is None or value is False:
-            continue
-        value = option.value if option.flag else value
-        if option.sets is None:
-            reader[option.name.replace("-", "_")] = value
-        else:
-            sets.append(f"{option.sets}={value}")
-    return sets, reader

@@ -7,7 +7,8 @@ import torch
 
 from sightline.commands.common import set_up
 from sightline.interop.engine import Format
-from sightline.tasks.exporting import Exported, export_run
+from sightline.tasks.export import export_run
+from sightline.tasks.exporting import Exported
 from sightline.tasks.exporting_readme import closeness_lines
 
 

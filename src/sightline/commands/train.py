@@ -10,7 +10,6 @@ from typing import Any, get_type_hints
 
 from rich.console import Console
 
-from sightline.cli.train import assignments
 from sightline.commands.common import set_up
 from sightline.commands.display import Board, Display
 from sightline.config import ConfigError, override
@@ -98,6 +97,22 @@ def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Seque
         return override(config, values["set"])
     except (ConfigError, ValueError) as error:
         raise UserError(str(error)) from None
+
+
+def assignments(task: Task, values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """What a task's own options set in the configuration, and what they tell its reader."""
+    sets: list[str] = []
+    reader: dict[str, Any] = {}
+    for option in task.options:
+        value = values[option.name.replace("-", "_")]
+        if value is None or value is False:
+            continue
+        value = option.value if option.flag else value
+        if option.sets is None:
+            reader[option.name.replace("-", "_")] = value
+        else:
+            sets.append(f"{option.sets}={value}")
+    return sets, reader
 
 
 def limits_for(task: Task, most: int | None = None, share: float | None = None, *, options: bool = False) -> Limits:

@@ -11,6 +11,8 @@ from sightline.tasks.task import BadValueError
 from sightline.tasks.windows import windows
 
 Question = tuple[str, str]  # the question, and the text
+Answers = tuple[tuple[str, ...], int]  # the right answers, and the first character of the first of them, or -1
+NONE = 0  # the token on which both pointers stand where a stretch of text does not hold the answer
 
 
 class Stretch(NamedTuple):
@@ -130,3 +132,15 @@ class QuestionInput(ReaderInput):
         if not tab:
             raise UserError(f"line {number:,} has no tab; expected a question and a text with a tab between them")
         return question, text
+
+
+def answer_tokens(text: str, answers: Answers, places: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The first and the last token of the first answer; None where there is none."""
+    if not answers[0]:
+        return None
+    start = answers[1]
+    end = start + len(answers[0][0])
+    within = [i for i, (first, behind) in enumerate(places) if behind > start and first < end and behind > first]
+    # A piece may begin with the blank before it: one that covers only the blank before the answer is not of it.
+    within = [i for i in within if text[max(places[i][0], start) : min(places[i][1], end)].strip()]
+    return (within[0], within[-1]) if within else None

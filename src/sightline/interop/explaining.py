@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,10 +14,12 @@ from sightline.errors import UserError
 from sightline.evidence import PoolSubject, believe, rollout_records
 from sightline.evidence.removal import chosen_rows
 from sightline.explanation import Belief, Choice, Explanation, Stack, Step
-from sightline.interop.huggingface import HuggingFaceModel
 from sightline.interop.subjects import MaskedSubject, NextSubject, VectorSubject, WrittenSubject, believe_vector
 from sightline.records import Record, Tokens
 from sightline.trace import Trace, capture
+
+if TYPE_CHECKING:
+    from sightline.interop.huggingface import HuggingFaceModel
 
 LIKELIEST = 5  # choices shown for each step
 WHOLE = 1 << 24  # weights, over all heads; above that only the largest of each row are kept
@@ -30,7 +32,7 @@ Measure = Callable[[], Belief]
 Found = tuple[Explanation, str, Measure | None]  # with what is measured, in words, and how
 
 
-def explain(owner: HuggingFaceModel, text: str, output: str | None, top: int | None, measure: bool) -> Explanation:
+def explain(owner: "HuggingFaceModel", text: str, output: str | None, top: int | None, measure: bool) -> Explanation:
     """Everything there is to show about one text."""
     if top is not None and top < 1:
         raise UserError(f"top is {top}; it must be at least 1")
@@ -54,7 +56,7 @@ def explain(owner: HuggingFaceModel, text: str, output: str | None, top: int | N
 
 
 @contextmanager
-def _one_sentence(owner: HuggingFaceModel, tokens: int) -> Iterator[None]:
+def _one_sentence(owner: "HuggingFaceModel", tokens: int) -> Iterator[None]:
     """A folder may hold any model with any settings: what does not run is an error of one sentence."""
     try:
         yield
@@ -67,7 +69,7 @@ def _one_sentence(owner: HuggingFaceModel, tokens: int) -> Iterator[None]:
         raise UserError(f"{owner.name} could not be run on this text: {said}") from None
 
 
-def _check_known(owner: HuggingFaceModel, tokens: Sequence[int], what: str) -> None:
+def _check_known(owner: "HuggingFaceModel", tokens: Sequence[int], what: str) -> None:
     """The tokeniser and the model of a folder need not fit."""
     known = getattr(owner.model.get_input_embeddings(), "num_embeddings", None)  # type: ignore[operator]
     if isinstance(known, int) and max(tokens, default=0) >= known:
@@ -75,7 +77,7 @@ def _check_known(owner: HuggingFaceModel, tokens: Sequence[int], what: str) -> N
 
 
 @torch.no_grad()
-def _encoded(owner: HuggingFaceModel, text: str, tokens: list[int], output: str | None, top: int | None) -> Found:
+def _encoded(owner: "HuggingFaceModel", text: str, tokens: list[int], output: str | None, top: int | None) -> Found:
     """A model that reads: one stack of self-attention, and what it makes of the whole."""
     _check_length(owner, len(tokens))
     top = top or _top(owner, len(tokens))
@@ -121,7 +123,7 @@ def _encoded(owner: HuggingFaceModel, text: str, tokens: list[int], output: str 
 
 
 @torch.no_grad()
-def _next(owner: HuggingFaceModel, text: str, tokens: list[int], output: str | None, top: int | None) -> Found:
+def _next(owner: "HuggingFaceModel", text: str, tokens: list[int], output: str | None, top: int | None) -> Found:
     """A model that goes on with a text: a row for each token that follows another, the last one its own or given."""
     given = owner.pieces.encode(output, special=False) if output is not None else []
     if output is not None and not given:
@@ -156,7 +158,7 @@ def _next(owner: HuggingFaceModel, text: str, tokens: list[int], output: str | N
 
 
 @torch.no_grad()
-def _written(owner: HuggingFaceModel, text: str, tokens: list[int], output: str | None, top: int | None) -> Found:
+def _written(owner: "HuggingFaceModel", text: str, tokens: list[int], output: str | None, top: int | None) -> Found:
     """A model from text to text: decode greedily, then read the output once more."""
     _check_length(owner, len(tokens))
     model, source = owner.model, _tensor(owner, tokens)
@@ -207,7 +209,13 @@ def _written(owner: HuggingFaceModel, text: str, tokens: list[int], output: str 
 
 
 def _label(
-    owner: HuggingFaceModel, tokens: list[int], label: int, name: str, looks: np.ndarray, about: str, special: list[int]
+    owner: "HuggingFaceModel",
+    tokens: list[int],
+    label: int,
+    name: str,
+    looks: np.ndarray,
+    about: str,
+    special: list[int],
 ) -> Measure:
     def tell() -> Belief:
         model = owner.model
@@ -226,7 +234,7 @@ def _label(
 
 
 def _masked(
-    owner: HuggingFaceModel,
+    owner: "HuggingFaceModel",
     tokens: list[int],
     places: list[int],
     words: list[int],
@@ -247,7 +255,7 @@ def _masked(
     return tell
 
 
-def _vector(owner: HuggingFaceModel, tokens: list[int], name: str, looks: np.ndarray, about: str) -> Measure:
+def _vector(owner: "HuggingFaceModel", tokens: list[int], name: str, looks: np.ndarray, about: str) -> Measure:
     def tell() -> Belief:
         special = _special(owner)
         subject = VectorSubject(owner.model, tokens, name, sorted(special), owner.first)
@@ -256,7 +264,7 @@ def _vector(owner: HuggingFaceModel, tokens: list[int], name: str, looks: np.nda
     return tell
 
 
-def _masks(owner: HuggingFaceModel, tokens: list[int], logits: Tensor) -> tuple[list[int], list[int], str]:
+def _masks(owner: "HuggingFaceModel", tokens: list[int], logits: Tensor) -> tuple[list[int], list[int], str]:
     """Which places are masked and what belongs there: those of the text, filled by the model; else words in turn."""
     own = [place for place, token in enumerate(tokens) if token == owner.pieces.mask]
     special = _special(owner)
@@ -269,7 +277,7 @@ def _masks(owner: HuggingFaceModel, tokens: list[int], logits: Tensor) -> tuple[
     return places, [tokens[place] for place in places], ""
 
 
-def _output(owner: HuggingFaceModel, source: Tensor, mask: Tensor, output: str | None) -> list[int]:
+def _output(owner: "HuggingFaceModel", source: Tensor, mask: Tensor, output: str | None) -> list[int]:
     """The tokens that were written, with the end: greedily by the model, or those of the output given."""
     end = owner.config.eos_token_id
     ends = set(end if isinstance(end, list) else [] if end is None else [end])
@@ -291,7 +299,7 @@ def _output(owner: HuggingFaceModel, source: Tensor, mask: Tensor, output: str |
     return written
 
 
-def _start(owner: HuggingFaceModel) -> int:
+def _start(owner: "HuggingFaceModel") -> int:
     # `generate` listens to the first of them.
     for said in (getattr(owner.model, "generation_config", None), owner.config):
         for name in ("decoder_start_token_id", "bos_token_id"):
@@ -305,7 +313,7 @@ def _start(owner: HuggingFaceModel) -> int:
 
 
 def _explanation(
-    owner: HuggingFaceModel,
+    owner: "HuggingFaceModel",
     text: str,
     output: str,
     records: Sequence[Record],
@@ -320,7 +328,7 @@ def _explanation(
     )
 
 
-def _steps(owner: HuggingFaceModel, logs: Tensor, written: Sequence[int]) -> Iterator[Step]:
+def _steps(owner: "HuggingFaceModel", logs: Tensor, written: Sequence[int]) -> Iterator[Step]:
     values, choices = logs.exp().topk(min(LIKELIEST, logs.shape[-1]), dim=-1)
     for row, token in enumerate(written):
         names = [owner.pieces.label(one) for one in choices[row].tolist()]
@@ -338,39 +346,39 @@ def _repeated(trace: Trace) -> tuple[str, ...]:
     )
 
 
-def _ran(owner: HuggingFaceModel, trace: Trace) -> list[str]:
+def _ran(owner: "HuggingFaceModel", trace: Trace) -> list[str]:
     if not trace.names:
         raise UserError(f"{owner.name} ran no attention that can be seen; sightline.interop.door says what can be")
     return trace.names
 
 
-def _tensor(owner: HuggingFaceModel, tokens: Sequence[int]) -> Tensor:
+def _tensor(owner: "HuggingFaceModel", tokens: Sequence[int]) -> Tensor:
     return torch.tensor([list(tokens)], device=owner.device)
 
 
-def _special(owner: HuggingFaceModel) -> set[int]:
+def _special(owner: "HuggingFaceModel") -> set[int]:
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id", "decoder_start_token_id")
     said = [getattr(owner.config, name, None) for name in names]
     return owner.pieces.special | {one for one in said if isinstance(one, int)}
 
 
-def _axis(owner: HuggingFaceModel, tokens: Sequence[int]) -> Tokens:
+def _axis(owner: "HuggingFaceModel", tokens: Sequence[int]) -> Tokens:
     return owner.pieces.axis(tokens, frozenset(_special(owner)))
 
 
-def _check_length(owner: HuggingFaceModel, tokens: int) -> None:
+def _check_length(owner: "HuggingFaceModel", tokens: int) -> None:
     most = getattr(owner.config, "max_position_embeddings", None)
     if isinstance(most, int) and 0 < most < tokens:
         raise _too_long(owner, tokens)
 
 
-def _too_long(owner: HuggingFaceModel, tokens: int) -> UserError:
+def _too_long(owner: "HuggingFaceModel", tokens: int) -> UserError:
     most = getattr(owner.config, "max_position_embeddings", None)
     about = f" (max_position_embeddings in its config.json is {most:,})" if isinstance(most, int) else ""
     return UserError(f"a text of {tokens:,} tokens is longer than {owner.name} can read{about}; choose a shorter one")
 
 
-def _top(owner: HuggingFaceModel, longest: int) -> int | None:
+def _top(owner: "HuggingFaceModel", longest: int) -> int | None:
     """How many weights of each row to keep; None for all of them."""
     layers = getattr(owner.config, "num_hidden_layers", 12) * (2 if owner.kind == "written" else 1)
     heads = layers * getattr(owner.config, "num_attention_heads", 12)

@@ -64,6 +64,11 @@ class EfficientNetLite0Config(ImageEncoderConfig):
     def __post_init__(self) -> None:
         check_size(self.size, 32)
 
+    @staticmethod
+    def installed() -> bool:
+        """Whether the package with the pretrained weights is there."""
+        return weights_file() is not None
+
     def build(self, *, pretrained: bool = False) -> "EfficientNetLite0":
         encoder = EfficientNetLite0(self)
         if pretrained:

@@ -8,14 +8,14 @@ import itertools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from sightline.config import Config
+from sightline.config import Config, config_class
 from sightline.data.images import MOST_SIDE, Fit
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -162,6 +162,5 @@ def check_size(size: int, least: int) -> None:
 
 def default_encoder() -> ImageEncoderConfig:
     """The pretrained encoder where its weights are installed, and otherwise the one that learns."""
-    from sightline.layers.efficientnet import EfficientNetLite0Config, weights_file
-
-    return CNNConfig() if weights_file() is None else EfficientNetLite0Config()
+    pretrained: Any = config_class("image_encoder", "efficientnet_lite0")
+    return pretrained() if pretrained.installed() else CNNConfig()

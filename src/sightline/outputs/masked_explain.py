@@ -12,7 +12,6 @@ from sightline.inputs.plain import Masked, Plain, PlainInput
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
-from sightline.outputs.masked import MaskedOptions
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.places import Place, PlacedText, token_places, words_of_places
@@ -33,7 +32,7 @@ def explain_masks(run: Run, x: Plain, options: ExplainOptions) -> Explanation:
         placed = _hidden(run, placed)
         notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
     parts = reading.parts(placed.tokens[1:-1])
-    masks: list[Any] = run.raw([text], parts=[parts], options=MaskedOptions(best=LIKELIEST))[0]
+    masks: list[Any] = run.raw([text], parts=[parts], options=run.output.options({"best": LIKELIEST}))[0]
     tokeniser: Any = reading.reader.tokeniser
     steps, filled = [], placed.tokens[1:-1]
     for place, ids, probs in masks:

@@ -13,7 +13,7 @@ from sightline.data.texts import TextReader
 from sightline.data.tokenise import train_tokeniser
 from sightline.explanation import Explanation
 from sightline.inputs.base import Input
-from sightline.inputs.question import Question, QuestionInput, Stretch
+from sightline.inputs.question import NONE, Answers, Question, QuestionInput, Stretch, answer_tokens
 from sightline.models.heads import Span
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output
@@ -26,9 +26,7 @@ from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 from sightline.training import scores
 
-NONE = 0  # the token on which both pointers stand where a stretch of text does not hold the answer
 SHOWN = 300  # characters of a text that was wrong
-Answers = tuple[tuple[str, ...], int]  # the right answers, and the first character of the first of them, or -1
 
 
 class AnswerPrediction(NamedTuple):
@@ -247,15 +245,3 @@ class SpanOutput(Output):
         given = {"question": example.x[0], "text": example.x[1], "answers": list(example.y[0])}
         answer, start, end, probability = prediction
         return given | {"prediction": answer, "start": start, "end": end, "probability": probability}
-
-
-def answer_tokens(text: str, answers: Answers, places: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first and the last token of the first answer; None where there is none."""
-    if not answers[0]:
-        return None
-    start = answers[1]
-    end = start + len(answers[0][0])
-    within = [i for i, (first, behind) in enumerate(places) if behind > start and first < end and behind > first]
-    # A piece may begin with the blank before it: one that covers only the blank before the answer is not of it.
-    within = [i for i in within if text[max(places[i][0], start) : min(places[i][1], end)].strip()]
-    return (within[0], within[-1]) if within else None

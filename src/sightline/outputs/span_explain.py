@@ -7,11 +7,10 @@ from torch import Tensor
 
 from sightline.errors import UserError
 from sightline.explanation import Choice, Explanation, Highlights, Span, Step
-from sightline.inputs.question import Question, QuestionInput, Stretch
+from sightline.inputs.question import NONE, Question, QuestionInput, Stretch, answer_tokens
 from sightline.models.heads import Span as SpanHead
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Looks, Window, axis_of, look
-from sightline.outputs.span import NONE, AnswerPrediction, answer_tokens
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.places import PlacedText, token_places, words_of_places
@@ -25,7 +24,7 @@ def explain_answer(run: Run, x: Question, options: ExplainOptions) -> Explanatio
     reading, output = run.input, run.output
     assert isinstance(reading, QuestionInput)
     (raw,) = run.raw([x], options=output.options({}))
-    found: AnswerPrediction = output.decide(x, raw)
+    found = output.decide(x, raw)
     parts = reading.encode([x])[0]
     part, places = _explained(x, parts, found, raw.part, options.output)
     texts = to_device(reading.collate([part]), run.device)
@@ -65,7 +64,7 @@ def explain_answer(run: Run, x: Question, options: ExplainOptions) -> Explanatio
 
 
 def _explained(
-    x: Question, parts: list[Stretch], found: AnswerPrediction, best: Stretch | None, asked: str | None
+    x: Question, parts: list[Stretch], found: Any, best: Stretch | None, asked: str | None
 ) -> tuple[Stretch, list[int]]:
     """The stretch to show, and the tokens on which the two pointers stand."""
     answer, start = (found.answer, found.start) if asked is None else (asked, x[1].find(asked))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.tasks.prepare import read_examples, seen_in_training
-from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 from sightline.training.scores import Resampled, Statistics, paired_bootstrap
+
+if TYPE_CHECKING:
+    from sightline.tasks.run import Run
 
 # A score is of all rows: only what no model could read is left out.
 SCORED = Limits(max_characters=LINE_LIMIT, max_bad_share=1.0)
@@ -40,7 +42,7 @@ class Evaluation:
     ``extra`` is what only this output knows.
     """
 
-    run: Run
+    run: "Run"
     examples: list[Example]
     predictions: list[Any]
     raws: list[Any]
@@ -84,7 +86,7 @@ class Evaluation:
 
 
 def examples_for(
-    run: Run, data: Any, columns: Sequence[str] | None = None, limits: Limits | None = None, **options: Any
+    run: "Run", data: Any, columns: Sequence[str] | None = None, limits: Limits | None = None, **options: Any
 ) -> tuple[list[Example], Report | None]:
     """The good rows of data to score, and what was left out; `Example`s are taken as they are."""
     if isinstance(data, Sequence) and not isinstance(data, str) and data and isinstance(data[0], Example):
@@ -96,7 +98,7 @@ def examples_for(
 
 
 def evaluate(
-    run: Run,
+    run: "Run",
     examples: Sequence[Example],
     *,
     on_predicted: Callable[[int], None] = lambda count: None,
@@ -156,7 +158,7 @@ class Comparison:
 
 
 def compare(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, "Run"],
     examples: Sequence[Example],
     *,
     metrics: Sequence[str] | None = None,

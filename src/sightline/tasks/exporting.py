@@ -20,11 +20,11 @@ from sightline.data.source import Source
 from sightline.data.tokenise import Tokeniser
 from sightline.errors import MachineError, UserError
 from sightline.files import make_folder, write_text
-from sightline.interop.engine import SOURCE, TARGET, Engine, Format, engine_for, padded
+from sightline.interop.engine import SOURCE, TARGET, Engine, Format, padded
 from sightline.models.text_to_text import TextToText
 from sightline.tasks.prepare import DATA, VALID
 from sightline.tasks.run import Run
-from sightline.training.folder import MODEL, checksum
+from sightline.training.folder import checksum
 from sightline.training.scores import bleu
 from sightline.vocabulary import END, MASK_SPELLING, SPELLINGS, START
 
@@ -83,36 +83,6 @@ class Exported:
         return {**asdict(self), "folder": str(self.folder)}
 
 
-def export_run(
-    run: Path,
-    to: Format,
-    out: Path,
-    *,
-    int8: bool = False,
-    data: str | None = None,
-    columns: tuple[str, ...] | None = None,
-    overwrite: bool = False,
-    threads: int = 1,
-) -> Exported:
-    """Write a run in another engine's format, and compare. An export that differs leaves nothing behind."""
-    if int8 and to == "huggingface":
-        raise UserError("int8 is for ctranslate2 and onnx; transformers makes its own of a folder when it loads it")
-    loaded = Run.load(run)
-    if to == "huggingface" and hasattr(loaded.input, "reader"):
-        from sightline.tasks.exporting_encoders import export_encoder_run
-
-        return export_encoder_run(loaded, run, out, data, columns, overwrite)
-    examples, tried = examples_for(run, data, columns, translating(loaded).source)
-    with whole_folder(out, overwrite) as folder:
-        described = write_export(loaded, to, folder, int8)
-        closeness = compare(loaded, engine_for(to, folder, threads), examples)
-        cut = _cut_otherwise(loaded, folder, examples) if to == "huggingface" else None
-        refuse(closeness.problem(int8) or cut, run, to)
-        exported = Exported(out, to, int8, described, tried, closeness, _size(folder), (run / MODEL).stat().st_size)
-        write_about(folder, exported)
-    return exported
-
-
 class Translating(NamedTuple):
     """What is exported of a run from text to text."""
 
@@ -153,7 +123,7 @@ def write_export(run: Run, to: Format, folder: Path, int8: bool = False) -> str:
     return f"a {write_huggingface(model, source, target, folder).capitalize()}"
 
 
-def _cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str | None:
+def cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str | None:
     """Why the tokeniser that goes with the model must not be used."""
     import transformers
 
@@ -314,5 +284,5 @@ def check_free(path: Path, overwrite: bool) -> None:
             raise UserError(f"{path} holds something that is no export (no {ABOUT}); it stays, choose another folder")
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())

@@ -1,7 +1,11 @@
 """The README of an exported folder: what it is, how close it is, and how to use it."""
 
+from typing import TYPE_CHECKING
+
 from sightline.interop.onnx_export import DRIVER
-from sightline.tasks.exporting import Exported
+
+if TYPE_CHECKING:
+    from sightline.tasks.exporting import Exported
 
 _CTRANSLATE2 = """With Sightline: `sightline predict FOLDER --engine ctranslate2`. With CTranslate2 alone:
 
@@ -54,7 +58,7 @@ The head of the run (its labels, tags or answers) did not go along.
 """
 
 
-def readme(exported: Exported) -> str:
+def readme(exported: "Exported") -> str:
     """Markdown."""
     use = {"ctranslate2": _CTRANSLATE2, "onnx": _ONNX, "huggingface": _TRANSLATING}[exported.format]
     if exported.described.endswith("encoder"):
@@ -64,7 +68,7 @@ def readme(exported: Exported) -> str:
     return "\n".join(lines) + f"\n## Use\n\n{use}"
 
 
-def closeness_lines(exported: Exported) -> list[str]:
+def closeness_lines(exported: "Exported") -> list[str]:
     """How close it is, a sentence a line."""
     found = exported.closeness
     if exported.described.endswith("encoder"):
