@@ -206,6 +206,8 @@ def test_too_few_texts_name_the_lines_that_cannot_be_read(tmp_path):
     (tmp_path / "few.txt").write_bytes(b"one text\n\xff\xfe\nanother text\n")
     with pytest.raises(UserError, match=r"found 2 texts besides .*few.txt:2: bad UTF-8: found byte 0xff.*at least 3"):
         trained_on("pretrain", tmp_path / "few.txt", tmp_path / "run", config(), limits=Limits(1000, 0.5))
+    with pytest.raises(UserError, match=r"1 of 3 rows are bad .*few.txt:2: bad UTF-8: found byte 0xff"):
+        trained_on("pretrain", tmp_path / "few.txt", tmp_path / "run", config())
     assert not (tmp_path / "run").exists()
 
 

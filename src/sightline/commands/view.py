@@ -69,8 +69,6 @@ def view_command(
         raise UserError(f"--shift is {shift}; it is -1, 0 or 1")
     options = ExplainOptions(output, beam or 5, top=top, shift=shift, measure=not quick)
     _check_seconds(lines, text2)
-    if input is None and not text and not image:
-        raise UserError("there is no text to view: give one with --text, or a file of lines with --input")
     set_up(threads)
     eyes = [_explainer(run, options, beam, shift) for run in runs]
     items = [eye.items(lines, text2, image) for eye in eyes]
@@ -117,6 +115,11 @@ def _check_seconds(lines: Lines, seconds: Sequence[str]) -> None:
         raise UserError(f"found {len(seconds)} --text2 and {given}; expected one --text2 for each --text")
 
 
+def _check_any(lines: Lines, files: Sequence[Path]) -> None:
+    if lines.path is None and not lines.texts and not files:
+        raise UserError("there is no text to view: give one with --text, or a file of lines with --input")
+
+
 @dataclass(frozen=True)
 class Explainer:
     """What explains items: a run of ours, or a Hugging Face model."""
@@ -141,10 +144,13 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
                 raise UserError(f"there is no image {path}")
         if loaded.input.reads_files and not files and lines.path is None:
             raise UserError(f"{run} reads {loaded.input.noun}; name one with --image")
+        _check_any(lines, files)
         if seconds:
             return [
                 loaded.input.pair(first, second, str(run)) for first, second in zip(lines.texts, seconds, strict=True)
             ]
+        if loaded.input.two_texts and not all("\t" in text for text in lines.texts):
+            raise UserError(f"{run} reads two texts: give the second with --text2, or behind a tab")
         return items_of(loaded, lines, files, MOST)
 
     def picture(item: Any, path: Path) -> str:
@@ -167,6 +173,7 @@ def _foreign(run: Path, options: ExplainOptions) -> Explainer:
             raise UserError(f"{run} reads texts; --image is for runs that read images")
         if seconds:
             raise UserError(f"{run} reads one text; --text2 is for runs that classify pairs of texts")
+        _check_any(lines, files)
         return [text for block, _ in lines.blocks() for text in block if text.strip()][: MOST + 1]
 
     def explain(text: str) -> Explanation:
