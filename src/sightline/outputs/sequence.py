@@ -213,7 +213,8 @@ class SequenceOutput(SequenceScores):
     def forced(self, options: SequenceOptions, count: int) -> list[list[int]]:
         """The tokens that each of so many outputs begins with."""
         prefixes = self._prefixes(options, count)
-        return self.tokeniser.encode(prefixes) if any(prefixes) else [[] for _ in prefixes]
+        given = any(prefix != "" for prefix in prefixes)
+        return self.tokeniser.encode(prefixes) if given else [[] for _ in prefixes]
 
     def limited(self, options: SequenceOptions) -> SequenceOptions:
         """With the limit of the configuration, where it has one: not every item has a length to go by."""
