@@ -75,9 +75,9 @@ def parsed(options: Sequence[Option], prog: str, description: str, arguments: Se
         nested.append((title, kind, dataclasses.field(default_factory=kind)))
     whole = dataclasses.make_dataclass("Options", [*own, *nested])
     marks = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    found: Any = tyro.cli(
-        whole, prog=prog, description=textwrap.fill(description, 79), args=list(arguments), config=marks
-    )
+    if {"-h", "--help"} & set(arguments):  # tyro would not wrap it
+        print(f"{textwrap.fill(description, 80)}\n")
+    found: Any = tyro.cli(whole, prog=prog, description="", args=list(arguments), config=marks)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)

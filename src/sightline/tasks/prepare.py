@@ -4,33 +4,30 @@ Rows are read once, whatever they are and wherever they come from; after that th
 What is held in memory does not grow with their number, except for validation rows, which are few.
 """
 
-import gzip
 import json
-import shutil
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sightline.data.checking import Checked, Limits, Report
 from sightline.data.columns import Cells
-from sightline.data.hashes import Distinct, hash_of
+from sightline.data.pipe import keep_pipe
 from sightline.data.progress import counted
 from sightline.data.shuffled import drawn_share
 from sightline.data.source import Source
-from sightline.data.splitting import Overlap, key_of, normalise, overlap_of_hashes, split_hashes
+from sightline.data.splitting import Overlap, normalise
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
-from sightline.data.stratified import LEAST_TEXTS, choose_keys, different_keys, label_order, strata_of_numbers
+from sightline.data.stratified import different_keys
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
+from sightline.tasks.split import count_different, overlap_with, row_hashes, split_rows
 from sightline.tasks.task import Column, Example, Task, Variant, imported
 
 if TYPE_CHECKING:
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
 VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from no more than about so many
-CHUNK = 1 << 18
 OnItems = Callable[[int, int, float], None]  # items done, all items, items a second
 
 
@@ -211,13 +207,15 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
     pack = partial(_packed, input, output)
     with Spool(setting.data / ".spool", map(pack, streams[0])) as spool:
         report.check(setting.source)
-        hashes = _hashes(spool, input, output, setting.config.seed)
-        report.repeats(spool.count, *(_different(one) for one in hashes[:2]))
+        hashes = row_hashes(spool, input, output, setting.config.seed)
+        report.repeats(spool.count, *(count_different(one) for one in hashes[:2]))
         marks, overlap = None, None
         if kept is None:
-            marks, kept = _split(spool, hashes, input, output, setting, report)
+            share = setting.config.valid_share
+            marks, apart = split_rows(spool, hashes, input, output, share, report, setting.task.rows)
+            kept = [_unpacked(input, output, row) for row in spool.rows(apart)]
         else:
-            overlap = _overlap(hashes, [pack(one) for one in kept], input, output, setting.config.seed)
+            overlap = overlap_with(hashes, [pack(one) for one in kept], input, output, setting.config.seed)
         if not kept or (marks is not None and not marks.count):
             raise UserError(f"there is no row of {setting.task.rows} to train on, or none to validate on; give more")
         rows = Rows(spool, marks, partial(_unpacked, input, output), report)
@@ -226,8 +224,8 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         corpus = fitted_output.write(fitted_input, rows, setting)
         fitted_output.write_valid(fitted_input, kept, setting)
         if input.keys_file:
-            apart = np.array([input.key(one.x) for one in kept], np.uint64)
-            _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0], apart)
+            own = np.array([input.key(one.x) for one in kept], np.uint64)
+            _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0], own)
         yield (
             Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap),
             rows,
@@ -330,131 +328,11 @@ def _key(input: "Input", row: Sequence[Any]) -> int:
     return input.key(input.unpack(row)[0])
 
 
-def _hashes(
-    spool: Spool, input: "Input", output: "Output", seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Of every row: its hash, that of its item as it splits (with the seed's key), and of pairs that of the target."""
-    key = key_of(seed)
-    if output.pair_split:
-        found = spool.hashes(key)
-        return found.pairs, found.sources, found.targets
-    whole, items = spool.numbers(_row_hash, lambda row: hash_of(input.identity(input.unpack(row)[0]), key))
-    return whole, items, None
-
-
-def _row_hash(row: Sequence[Any]) -> int:
-    return hash_of(json.dumps(row, ensure_ascii=False))
-
-
-def _different(hashes: np.ndarray) -> int:
-    seen = Distinct()
-    for start in range(0, len(hashes), CHUNK):
-        seen.extend(hashes[start : start + CHUNK])
-    return seen.different()
-
-
-def _split(
-    spool: Spool,
-    hashes: tuple[np.ndarray, np.ndarray, Any],
-    input: "Input",
-    output: "Output",
-    setting: Setting,
-    report: Report,
-) -> tuple[Marks, list[Example]]:
-    """Marks of the training rows, and the validation examples: an item is on one side only."""
-    _, items, targets = hashes
-    unpack, share = partial(_unpacked, input, output), setting.config.valid_share
-    if output.pair_split:
-        split = split_hashes(items, targets, share)
-        train, valid = spool.mark(split.train), spool.mark(split.valid)
-    else:
-        try:
-            least = 2 if output.grouped else LEAST_TEXTS
-            chosen = choose_keys(items, _strata(spool, input, output), share, setting.task.rows, least)
-        except UserError as error:
-            raise output.cannot_split(error, report) from None
-        valid = spool.mark(lambda start, end: np.isin(items[start:end], chosen))
-        train = spool.mark(lambda start, end: ~np.isin(items[start:end], chosen))
-    return train, list(map(unpack, spool.rows(valid)))
-
-
-def _strata(spool: Spool, input: "Input", output: "Output") -> np.ndarray:
-    """A number for each row; rows with one number are split in like shares."""
-
-    def of(row: Sequence[Any]) -> tuple[str, ...] | float:
-        return output.strata(output.unpack(input.unpack(row)[1]))
-
-    first = of(next(iter(spool.rows())))
-    if isinstance(first, float):
-        return strata_of_numbers(spool.numbers(of, kind=np.float64)[0])
-    counts: Counter[str] = Counter()
-    for row in spool.rows():
-        counts.update(of(row))  # type: ignore[arg-type]
-    order = label_order(counts)
-    return spool.numbers(lambda row: min((order[name] for name in of(row)), default=-1), kind=np.int64)[0]  # type: ignore[union-attr]
-
-
-def _overlap(
-    hashes: tuple[np.ndarray, np.ndarray, Any],
-    valid: Sequence[Sequence[Any]],
-    input: "Input",
-    output: "Output",
-    seed: int,
-) -> Overlap:
-    """How much of validation data that was given stands in the training data."""
-    whole, items, targets = hashes
-    key = key_of(seed)
-    if output.pair_split:
-        return overlap_of_hashes((items, targets), [(row[0], row[1]) for row in valid], key)
-    wanted = np.array([hash_of(input.identity(input.unpack(row)[0]), key) for row in valid], np.uint64)
-    if input.by_item:
-        return Overlap(len(valid), *[_met(wanted, items)] * 2)
-    rows = np.array([_row_hash(row) for row in valid], np.uint64)
-    return Overlap(len(valid), _met(rows, whole), _met(wanted, items))
-
-
-def _met(wanted: np.ndarray, known: np.ndarray) -> int:
-    met = np.zeros(len(wanted), bool)
-    for start in range(0, len(known), CHUNK):
-        met |= np.isin(wanted, known[start : start + CHUNK])
-    return int(met.sum())
-
-
 def _write_keys(path: Path, keys: np.ndarray, apart: np.ndarray) -> None:
     """What an evaluation tells items of the training data by; those that chose the weights are among them."""
     keys = keys if np.isin(apart, keys).all() else np.concatenate([keys, apart])
     with whole_file(path) as part, part.open("wb") as file:
         np.lib.format.write_array(file, different_keys(keys), allow_pickle=False)
-
-
-def keep_pipe(source: Source, folder: Path) -> Source:
-    """What comes from a pipe is kept in a file while it is prepared: readers may look at its beginning first."""
-    if source.data != "-":
-        return source
-    pipe = sys.stdin.buffer
-    head = pipe.read(2)  # two bytes tell gzip, one tells JSON from a table; a pipe cannot be asked to go back
-    rest: Any = _Rejoined(head, pipe)
-    stream: Any = gzip.GzipFile(fileobj=rest, mode="rb") if head == b"\x1f\x8b" else rest
-    first = stream.read(1)
-    ending = source.options.get("pipe_ending", ".tsv")
-    path = folder / ("rows.jsonl" if first == b"{" else f"rows{ending}")
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(first)
-        shutil.copyfileobj(stream, file)
-    return replace(source, data=str(path))
-
-
-class _Rejoined:
-    """A stream with the bytes that were read from it put back."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self.head, self.rest = head, rest
-
-    def read(self, count: int = -1) -> bytes:
-        if not self.head:
-            return self.rest.read(count)
-        given, self.head = (self.head, b"") if count < 0 else (self.head[:count], self.head[count:])
-        return given + self.rest.read(-1) if count < 0 else given
 
 
 def normalised(*texts: str) -> str:
