@@ -20,6 +20,7 @@ from sightline.inputs.image import ImageInput, one_line
 from sightline.inputs.text import check_length, text_of
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Searched, SequenceOptions, SequenceOutput
+from sightline.outputs.sequence_scores import Scoring
 from sightline.tasks.batches import validated_rows
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
@@ -50,8 +51,10 @@ PAPER_NAMES = {
 
 @dataclass(frozen=True)
 class CaptionOptions(SequenceOptions):
-    """As of other texts; with ``looks``, where each token looked is found too."""
+    """As of other texts, but for what is about a source of words; with ``looks``, where each token looked is found too."""
 
+    split: bool = field(default=False, metadata={"internal": True})
+    keep_unknown: bool = field(default=False, metadata={"internal": True})
     looks: bool = field(default=False, metadata={"internal": True})
 
 
@@ -60,6 +63,7 @@ class CaptionOutput(SequenceOutput):
 
     noun = "captions"
     grouped = True
+    least_split = 2
     predict_options = CaptionOptions
     tokeniser_file = "tokenizer.json"
     words_field = "words"
@@ -197,6 +201,9 @@ class CaptionOutput(SequenceOutput):
 
     def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
         return ()
+
+    def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
+        return Scoring(), given  # images have no length, and references are cut in one way
 
     def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
         finished = super().finished(evaluation, scoring)

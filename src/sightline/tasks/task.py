@@ -138,7 +138,11 @@ class Task:
         return tuple(dict.fromkeys(name for variant in self.variants for name in variant.models))
 
     def check_source(self, source: "Source") -> None:
-        """Refuse a command line that names no data, or names it twice."""
+        """Refuse a command line that names no data, names it twice, or names it as only other tasks do."""
+        known = {one.name for one in self.options}
+        for name, value in source.options.items():
+            if value and name not in known:
+                raise UserError(f"--{name} is no option of {self.name}; give --data FILE: {self.data}")
         names = [one.name for one in self.options if one.metavar == "FILE"]
         given = [name for name in names if source.options.get(name)]
         spelled = " and ".join(f"--{name} FILE" for name in names)
