@@ -5,18 +5,24 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+import torch
 from sacrebleu.metrics import BLEU, CHRF
 
+import runs
+import sightline
 from sightline import cli
 from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
+from sightline.inputs.sequence_text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.tasks import evaluation
-from sightline.tasks.evaluation import compare, compare_predictions, evaluate
-from sightline.tasks.translate import TranslateConfig, train_translate
-from sightline.tasks.translator import load_translator
+from sightline.outputs.sequence_search import Prediction, Searched
+from sightline.outputs.translation import TranslationOutput
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.evaluate import compare, evaluate
+from sightline.tasks.task import Example
 from sightline.training import scores
 from sightline.training.loop import TrainingConfig
 from sightline.view.charts import lines_by_length
@@ -28,14 +34,12 @@ def make_pairs(count, seed):
     """Letters, and the same letters as capitals; some are long."""
     draw = random.Random(seed)
     sources = [" ".join(draw.choices("abcdef", k=draw.choice([3, 4, 12, 16]))) for _ in range(count)]
-    return [(source, source.upper()) for source in sources]
+    return [Example(source, source.upper()) for source in sources]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Two runs of the same model, one trained for longer, and pairs that neither has seen."""
-    from sightline.data.reading import PairFiles
-
     folder = tmp_path_factory.mktemp("compared")
     for name, pairs in (("train", make_pairs(150, 0)), ("test", make_pairs(60, 1))):
         lines = [json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs]
@@ -48,7 +52,7 @@ def folder(tmp_path_factory):
             metric="rougeL",
             batch_tokens=300,
         )
-        train_translate(PairFiles(data=str(folder / "train.jsonl")), folder / name, config)
+        runs.trained_on("translate", folder / "train.jsonl", folder / name, config)
     return folder
 
 
@@ -71,31 +75,34 @@ def command(folder, monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    translator, _ = load_translator(folder / "short")
-    return evaluate(translator, make_pairs(60, 1), beam=2, by_length=("rougeL", "bleu", "chrf"))
+    return sightline.load(folder / "short").evaluate(make_pairs(60, 1), beam=2)
+
+
+def lengths(evaluation):
+    return evaluation.run.output.lengths(evaluation)
 
 
 def test_scores_are_those_of_the_predictions(folder, found):
-    texts, references = [one.text for one in found.predictions], [target for _, target in found.pairs]
-    translator, _ = load_translator(folder / "short")
-    again = translator.predict([source for source, _ in found.pairs], beam=2)
+    texts, references = [one.text for one in found.predictions], [one.y for one in found.examples]
+    translator = sightline.load(folder / "short")
+    again = translator.predict([one.x for one in found.examples], beam=2)
     assert texts == [one.text for one in again]
-    assert set(found.scores) == METRICS
-    assert found.scores["bleu"].value == BLEU().corpus_score(texts, [references]).score
-    assert found.scores["chrf"].value == CHRF().corpus_score(texts, [references]).score
-    assert 0 < found.scores["bleu"].value < 100
-    assert found.perplexity == translator.perplexity(found.pairs)
+    assert set(found.values) == METRICS | {"perplexity"}
+    assert found.values["bleu"] == BLEU().corpus_score(texts, [references]).score
+    assert found.values["chrf"] == CHRF().corpus_score(texts, [references]).score
+    assert 0 < found.values["bleu"] < 100
+    assert found.values["perplexity"] == pytest.approx(translator.output.perplexity(translator, found.examples))
 
 
 def test_every_length_has_the_score_of_its_pairs(found):
-    assert [part.bucket.label for part in found.by_length] == ["1–9", "10–14", "15–19"]
-    assert sorted(row for part in found.by_length for row in part.bucket.rows) == list(range(60))
-    for part in found.by_length:
-        chosen = [(found.predictions[row].text, *found.pairs[row]) for row in part.bucket.rows]
+    assert [part.bucket.label for part in lengths(found)] == ["1–9", "10–14", "15–19"]
+    assert sorted(row for part in lengths(found) for row in part.bucket.rows) == list(range(60))
+    for part in lengths(found):
+        chosen = [(found.predictions[row].text, *found.examples[row]) for row in part.bucket.rows]
         texts, sources, references = (list(side) for side in zip(*chosen, strict=True))
-        lengths = {len(source.split()) for source in sources}
-        assert part.bucket.least <= min(lengths)
-        assert max(lengths) <= part.bucket.most
+        words = {len(source.split()) for source in sources}
+        assert part.bucket.least <= min(words)
+        assert max(words) <= part.bucket.most
         assert list(part.values) == ["rougeL", "bleu", "chrf"]
         assert part.values["bleu"] == pytest.approx(BLEU().corpus_score(texts, [references]).score)
         assert part.values["chrf"] == pytest.approx(CHRF().corpus_score(texts, [references]).score)
@@ -107,31 +114,30 @@ def test_the_worst_come_first(found):
     assert len(worst) == 7
     for one in worst:
         assert one["chrf"] == pytest.approx(CHRF().sentence_score(one["prediction"], [one["reference"]]).score)
-    values = [one["chrf"] for one in worst]
-    assert values == sorted(values) == sorted(found.sentences)[:7]
-    assert values[0] < max(found.sentences)
+    values, sentences = [one["chrf"] for one in worst], found.extra["each"]["chrf"]
+    assert values == sorted(values) == sorted(sentences)[:7]
+    assert values[0] < max(sentences)
     assert len(found.worst(1000)) == 60
 
 
 def test_predicting_goes_in_parts_and_says_how_far_it_is(folder, found, monkeypatch):
-    monkeypatch.setattr(evaluation, "AT_ONCE", 25)
+    monkeypatch.setattr(SourceText, "at_once", 25)
     heard = []
-    translator, _ = load_translator(folder / "short")
-    again = evaluate(translator, found.pairs, beam=2, on_predicted=heard.append)
-    assert heard == [25, 25, 10]
+    again = evaluate(sightline.load(folder / "short"), found.examples, beam=2, on_predicted=heard.append)
+    assert [count for count in heard if count] == [25, 25, 10]
     assert [one.text for one in again.predictions] == [one.text for one in found.predictions]
 
 
 def test_lines_and_scripts_of_references_are_seen(folder):
-    translator, _ = load_translator(folder / "short")
-    lines = evaluate(translator, [("a b", "A\nB"), ("b a", "B A")], beam=1)
-    assert set(lines.scores) == METRICS | {"rougeLsum"}
-    assert "lcs:lines" in lines.scores["rougeLsum"].signature
-    chinese = evaluate(translator, [("a b", "冬天很冷"), ("b a", "北京")], beam=1)
-    assert "tok:zh" in chinese.scores["bleu"].signature
-    given = evaluate(translator, [("a b", "冬天很冷"), ("b a", "北京")], beam=1, bleu_tokenise="char")
-    assert "tok:char" in given.scores["bleu"].signature
-    with pytest.raises(UserError, match="no pair"):
+    translator = sightline.load(folder / "short")
+    lines = translator.evaluate([Example("a b", "A\nB"), Example("b a", "B A")], beam=1)
+    assert set(lines.values) == METRICS | {"rougeLsum", "perplexity"}
+    assert "lcs:lines" in lines.extra["signatures"]["rougeLsum"]
+    chinese = translator.evaluate([Example("a b", "冬天很冷"), Example("b a", "北京")], beam=1)
+    assert "tok:zh" in chinese.extra["signatures"]["bleu"]
+    given = translator.evaluate([Example("a b", "冬天很冷"), Example("b a", "北京")], beam=1, bleu_tokenise="char")
+    assert "tok:char" in given.extra["signatures"]["bleu"]
+    with pytest.raises(UserError, match="no row of pairs to score"):
         evaluate(translator, [])
 
 
@@ -142,9 +148,9 @@ def test_evaluate_gives_everything_as_json(command, found, tmp_path):
     assert (code, errors) == (0, "")
     data = json.loads(printed)
     assert data["pairs"] == 60
-    assert data["perplexity"] == found.perplexity
+    assert data["perplexity"] == found.values["perplexity"]
     for name in METRICS:
-        assert data[name]["value"] == found.scores[name].value
+        assert data[name]["value"] == found.values[name]
     assert "tok:13a" in data["bleu"]["signature"]
     assert [(part["least"], part["most"], part["unit"]) for part in data["by_length"]] == [
         (1, 9, "words"),
@@ -156,12 +162,12 @@ def test_evaluate_gives_everything_as_json(command, found, tmp_path):
     ] * 3, "the run was trained for rougeL"
     assert data["errors"] == found.worst(3)
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert [(row["source"], row["reference"]) for row in rows] == found.pairs
+    assert [(row["source"], row["reference"]) for row in rows] == found.examples
     assert [row["prediction"] for row in rows] == [one.text for one in found.predictions]
     assert [row["log_prob"] for row in rows] == [one.log_prob for one in found.predictions]
     for name in ("chrf", "exact", "rouge1", "rouge2", "rougeL"):
         mean = sum(row[name] for row in rows) / 60
-        expected = sum(found.sentences) / 60 if name == "chrf" else found.scores[name].value
+        expected = sum(found.extra["each"]["chrf"]) / 60 if name == "chrf" else found.values[name]
         assert mean == pytest.approx(expected)
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
@@ -178,7 +184,7 @@ def test_evaluate_prints_tables(command, found):
     assert "reference" not in plain
     code, whole, _ = command("evaluate", "short", *options, "--by-length", "--errors", "2")
     assert code == 0
-    for part in found.by_length:
+    for part in lengths(found):
         row = rf"^{part.bucket.label} +{len(part.bucket.rows)} +{part.values['rougeL']:.2f} "
         assert re.search(row, whole, flags=re.MULTILINE)
     for error in found.worst(2):
@@ -187,19 +193,33 @@ def test_evaluate_prints_tables(command, found):
 
 
 def test_comparing_gives_what_evaluating_gives(folder, found):
-    translators = {name: load_translator(folder / name)[0] for name in ("short", "long")}
-    both = compare(translators, found.pairs, beam=2, metrics=("bleu", "rougeL", "bleu"), samples=200)
-    assert list(both.found) == ["bleu", "rougeL"]
-    other = evaluate(translators["long"], found.pairs, beam=2)
-    for metric, runs in both.found.items():
-        assert runs["short"].value == pytest.approx(found.scores[metric].value)
-        assert runs["long"].value == pytest.approx(other.scores[metric].value)
-        assert runs["long"].difference == pytest.approx(other.scores[metric].value - found.scores[metric].value)
-        assert all(run.interval[0] < run.value < run.interval[1] for run in runs.values())
-        assert both.signatures[metric] == found.scores[metric].signature
-    for part, short, long in zip(both.by_length["bleu"], found.by_length, other.by_length, strict=True):
+    translators = {name: sightline.load(folder / name) for name in ("short", "long")}
+    both = compare(translators, found.examples, beam=2, metrics=("bleu", "rougeL", "bleu"), samples=200)
+    assert list(both.resampled) == ["bleu", "rougeL"]
+    other = evaluate(translators["long"], found.examples, beam=2)
+    for metric, compared in both.resampled.items():
+        assert compared["short"].value == pytest.approx(found.values[metric])
+        assert compared["long"].value == pytest.approx(other.values[metric])
+        assert compared["long"].difference == pytest.approx(other.values[metric] - found.values[metric])
+        assert all(one.interval[0] < one.value < one.interval[1] for one in compared.values())
+        assert both.extra[metric]["signature"] == found.extra["signatures"][metric]
+    for part, short, long in zip(both.extra["bleu"]["by_length"], lengths(found), lengths(other), strict=True):
         expected = {"short": short.values["bleu"], "long": long.values["bleu"]}
-        assert part.values == pytest.approx(expected)
+        assert part["runs"] == pytest.approx(expected)
+
+
+class Written(TranslationOutput):
+    """Texts that were written before, instead of a model's."""
+
+    def scored(self, run, xs, *others, **options):
+        return [Searched([Prediction(text, 0.0, 0.0)]) for text in self.texts]
+
+
+def written(texts):
+    made = runs.translator(torch.nn.Module(), None, None)
+    output = Written(made.config)
+    output.texts = texts
+    return replace(made, output=output)
 
 
 def test_a_better_system_is_found_better():
@@ -208,17 +228,16 @@ def test_a_better_system_is_found_better():
     wrong = "something else altogether"
     first = [wrong if row % 2 else text for row, text in enumerate(references)]
     near = [wrong, *first[1:]]
-    found = compare_predictions(
-        {"first": first, "near": near, "all": references}, references, references, metrics=("exact", "bleu")
-    )
-    exact = found.found["exact"]
+    systems = {name: written(texts) for name, texts in (("first", first), ("near", near), ("all", references))}
+    found = compare(systems, [Example(text, text) for text in references], metrics=("exact", "bleu"))
+    exact = found.resampled["exact"]
     assert [one.value for one in exact.values()] == [50, 49, 100]
     assert [one.difference for one in exact.values()] == [None, -1, 50]
     assert exact["first"].interval[0] == pytest.approx(40, abs=2), "of a binomial with 100 draws and p = 0.5"
     assert exact["first"].interval[1] == pytest.approx(60, abs=2)
     assert exact["all"].interval == (100, 100)
     assert exact["near"].p == pytest.approx(0.99**100, abs=0.05), "resamples without the sentence have no difference"
-    assert exact["all"].p == found.found["bleu"]["all"].p == 1 / 1001
+    assert exact["all"].p == found.resampled["bleu"]["all"].p == 1 / 1001
 
 
 def test_compare_as_json_and_as_tables(command, tmp_path):

@@ -92,9 +92,9 @@ def test_an_ensemble_by_command(command, run, stranger, texts):
 
 
 def test_samples_by_command(command, monkeypatch):
-    from sightline.commands import prediction
+    from sightline.commands import lines
 
-    monkeypatch.setattr(prediction, "BLOCK", 4)
+    monkeypatch.setattr(lines, "BLOCK", 4)
     given = "ka lo\n" * 8
     options = ["--sample", "--temperature", 3]
     first = command(*options, given=given).out

@@ -10,10 +10,11 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from sightline.cli import choices
+from sightline.cli import commands
 from sightline.config import override
 from sightline.errors import UserError
 from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.declared.translate import TRANSLATE
 from sightline.training import scores
 from sightline.training.scores import bootstrap
 from sightline.training.scores.rouge import common_length
@@ -365,8 +366,8 @@ def test_systems_must_have_the_same_texts(corpus):
 def test_every_table_has_the_same_metrics():
     names = list(get_args(scores.TextMetric))
     assert names == ["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
-    assert list(scores.METRICS) == list(get_args(choices.Metric)) == names
-    assert ("auto", *get_args(scores.BleuTokeniser)) == get_args(choices.BleuTokeniser)
+    assert list(scores.METRICS) == list(TRANSLATE.metrics) == names
+    assert ("auto", *get_args(scores.BleuTokeniser)) == commands.BLEU.choices
     for name in names:
         assert override(TranslateConfig(), [f"metric={name}"]).metric == name
 

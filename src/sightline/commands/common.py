@@ -1,11 +1,13 @@
 """What the commands share."""
 
 import contextlib
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from sightline.errors import UserError
 from sightline.files import whole_file
 from sightline.machine import set_threads
 from sightline.tasks.run import Run
@@ -33,6 +35,17 @@ def say_unfinished(run: Path, about: dict[str, Any]) -> None:
         trained = (run / METRICS).exists() or about.get("weights") != "untrained"  # written with the best weights
         weights = "these are its best weights so far" if trained else "its weights are still those it began with"
         print(f"sightline: the training of {run} has not ended; {weights}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def spelling(options: Iterable[str]) -> Iterator[None]:
+    """Errors name these options as they are written here: --batch-tokens, and not batch_tokens as in Python."""
+    try:
+        yield
+    except UserError as error:
+        names = rf"(?<![-\w])({'|'.join(options) or '-'})(?=,| is | above | and | do | are |$)"
+        said = re.sub(names, lambda name: f"--{name[0].replace('_', '-')}", str(error))
+        raise UserError(said, exit_code=error.exit_code) from None
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.commands.common import load_run, set_up
+from sightline.commands.common import load_run, set_up, spelling
 from sightline.commands.evaluate import print_part, read_for
 from sightline.commands.lines import say_bad
 from sightline.commands.scoring import check_ending, predicting, print_json, print_resampled
@@ -45,7 +45,7 @@ def compare_command(
             f"--out draws scores by the length of the source; {first.name} has no source texts: leave it out"
         )
     examples = read_for(first, data, columns, source=source, target=target)
-    with predicting(len(runs) * len(examples)) as advance:
+    with spelling(options), predicting(len(runs) * len(examples)) as advance:
         found = compare(loaded, examples, metrics=metrics, samples=samples, seed=seed, on_predicted=advance, **options)
     say_bad(found.bad, first.input.noun)
     if out is not None:

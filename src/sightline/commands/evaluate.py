@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from sightline.commands.common import load_run, set_up
+from sightline.commands.common import load_run, set_up, spelling
 from sightline.commands.lines import say_bad
 from sightline.commands.scoring import (
     check_rows_wanted,
@@ -51,7 +51,7 @@ def evaluate_command(
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = load_run(run)
     examples = read_for(loaded, data, columns, source=source, target=target)
-    with predicting(len(examples)) as advance:
+    with spelling(given), predicting(len(examples)) as advance:
         evaluation = evaluate(loaded, examples, on_predicted=advance, **options)
     for warning in loaded.output.warnings(evaluation):
         print(f"sightline: {warning}", file=sys.stderr)

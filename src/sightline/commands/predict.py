@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.commands.common import load_run, set_up
+from sightline.commands.common import load_run, set_up, spelling
 from sightline.commands.items import blocks_of
 from sightline.commands.lines import BLOCK, Lines, say_bad, write_predictions
 from sightline.errors import UserError
@@ -37,7 +37,8 @@ def predict_command(
         raise UserError(f"--out is {files}, which is a file; name a folder for masks and pictures")
     if files is None and out is not None and out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
-    chosen = loaded.output.options(options)
+    with spelling(given):
+        chosen = loaded.output.options(options)
     loaded.output.check_written(chosen, as_json)
     if as_json:
         chosen = loaded.output.for_json(chosen)

@@ -105,7 +105,7 @@ class TranslationOutput(SequenceOutput):
 
     # -- scores by length, and which pairs were trained on
 
-    def _lengths(self, evaluation: Evaluation) -> list[LengthScores]:
+    def lengths(self, evaluation: Evaluation) -> list[LengthScores]:
         """The run's own metric, BLEU and chrF, by the length of the source."""
         names = [one for one in dict.fromkeys((self.config.metric, "bleu", "chrf")) if one in evaluation.statistics]
         return _by_length(evaluation.examples, {name: evaluation.statistics[name] for name in names})
@@ -122,7 +122,7 @@ class TranslationOutput(SequenceOutput):
     def summary(self, evaluation: Evaluation) -> dict[str, Any]:
         overlap = self._overlap(evaluation)
         known = {} if overlap is None else {"in_training": {"pairs": overlap.pairs, "sources": overlap.sources}}
-        return {"by_length": [{**one.to_json(), **one.values} for one in self._lengths(evaluation)], **known}
+        return {"by_length": [{**one.to_json(), **one.values} for one in self.lengths(evaluation)], **known}
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
         parts, overlap = super().tables(evaluation), self._overlap(evaluation)
@@ -134,7 +134,7 @@ class TranslationOutput(SequenceOutput):
         return [*parts, self._length_table(evaluation)] if self.scoring.by_length else parts
 
     def _length_table(self, evaluation: Evaluation) -> Table:
-        parts = self._lengths(evaluation)
+        parts = self.lengths(evaluation)
         names = (f"source, {parts[0].bucket.unit}", "pairs", *map(self.metric_name, parts[0].values))
         rows = (
             (one.bucket.label, f"{len(one.bucket.rows):,}", *(f"{value:.2f}" for value in one.values.values()))

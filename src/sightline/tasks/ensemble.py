@@ -14,7 +14,7 @@ from sightline.inputs.base import Input
 from sightline.models.writer import Loss
 from sightline.search import Step
 from sightline.search import ensemble as mean_step
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, is_bad
 from sightline.vocabulary import PADDING
 
 
@@ -43,8 +43,9 @@ class EnsembleInput(Input):
 
     def __init__(self, inputs: Sequence[Input], models: Sequence[nn.Module]) -> None:
         super().__init__(inputs[0].config)
+        own = set(vars(EnsembleInput))  # how items are found, named and known is the first one's
+        self.__dict__ |= {name: getattr(inputs[0], name) for name in dir(Input) if not (name in own or name[0] == "_")}
         self.inputs, self.models = inputs, models
-        self.noun, self.keys_file = inputs[0].noun, inputs[0].keys_file  # type: ignore[misc]
         if all(hasattr(one, "attended") for one in inputs):
             self.attended = self._attended
 
@@ -53,7 +54,12 @@ class EnsembleInput(Input):
 
     def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
         encoded = zip(*(one.encode(xs) for one in self.inputs), strict=True)
-        return [[tuple(parts[0] for parts in own)] if all(own) else [] for own in encoded]
+        return [self._together(own) for own in encoded]
+
+    @staticmethod
+    def _together(parts: Sequence[list[Any]]) -> list[Any]:
+        bad = next(filter(is_bad, parts), None)
+        return bad or ([tuple(own[0] for own in parts)] if all(parts) else [])
 
     def size(self, part: tuple[Any, ...]) -> int:
         return max(one.size(own) for one, own in zip(self.inputs, part, strict=True))
