@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Option, parsed
+from sightline.errors import UserError
 from sightline.tasks.registry import task_named, tasks
 from sightline.tasks.task import SIZES, Task
 
@@ -28,10 +29,20 @@ def train(arguments: Sequence[str]) -> None:
         print(f"sightline: there is no task {name!r}; {advice}", file=sys.stderr)
         sys.exit(2)
     task = task_named(name)
+    _refuse_others(task, arguments[1:])
     values = parsed(options_of(task), f"sightline train {name}", described(task), arguments[1:])
     from sightline.commands.train import train_command
 
     train_command(task, values)
+
+
+def _refuse_others(task: Task, arguments: Sequence[str]) -> None:
+    """Say whose option it is that another task has: the parser would only say that it does not know it."""
+    own = {one.name for one in task.options}
+    for name in (one[2:].partition("=")[0] for one in arguments if one.startswith("--")):
+        others = [other.name for other in tasks().values() if name in {one.name for one in other.options}]
+        if others and name not in own:
+            raise UserError(f"--{name} is for {' and '.join(others)}, not for {task.name}; leave it out")
 
 
 def _listed() -> str:
