@@ -36,12 +36,16 @@ from PIL import Image
 from sightline.attention import AttentionConfig
 from sightline.data.images import Box
 from sightline.data.shapes import COLOURS, SHAPES, Made, made_shapes
+from sightline.data.source import Source
 from sightline.data.tokenise import TokeniserConfig
+from sightline.inputs.image import ImageInput
 from sightline.layers.image import CNNConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
-from sightline.tasks.caption import CaptionConfig, train_caption
-from sightline.tasks.caption_data import CaptionFile
-from sightline.tasks.captioner import Captioner
+from sightline.outputs.captions import CaptionOutput, looks
+from sightline.tasks.configs.caption import CaptionConfig
+from sightline.tasks.declared.caption import CAPTION
+from sightline.tasks.run import Run
+from sightline.tasks.train import train_task
 from sightline.training.loop import TrainingConfig
 
 ATTENTIONS: dict[str, AttentionConfig] = {"soft": soft(64), "hard": hard(64, soft_share=0.0)}
@@ -127,7 +131,7 @@ def _in_order(made: Made) -> Made:
     return replace(made, captions=[" ".join(words)], places=[places])
 
 
-def write_images(task: Task, folder: Path, seed: int) -> CaptionFile:
+def write_images(task: Task, folder: Path, seed: int) -> Source:
     """Images in files, as one's own would be."""
     rows = ["image\tcaption"]
     for number, one in enumerate(shapes_in_order(task, task.images, seed + 1)):
@@ -135,7 +139,7 @@ def write_images(task: Task, folder: Path, seed: int) -> CaptionFile:
         Image.fromarray(one.pixels).save(folder / name)
         rows += [f"{name}\t{caption}" for caption in one.captions]
     (folder / "captions.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return CaptionFile(str(folder / "captions.tsv"))
+    return Source.of(folder / "captions.tsv")
 
 
 def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
@@ -144,13 +148,13 @@ def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
     rate, warmup = (6e-3, 300) if name == "soft" else (2e-3, 100)  # what goes on needs smaller steps
     training = TrainingConfig(learning_rate=rate, warmup=warmup, steps=steps, averaged=3, patience=100)
     return CaptionConfig(
-        _model(ATTENTIONS[name], task),
+        model=_model(ATTENTIONS[name], task),
         # 16 × 16 places, each of which sees the whole of the largest shape and little more. Places as large as half a
         # shape, or ones that see less, make a captioner look at the edges of a shape, and the middle of such a place
         # lies outside; ones that see much more (images read at 48 pixels) let it look beside a shape as well as at it.
-        CNNConfig(size=task.read, channels=task.channels),
-        TokeniserConfig(method="words", words=100, lower=True, minimum=1),
-        replace(training, validate_every=max(100, steps // 10)),
+        encoder=CNNConfig(size=task.read, channels=task.channels),
+        tokeniser=TokeniserConfig(method="words", words=100, lower=True, minimum=1),
+        training=replace(training, validate_every=max(100, steps // 10)),
         metric="exact",
         smoothing=0.0,
         batch_rows=32,
@@ -166,10 +170,10 @@ def _model(attention: AttentionConfig, task: Task) -> ShowAttendTellConfig:
     return replace(plain, positions=True, normalised=False, entropy_weight=0.0)
 
 
-def train(name: str, files: CaptionFile, task: Task, folder: Path, seed: int) -> Captioner:
+def train(name: str, files: Source, task: Task, folder: Path, seed: int) -> Run:
     """Soft attention from nothing, hard attention from the soft run in the same folder."""
     start = None if name == "soft" else folder / "soft"
-    found, _ = train_caption(files, folder / name, config_of(name, task, seed), start=start, on_scores=_say)
+    found, _ = train_task(CAPTION, files, folder / name, config_of(name, task, seed), start=start, on_scores=_say)
     return found
 
 
@@ -177,18 +181,20 @@ def _say(progress: object, scores: dict[str, float]) -> None:
     print(f"  step {progress.step:,}: {scores['exact']:.1f} % of validation captions exact")  # type: ignore[attr-defined]
 
 
-def look(captioner: Captioner, tested: Sequence[Made]) -> tuple[list[str], list[Looked]]:
+def look(run: Run, tested: Sequence[Made]) -> tuple[list[str], list[Looked]]:
     """The captions of images, and where their words looked."""
-    found = captioner.caption([one.pixels for one in tested], beam=3)
+    assert isinstance(run.input, ImageInput)
+    assert isinstance(run.output, CaptionOutput)
+    found = run.predict([one.pixels for one in tested], beam=3)
     texts = [one.text for one in found]
     looked = []
     for made, text in zip(tested, texts, strict=True):
-        source = captioner.read([made.pixels]).read
+        source = run.input.collate(run.encode([made.pixels])[0])
         which = made.captions.index(text) if text in made.captions else 0
         caption = made.captions[which]
-        weights = captioner.looks(source, captioner.tokeniser.encode([caption]))
+        weights = looks(run, source, run.output.tokeniser.encode([caption]))
         assert weights is not None
-        maps = weights[0][:-1].reshape(-1, captioner.places.height, captioner.places.width)
+        maps = weights[0][:-1].reshape(-1, run.input.places.height, run.input.places.width)
         looked.append(Looked(made, caption.split(), maps, made.places[which]))
     return texts, looked
 

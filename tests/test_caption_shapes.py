@@ -14,7 +14,7 @@ from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.layers.image import CNNConfig
 from sightline.models.image_to_text import Places
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
-from sightline.tasks.captioner import load_captioner
+from sightline.tasks.run import Run
 from sightline.tasks.searching import pad
 from sightline.vocabulary import END, START
 
@@ -37,8 +37,8 @@ def test_words_look_at_shapes_after_a_short_training(tmp_path, monkeypatch, caps
     assert measured.shape_words["soft"] > 0.3, measured
     assert out.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert "wrote" in capsys.readouterr().out
-    again, _ = load_captioner(tmp_path / "kept" / "soft")
-    assert again.caption([made_shapes(1, 3, 32)[0].pixels])
+    again = Run.load(tmp_path / "kept" / "soft")
+    assert again.predict([made_shapes(1, 3, 32)[0].pixels])
 
 
 def test_a_peak_counts_where_its_middle_is(monkeypatch):

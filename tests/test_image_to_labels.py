@@ -8,7 +8,7 @@ from sightline.evidence.removal import leave_one_out
 from sightline.layers.image import CNNConfig
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
 from sightline.models.image_to_text import Places
-from sightline.tasks.image_explaining import ImageLabelSubject
+from sightline.tasks.image_subject import ImageLabelSubject
 
 
 @torch.no_grad()

@@ -51,7 +51,7 @@ PAPER_NAMES = {
 
 @dataclass(frozen=True)
 class CaptionOptions(SequenceOptions):
-    """As of other texts, but for what is about a source of words; with ``looks``, where each token looked is found too."""
+    """As of other texts, but for what is about a source of words. With ``looks``, where each token looked too."""
 
     split: bool = field(default=False, metadata={"internal": True})
     keep_unknown: bool = field(default=False, metadata={"internal": True})
