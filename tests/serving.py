@@ -24,7 +24,8 @@ from sightline.models.transformer import TransformerConfig
 from sightline.serve import application
 from sightline.tasks.run import Run
 
-FROZEN = sorted((Path(__file__).parent / "fixtures").glob("run-format-*"))
+FIXTURES = Path(__file__).parent / "fixtures"
+FROZEN = sorted(FIXTURES.glob("run-format-*"))
 TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20
 AT_HOME = "http://127.0.0.1:8000"
 

@@ -7,9 +7,10 @@ from base64 import b64decode
 import pytest
 from starlette.testclient import TestClient
 
-from serving import AT_HOME, Gate, client_of, refused, some_runs
+from serving import AT_HOME, FIXTURES, Gate, client_of, refused, some_runs
 from sightline.explanation import Explanation
 from sightline.serve import Limits, application
+from sightline.tasks.run import Run
 from sightline.view.page import _asset
 from sightline.view.page.live import DOCUMENTATION, FRONT, documentation_page, front_page
 from sightline.view.page.packing import pack
@@ -211,6 +212,40 @@ def test_the_schema_says_the_limits(client):
     for status in ("400", "401", "403", "408", "413", "415", "422", "503", "504"):
         content = schema["paths"]["/predict"]["post"]["responses"][status]["content"]["application/json"]
         assert content["schema"]["$ref"].endswith("/Error")
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        ("tag", ["Anna sees Bonn", ""]),
+        ("span", [("where is it", "it is in the old house"), ("why", "")]),
+        ("pretrain", ["the <mask> dog sleeps", "no mask"]),
+    ],
+)
+def test_what_other_runs_answer(kind, items):
+    """As the schema says, what `predict` gives; and what means nothing for them is refused."""
+    jsonschema = pytest.importorskip("jsonschema_rs", reason="schemathesis is not installed")
+    run = Run.load(FIXTURES / "runs" / kind / "run")
+    firsts, *others = zip(*(items if run.input.two_texts else [(one,) for one in items]), strict=True)
+    body = dict(zip(("texts", "texts2"), ([*firsts], *map(list, others)), strict=False))
+    with client_of({kind: run}) as client:
+        found = client.post("/predict", json=body).json()
+        xs = [run.input.item(one) for one in items]
+        expected = [run.output.to_json(x, one) for x, one in zip(xs, run.predict(items), strict=True)]
+        assert_alike(found["predictions"], json.loads(json.dumps(expected)))
+        schema = client.get("/openapi.json").json()
+        said = schema["paths"]["/predict"]["post"]["responses"]["200"]
+        assert said["description"] == run.output.answer["description"]
+        shape = schema["components"]["schemas"]["Predictions"]
+        jsonschema.validate(shape, found)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(shape, {**found, "predictions": [{}]})
+        for option in ({"beam": 2}, {"split": True}, {"prefix": "a"}):
+            refused(client.post("/predict", json={**body, **option}), 422, f"a run of {kind}", *option)
+        one = {name.replace("s", ""): texts[0] for name, texts in body.items()}
+        refused(client.post("/explain", json={**one, "shift": 1}), 422, "shift")
+        explained = client.post("/explain", json=one).json()
+        assert_alike(explained, json.loads(json.dumps(run.explain(items[0], measure=False).to_json())))
 
 
 def test_no_answer_in_time(runs, monkeypatch):

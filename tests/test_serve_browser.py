@@ -1,13 +1,15 @@
 """The front end in a real browser: type, see the prediction, other outputs, the map and the panel; errors in words."""
 
 import asyncio
+import shutil
 import threading
 import time
 
 import pytest
 
 from chromium import cell_of, tip
-from serving import Gate, some_runs
+from serving import FIXTURES, Gate, some_runs
+from sightline.commands.serving import named
 from sightline.serve import Limits, application
 from sightline.serve.running import Server, bind
 
@@ -160,6 +162,42 @@ def test_errors_are_shown_kindly(served, open_page, runs, monkeypatch):
     gate.opened.set()
     page.wait_for_selector(".fact dd:text-is('efgh')")
     answered(page)
+
+
+ASKED = {
+    "tag": {"Text": "Anna sees Bonn"},
+    "span": {"Question": "where is it", "Text": "it is in the old house"},
+    "pretrain": {"Text": "the <mask> dog sleeps"},
+}
+
+
+def test_every_kind_of_text_is_asked_for_and_shown(open_page, tmp_path):
+    for kind in ASKED:
+        shutil.copytree(FIXTURES / "runs" / kind / "run", tmp_path / kind)
+    runs = named([tmp_path / kind for kind in ASKED])
+    served = Served(runs)
+    try:
+        page = open_page(served.address)
+        page.wait_for_selector("html[data-open]")
+        for kind, texts in ASKED.items():
+            page.get_by_label("Run", exact=True).select_option(kind)
+            assert page.get_by_label("Beam").is_hidden()
+            assert page.get_by_label("Question", exact=True).count() == (kind == "span")
+            for label, text in texts.items():
+                page.get_by_label(label, exact=True).fill(text)
+            page.evaluate("() => document.documentElement.removeAttribute('data-answered')")
+            page.get_by_role("button", name="Look").click()
+            answered(page)
+            asked = tuple(texts.values())
+            expected = runs[kind].explain(asked if len(asked) > 1 else asked[0], measure=False)
+            assert page.locator(".fact dd").all_inner_texts()[-1] == expected.output
+            assert page.locator(".fact dt").last.inner_text() == ("Answer" if kind == "span" else "Output")
+            assert page.get_by_text("Table of the weights").count() == 1
+            chosen = page.get_by_label("Attention", exact=True)
+            if chosen.count():  # what was chosen for the run before is nothing that this one has
+                assert chosen.evaluate("(select) => select.selectedIndex") >= 0
+    finally:
+        served.stop()
 
 
 def test_a_token_is_asked_for(runs, open_page):

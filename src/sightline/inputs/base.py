@@ -223,6 +223,8 @@ class Input(ABC):
 
     extra_parameters: int = 0  # of what stands before the model, such as a frozen encoder
 
+    text_names: ClassVar[tuple[str, str]] = ("text", "second text")  # what people call them, where items are two texts
+
     @property
     def two_texts(self) -> bool:
         """Whether an item is two texts: a pair, or a question and a text."""

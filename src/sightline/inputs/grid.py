@@ -125,11 +125,10 @@ class GridInput(Input):
         config: Any,
         facts: GridFacts | None = None,
         stores: Sequence[GridStore] = (),
-        name: str = "the model",
         new: bool = False,
     ) -> None:
         super().__init__(config)
-        self._facts, self.stores, self.name, self.new = facts, list(stores), name, new
+        self._facts, self.stores, self.new = facts, list(stores), new
 
     @property
     def facts(self) -> GridFacts:
@@ -242,7 +241,7 @@ class GridInput(Input):
             return
         expected = f"images, {self.facts.channels} colours" if self.facts.cell else f"{self.facts.channels} features"
         found = "pixels" if pixels else "features"
-        raise BadValueError(f"it has {channels} {found} at each place; {self.name} was trained on {expected}")
+        raise BadValueError(f"it has {channels} {found} at each place; the run was trained on {expected}")
 
     def encode(self, xs: Sequence[GridItem]) -> list[list[Any]]:
         return [self._parts(x) for x in xs]
@@ -292,7 +291,7 @@ class GridInput(Input):
 
     @classmethod
     def load(cls, saved: Saved, config: Any) -> "GridInput":
-        return cls(config, GridFacts.load(RunFolder(saved.path)), name=saved.name)
+        return cls(config, GridFacts.load(RunFolder(saved.path)))
 
     # -- for people
 

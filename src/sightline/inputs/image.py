@@ -72,7 +72,6 @@ class ImageInput(Input):
         super().__init__(config)
         self._places, self.encoder = places, encoder
         self.learning: ImageEncoder | None = None
-        self.name = "the model"  # what errors call the run that it comes from
         self.features: Features | None = None
         self.per_second: float | None = None  # images read, where they were not there already
         self.same_files = 0  # files of the training data whose content is that of a file before
@@ -237,9 +236,7 @@ class ImageInput(Input):
                 raise ValueError(f"places is {list(places)}")
             if encoder is not None and places_of(config.encoder, encoder) != places:
                 raise ValueError(f"{places} do not fit the encoder")
-        found = cls(config, places, encoder)
-        found.name = saved.name
-        return found
+        return cls(config, places, encoder)
 
     def reopen(self, setting: Setting) -> None:
         self.features = open_inputs(setting.data)

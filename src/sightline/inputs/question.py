@@ -34,6 +34,7 @@ class QuestionInput(ReaderInput):
     kind = "pair"
     noun = "questions"
     known_by = "texts"
+    text_names = ("question", "text")
     at_once = 256
     reads_pairs = True
     questions_cut = 0  # questions that were too long to be stored whole

@@ -46,6 +46,7 @@ def described(name: str, run: Run) -> schema.Run:
         task=run.task.name,
         searches=run.output.searches,
         pairs=run.input.two_texts,
+        texts=list(run.input.text_names) if run.input.two_texts else [] if run.input.reads_files else ["text"],
         images=run.input.reads_files,
         labels=run.output.label_names(),
     )

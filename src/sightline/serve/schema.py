@@ -37,6 +37,9 @@ class Run(BaseModel):
     task: str
     searches: bool = Field(description="Whether it searches for what it writes, so that there is a beam.")
     pairs: bool = Field(description="Whether it reads two texts.")
+    texts: list[str] = Field(
+        description="What its texts are, such as a question and a text; none of images."
+    )
     images: bool = Field(description="Whether it reads images.")
     labels: list[str] = Field(description="The labels that it may answer; none where it gives something else.")
 
@@ -124,7 +127,7 @@ def predict_request(runs: list[str], limits: Limits, pairs: bool = False, images
         ),
     }
     if pairs:
-        about = "Of a run that reads pairs: the second text of each."
+        about = "Of a run that reads two texts, such as questions and texts: the second of each."
         fields["texts2"] = (list[text] | None, Field(None, max_length=limits.texts, description=about))  # type: ignore[valid-type]
     if images:
         some, image = Annotated[list[text], Field(min_length=1, max_length=limits.texts)], _image(limits)  # type: ignore[valid-type]
@@ -147,7 +150,7 @@ def explain_request(runs: list[str], limits: Limits, pairs: bool = False, images
         "beam": (int, Field(min(5, limits.beam), ge=1, le=limits.beam, description="Hypotheses to keep.")),
     }
     if pairs:
-        fields["text2"] = (_text(limits) | None, Field(None, description="Of a run that reads pairs: the second text."))
+        fields["text2"] = (_text(limits) | None, Field(None, description="Of a run that reads two texts: the second."))
     if images:
         fields["text"] = (_text(limits) | None, Field(None, description="Of a run that reads texts: the input."))
         fields["image"] = (_image(limits) | None, Field(None, description=f"Of a run that reads images: it, {IMAGE}."))

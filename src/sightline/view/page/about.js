@@ -10,7 +10,7 @@ export function aboutOf(explanation, several) {
   const marked = Boolean(explanation.highlights); // the text and the labels follow, in full
   const image = Boolean(explanation.image);
   const facts = marked && !image ? [] : [fact(image ? "Image" : "Input", explanation.input)];
-  const answer = marked && explanation.highlights.passages.some((one) => one.pieces.some((piece) => piece[3]));
+  const answer = marked && explanation.steps.length > 1; // where it starts and where it ends
   const made = answer ? "Answer" : marked ? "Label" : "Output";
   if (explanation.output) facts.push(fact(made, explanation.output)); // an encoder writes nothing
   const others = (marked ? [] : explanation.alternatives).map((one) =>

@@ -40,9 +40,15 @@ export class App {
     this.digits = about.steps > 10000 ? 4 : 3;
     for (const one of this.explanations) if (one.stacks.length) one.stacks[mainStack(one)].main = true;
     const [first] = this.explanations.filter((one) => one.stacks.length);
-    if (!first || (this.state.stack && stackOf(first, this.state.stack))) return;
-    this.state.stack = first.stacks[mainStack(first)];
-    this.state.layer = this.state.stack.layers.length - 1;
+    if (!first) return;
+    const { stack } = this.state;
+    const chosen = (one) => one.title === stack?.title && one.kind === stack?.kind;
+    if (!this.explanations.some((one) => one.stacks.some(chosen))) {
+      this.state.stack = (stack && stackOf(first, stack)) ?? first.stacks[mainStack(first)];
+      this.state.layer = this.state.stack.layers.length - 1;
+    }
+    const layers = this.explanations.map((one) => stackOf(one, this.state.stack)?.layers.length ?? 1);
+    this.state.layer = Math.min(this.state.layer, Math.max(...layers) - 1);
   }
 
   /** Show something else. ``same``: the same texts, of which more is known now. */

@@ -2,6 +2,7 @@
 
 import { isolated, make } from "./dom.js";
 import { bar } from "./calculation.js";
+import { isOfCosts } from "./look.js";
 import { plural, significant } from "./text.js";
 
 const SHOWN_HEADS = 8;
@@ -11,8 +12,10 @@ export function beliefPanel(app, explanation) {
   const label = `Believe it? ${explanation.title}`;
   const panel = make("aside", { class: "belief", "aria-label": label }, make("h2", {}, "Believe it?"));
   if (!belief) {
-    const unknown = "It shows where the model looked; whether that mattered is not known.";
-    panel.append(make("p", { class: "hint" }, `Nothing was measured for this map. ${unknown}`));
+    const costs = explanation.stacks.length > 0 && explanation.stacks.every(isOfCosts);
+    const unknown = "Nothing was measured for this map. It shows where the model looked; whether that mattered is not known.";
+    const known = "This map is measured itself: it shows what it costs to hide words, one at a time.";
+    panel.append(make("p", { class: "hint" }, costs ? known : unknown));
     return panel;
   }
   panel.append(

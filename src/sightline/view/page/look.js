@@ -62,6 +62,11 @@ function nameOf(stack, layer, head, heads) {
   return parts.join(", ");
 }
 
+/** Whether a map says what mattered, not what was looked at. */
+export function isOfCosts(stack) {
+  return stack.title.startsWith("What hiding");
+}
+
 /** The columns with the largest weights, largest first; those with next to nothing are left out. */
 export function strongest(weights, most, least = 0.005) {
   const found = [];
@@ -80,7 +85,7 @@ export function sentence(shown, row) {
   const word = quoted(shown.rows.labels[row]);
   if (weights === null) return `${word}: no row was moved here.`;
   const best = strongest(weights, 4);
-  const costs = shown.stack.title.startsWith("What hiding"); // such a map says what mattered, not what was looked at
+  const costs = isOfCosts(shown.stack);
   if (!best.length && costs) return `${word} loses nothing: no word costs 0.005.`;
   if (!best.length) return `${word} looked at nothing in particular: no weight reaches 0.005.`;
   const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);

@@ -5,6 +5,7 @@ import { imageField } from "./dropping.js";
 import { Refusal } from "./talk.js";
 
 const grouped = (number) => number.toLocaleString("en");
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** ``onask`` is called with what is asked for, ``refuse`` with a reason not to ask. */
 export function askingForm(health, onask, refuse) {
@@ -18,10 +19,11 @@ export function askingForm(health, onask, refuse) {
   const button = make("button", { class: "main" }, "Look");
   const most = grouped(health.most_characters);
   const otherId = newId("text");
-  const second = make("textarea", { id: otherId, rows: 2, dir: "auto", spellcheck: "false", placeholder: "The second text" });
-  const pair = make("div", { class: "second" }, make("label", { for: otherId }, "Second text"), second);
+  const second = make("textarea", { id: otherId, rows: 2, dir: "auto", spellcheck: "false" });
+  const secondLabel = make("label", { for: otherId });
+  const pair = make("div", { class: "second" }, secondLabel, second);
   const beam = choice("Beam", beams, chosen.beam, (value) => Object.assign(chosen, { beam: value }));
-  const label = make("label", { for: id }, "Text");
+  const label = make("label", { for: id });
   const field = health.most_image_bytes ? imageField(health.most_image_bytes, () => go(), refuse) : null;
   const asked = () => health.runs.filter((run) => run.name === chosen.run || run.name === chosen.other);
   const sees = (name) => Boolean(health.runs.find((run) => run.name === name)?.images);
@@ -34,7 +36,12 @@ export function askingForm(health, onask, refuse) {
     const select = compare.querySelector("select");
     for (const option of select.options) option.hidden = option.value !== "" && sees(option.value) !== seeing;
     if (chosen.other && sees(chosen.other) !== seeing) chosen.other = select.value = "";
-    pair.hidden = !asked().some((run) => run.pairs);
+    const { pairs, texts } = asked().find((run) => run.pairs) ?? asked()[0];
+    pair.hidden = !pairs;
+    setText(label, capital(texts[0] ?? ""));
+    setText(secondLabel, capital(texts[1] ?? ""));
+    text.placeholder = `Type or paste a ${texts[0] ?? "text"}`;
+    second.placeholder = `The ${texts[1] ?? ""}`;
     beam.hidden = asked().every((run) => !run.searches);
     for (const part of [label, text, tallies]) part.hidden = seeing;
     if (field) field.element.hidden = !seeing;

@@ -55,7 +55,9 @@ function outputsOf(one) {
   if (Array.isArray(one)) return one;
   if (one.classes) return cellsOf(one);
   if ("label" in one) return labelsOf(one);
-  return [{ text: one.filled ?? one.answer ?? one.tags?.join(" ") ?? JSON.stringify(one) }];
+  if (one.tags) return [{ text: one.words.map((word, i) => `${word}/${one.tags[i]}`).join(" ") }];
+  if ("answer" in one) return [{ text: one.answer || "no answer" }];
+  return [{ text: one.filled ?? JSON.stringify(one) }];
 }
 
 /** How many cells have which label. */
