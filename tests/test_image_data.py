@@ -23,8 +23,8 @@ def test_a_table_names_images_beside_it(tmp_path):
     table = tmp_path / "data" / "train.tsv"
     table.write_text("id\tImage\tcaption\n1\timages/a.jpg\tA dog .\n2\t/b.png\t\n3\t \tx\n4\tc\n")
     rows = list(read_image_table(str(table), CAPTION_NAMES))
-    assert [row.image for row in rows[:2]] == [tmp_path / "data/images/a.jpg", Path("/b.png")]
-    assert [row.value for row in rows] == ["A dog .", "", None, None]
+    assert [row.values for row in rows[:2]] == [(tmp_path / "data/images/a.jpg", "A dog ."), (Path("/b.png"), "")]
+    assert [row.values for row in rows[2:]] == [(), ()]
     assert [row.line for row in rows] == [2, 3, 4, 5]
     assert rows[2].problem.startswith("empty: found no text in the image")
     assert rows[3].problem.startswith("wrong number of columns")
@@ -39,17 +39,12 @@ def test_json_may_have_several_captions_and_numbers_as_labels(tmp_path):
     ]
     table.write_text("\n".join(map(json.dumps, lines)))
     rows = list(read_image_table(str(table), CAPTION_NAMES))
-    assert [(row.image.name, row.value) for row in rows] == [
-        ("a.jpg", "one"),
-        ("a.jpg", "two"),
-        ("b.jpg", None),
-        ("", None),
-    ]
+    assert [row.values for row in rows] == [(tmp_path / "a.jpg", "one"), (tmp_path / "a.jpg", "two"), (), ()]
     assert rows[2].problem.startswith("empty: found a list of no captions")
     assert rows[3].problem.startswith("field is not text")
     table.write_text('{"image": "a.jpg", "label": 3}\n{"image": "a.jpg", "label": ["x"]}')
     good, bad = read_image_table(str(table), LABEL_NAMES)
-    assert good.value == "3"
+    assert good.values == (tmp_path / "a.jpg", "3")
     assert bad.problem.startswith("field is not text")
 
 
@@ -57,10 +52,10 @@ def test_masks_are_complete_paths_and_images_may_stand_alone(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("picture,truth\na.jpg,m/a.png\nb.jpg,\n")
     good, bad = read_image_table(str(table), MASK_NAMES, ("picture", "truth"))
-    assert good.value == str(tmp_path / "m/a.png")
+    assert good.values == (tmp_path / "a.jpg", str(tmp_path / "m/a.png"))
     assert bad.problem.startswith("empty: found no text in the mask")
     rows = list(read_image_table(str(table), (), ("picture",)))
-    assert [(row.image.name, row.value) for row in rows] == [("a.jpg", None), ("b.jpg", None)]
+    assert [row.values for row in rows] == [(tmp_path / "a.jpg",), (tmp_path / "b.jpg",)]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +84,8 @@ def test_folders_are_labels(tmp_path):
     touch(
         tmp_path, "dog/2.JPG", "dog/1.png", "dog/more/3.webp", "cat/1.png", "cat/notes.txt", ".git/a.png", "cat/.b.png"
     )
-    found = [
-        (row.image.relative_to(tmp_path).as_posix(), row.value) for row in read_image_table(str(tmp_path), LABEL_NAMES)
-    ]
+    rows = [row.values for row in read_image_table(str(tmp_path), LABEL_NAMES)]
+    found = [(image.relative_to(tmp_path).as_posix(), label) for image, label in rows]
     assert found == [("cat/1.png", "cat"), ("dog/1.png", "dog"), ("dog/2.JPG", "dog"), ("dog/more/3.webp", "dog")]
     assert len(list(read_image_table(str(tmp_path), ()))) == 4
 
@@ -108,7 +102,9 @@ def test_masks_stand_in_a_folder_of_their_own(tmp_path):
         "masks/b.gif",
     )
     rows = list(read_image_table(str(tmp_path), MASK_NAMES))
-    assert [row.value for row in rows] == [str(tmp_path / "masks/a.png"), None, str(tmp_path / "masks/c/d.bmp")]
+    first, second = (tmp_path / "images" / name for name in ("a.jpg", "c/d.png"))
+    masks = [str(tmp_path / "masks" / name) for name in ("a.png", "c/d.bmp")]
+    assert [row.values for row in rows] == [(first, masks[0]), (), (second, masks[1])]
     assert rows[1].problem.startswith("missing mask: found b.gif, b.png")
 
 
@@ -117,7 +113,9 @@ def test_captions_stand_beside_their_image(tmp_path):
     (tmp_path / "a.txt").write_text("\ufeff一只狗\n\n  another \n", encoding="utf-8")
     (tmp_path / "d.txt").write_bytes(b"\xff\xfe")
     rows = list(read_image_table(str(tmp_path), CAPTION_NAMES))
-    assert [(row.value, row.line) for row in rows] == [("一只狗", 1), ("another", 3), (None, 0), (None, 0), (None, 0)]
+    image = tmp_path / "a.jpg"
+    assert [row.values for row in rows] == [(image, "一只狗"), (image, "another"), (), (), ()]
+    assert [row.line for row in rows] == [1, 3, 0, 0, 0]
     kinds = [row.problem.partition(":")[0] for row in rows[2:]]
     assert kinds == ["missing caption", "empty", "bad UTF-8"]
 
