@@ -4,6 +4,15 @@ import numpy as np
 from PIL import Image
 
 from sightline.data.made_grids import parity_grids
+from sightline.inputs.grid import GridInput
+from sightline.outputs.cells import CellsOutput
+from sightline.tasks.declared.grid import GRID
+from sightline.tasks.run import Run
+
+
+def gridder(model, facts, config):
+    """A run of `grid` with this model."""
+    return Run(GRID, GRID.variants[0], model, GridInput(config, facts), CellsOutput(config, facts), config)
 
 
 def cracked(height, width, seed):

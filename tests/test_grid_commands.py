@@ -7,13 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 import invoke
-import sightline.commands.gridding as gridding
-import sightline.tasks.grid as grid
+import sightline.tasks.train
 from grids import write_parity, write_photos
-from sightline.data.grids import GridFile
-from sightline.errors import UserError
+from runs import trained_on
 from sightline.models.grid_at_once import AtOnceConfig
-from sightline.tasks.grid import GridConfig, train_grid
+from sightline.tasks.configs.grid import GridConfig
 from sightline.training.loop import TrainingConfig
 
 TINY = AtOnceConfig(width=8, cell_size=16, rnn_size=4, pixel_width=8)
@@ -26,9 +24,11 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("grid")
     photos, features = write_photos(folder / "photos", 10), write_parity(folder / "features", 10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "draw_curves", lambda metrics, path, unit: None)  # takes longer than the training
-        train_grid(GridFile(str(photos)), folder / "run", CONFIG)
-        train_grid(GridFile(str(features)), folder / "other", CONFIG)
+        patch.setattr(
+            sightline.tasks.train, "draw_curves", lambda metrics, path, unit: None
+        )  # takes longer than the training
+        trained_on("grid", photos, folder / "run", CONFIG)
+        trained_on("grid", features, folder / "other", CONFIG)
     return SimpleNamespace(photos=photos, images=photos.parent / "images", run=folder / "run", other=folder / "other")
 
 
@@ -40,7 +40,7 @@ def test_an_interrupt_before_the_first_step_says_what_is_kept(made, tmp_path, mo
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(grid, place, stop)
+            patch.setattr(sightline.tasks.train, place, stop)
             done = invoke.run(
                 "train", "grid", "--data", made.photos, "--out", "run", "--steps", "1", "--set", *small, cwd=tmp_path
             )
@@ -48,10 +48,10 @@ def test_an_interrupt_before_the_first_step_says_what_is_kept(made, tmp_path, mo
         return done.stderr
 
     said = "sightline: stopped before training began; there is nothing to go on with yet: give the same command again\n"
-    assert interrupted("prepare_grids") == said
+    assert interrupted("preparing") == said
     assert not (tmp_path / "run").exists()
     said = "sightline: stopped before the first step; what was prepared is kept; begin with: sightline resume run\n"
-    assert interrupted("train_by_seed") == said
+    assert interrupted("train") == said
     done = invoke.run("resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ended after 1 steps" in done.stdout
@@ -59,29 +59,29 @@ def test_an_interrupt_before_the_first_step_says_what_is_kept(made, tmp_path, mo
     assert re.search(r"cells/s best \d", done.stdout)
 
 
-def test_predictions_keep_their_lines(made, tmp_path, capsys):
+def test_predictions_keep_their_lines(made, tmp_path):
+    def predict(run, *arguments):
+        return invoke.run("predict", run, *arguments, cwd=tmp_path)
+
     images = made.images
     (tmp_path / "text.png").write_text("no image")
     given = [tmp_path / "no.png", images / "0.png", tmp_path / "text.png", images / "0.png", images / "1.png"]
     given.append(tmp_path / "last.png")
-    gridding.predict_command(made.run, given, None, tmp_path / "out", False, None, 1)
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
+    said = predict(made.run, "--image", *given, "--out", "out")
+    lines = said.stdout.splitlines()
     assert [line.partition("\t")[0] for line in lines] == list(map(str, given))
     assert [line.partition("\t")[2] == "" for line in lines] == [True, False, True, False, False, True]
-    assert f"{tmp_path / 'text.png'}: it is no image" in said.err
+    assert f"{tmp_path / 'text.png'}: it is no image" in said.stderr
     assert (tmp_path / "out" / "0-2.mask.png").exists()  # named twice, and both were answered
-    gridding.predict_command(made.run, given, None, None, True, None, 1)
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = [json.loads(line) for line in predict(made.run, "--image", *given, "--format", "jsonl").stdout.splitlines()]
     assert [row["image"] for row in rows] == list(map(str, given))
     assert rows[0]["problem"] == "there is no such file"
-    with pytest.raises(UserError, match="none of the images"):
-        gridding.predict_command(made.run, given[:1] * 2, None, tmp_path / "new" / "out", False, None, 1)
+    refused = predict(made.run, "--image", *given[:1] * 2, "--out", tmp_path / "new" / "out")
+    assert (refused.returncode, "none of the images" in refused.stderr) == (2, True)
     assert not (tmp_path / "new").exists()
-    capsys.readouterr()
-    with pytest.raises(UserError, match="none of the images"):
-        gridding.predict_command(made.other, [images / "0.png"], None, None, False, None, 1)
-    assert f"sightline: {images / '0.png'}: it has 3 pixels at each place; " in capsys.readouterr().err
+    refused = predict(made.other, "--image", images / "0.png")
+    assert (refused.returncode, "none of the images" in refused.stderr) == (2, True)
+    assert f"sightline: {images / '0.png'}: it has 3 pixels at each place; " in refused.stderr
 
 
 def test_view_asks_for_an_image_and_shows_runs_side_by_side(made, tmp_path):

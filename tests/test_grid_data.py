@@ -6,24 +6,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from grids import write_photos
+from runs import prepared_as
 from sightline.data.grid_store import GridStore, write_store
 from sightline.data.grids import (
     BadImage,
-    CheckedGrids,
     Classes,
-    GridFile,
     Raw,
     cell_labels,
     classes_of,
-    read_grids,
     read_mask,
     read_values,
     whole_map,
 )
 from sightline.errors import UserError
 from sightline.picture import colours_of, numbers_of
-from sightline.tasks.grid_data import split
-from sightline.tasks.gridder import class_weights
+from sightline.tasks.configs.grid import GridConfig, class_weights
 from sightline.training.scores.cells import (
     average_precision,
     best_threshold,
@@ -132,19 +130,19 @@ def test_a_mask_with_too_many_values_is_named(tmp_path):
     (tmp_path / "masks").mkdir()
     (tmp_path / "images").mkdir()
     for number, values in enumerate((2, 100, 30)):
-        Image.new("RGB", (10, 10)).save(tmp_path / "images" / f"{number}.png")
+        Image.new("RGB", (10, 10), (number, 0, 0)).save(tmp_path / "images" / f"{number}.png")
         mask = np.arange(100, dtype=np.uint8).reshape(10, 10) % values
         Image.fromarray(mask).save(tmp_path / "masks" / f"{number}.png")
     fullest = re.escape(str(tmp_path / "masks" / "1.png"))
 
     def write(kind=None):
-        rows = CheckedGrids(read_grids(GridFile(str(tmp_path))), most_cells=500, cell=8)
-        return write_store(tmp_path / "store", rows, kind)
+        with prepared_as("grid", tmp_path, tmp_path / "data", GridConfig(classes=kind)) as (prepared, _):
+            return prepared.output.facts
 
     for kind in (None, "several"):
         with pytest.raises(UserError, match=rf"100 different values in the masks, 100 of them in {fullest}; expected"):
             write(kind)
-    assert write("binary").classes.values == (0, 99)
+    assert write("binary").values == (0, 99)
     colours = np.random.default_rng(0).integers(256, size=(10, 10, 3), dtype=np.uint8)
     for number in range(3):
         Image.fromarray(colours + np.uint8(number)).save(tmp_path / "masks" / f"{number}.png")
@@ -182,13 +180,19 @@ def test_the_label_of_a_cell_is_the_share_of_its_pixels():
 
 
 def test_the_same_image_is_on_one_side_of_the_split(tmp_path):
-    digests = np.array([1, 2, 3, 4, 5, 1, 2, 3], dtype=np.uint64)
+    table = write_photos(tmp_path, 5)
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines, *lines[1:4]]) + "\n")
     for seed in range(5):
-        kept = split(digests, 0.4, seed)
-        assert kept.any()
-        assert not kept.all()
-        assert not set(digests[kept].tolist()) & set(digests[~kept].tolist())
-    assert split(np.array([7, 8], dtype=np.uint64), 0.0, 0).sum() == 1
+        with prepared_as("grid", table, tmp_path / "data", GridConfig(valid_share=0.4, seed=seed)) as (prepared, rows):
+            kept, learnt = ({one.x.digest for one in some} for some in (prepared.valid, rows))
+            assert len(kept) + len(learnt) == 5
+            assert len(prepared.valid) + rows.count == 8
+            assert kept
+            assert learnt
+    table.write_text("\n".join(lines[:3]) + "\n")
+    with prepared_as("grid", table, tmp_path / "data", GridConfig(valid_share=0.01)) as (prepared, rows):
+        assert len(prepared.valid) == rows.count == 1
 
 
 def test_several_classes_and_a_store_that_is_damaged(tmp_path):

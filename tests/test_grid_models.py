@@ -7,6 +7,7 @@ from torch import nn
 
 import sightline.models.grid_sequential as sequential
 from sightline.config import kinds
+from sightline.inputs.grid import collate
 from sightline.layers.decoder import RecurrentAttentionDecoder
 from sightline.layers.grid import Block, GridEncoder, PixelCells
 from sightline.layers.image import CNNConfig
@@ -15,8 +16,8 @@ from sightline.models.grid import NOTHING, Gold, GridModelConfig, Grids, Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
 from sightline.models.luong import LuongConfig
+from sightline.outputs.cells_batches import collate_gold
 from sightline.search import greedy
-from sightline.tasks.grid_data import collate, collate_gold
 
 SMALL = {"width": 8, "cell_size": 12, "rnn_size": 4, "pixel_width": 6, "dropout": 0.0}
 DECODER = {**SMALL, "attn_num_hidden": 12}

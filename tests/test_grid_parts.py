@@ -11,21 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-import sightline.commands.gridding as gridding
+import grids
+import invoke
+from runs import saved
 from sightline.data.grids import Raw
 from sightline.errors import UserError
+from sightline.inputs.grid import GridFacts
+from sightline.models.grid import Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
-from sightline.tasks.grid import GridConfig
-from sightline.tasks.grid_parts import in_parts, parts_of, stretches
-from sightline.tasks.gridder import Gridder, GridFacts
+from sightline.tasks.configs.grid import GridConfig
+from sightline.tasks.grid_parts import cut, joined, parts_of, stretches
 
 FACTS = GridFacts(("none", "crack"), (0, 255), (5, 1), 8, 3, 0.0)
 
 
-def gridder(model, most_cells):
+def gridder(model, most_cells, facts=FACTS):
     torch.manual_seed(0)
     config = GridConfig(model=model, cell=8, most_cells=most_cells)
-    return Gridder(config.build(8, 3, FACTS.counts, pretrained=False), FACTS, config)
+    return grids.gridder(model.build(Inputs(8, 3, len(facts.names)), pretrained=False), facts, config)
+
+
+def single(folder):
+    """The folder of a run that labels photos in parts."""
+    return saved(gridder(SingleConfig(width=8, cell_size=8), 60), folder)
 
 
 def photo(height, width, seed=0):
@@ -65,12 +73,11 @@ def test_parts_are_read_where_they_lie():
     values = np.arange(30 * 50, dtype=np.float32).reshape(30, 50, 1)
     raw = Raw("a", values, None)
     parts = parts_of(raw, 1, 100)
-    seen = []
-    found, pixels = in_parts(raw, 1, parts, lambda one: (seen.append(one.values.shape[:2]) or one.values, None))
+    seen = [cut(raw, 1, part).values for part in parts]
+    found, pixels = joined(values.shape[:2], 1, zip(parts, ((one, None) for one in seen), strict=True))
     np.testing.assert_array_equal(found, values)
     assert pixels is None
-    assert set(seen) == {(10, 10)}
-    assert len(seen) == len(parts)
+    assert {one.shape[:2] for one in seen} == {(10, 10)}
 
 
 def test_a_model_that_looks_everywhere_works_in_parts_and_small_images_stay_whole():
@@ -85,56 +92,59 @@ def test_where_cells_look_is_not_shown_in_parts():
         gridder(AtOnceConfig(width=8, cell_size=8, rnn_size=4, pixel_width=0), 80).explain(photo(100, 100))
 
 
-def test_predicting_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gridding, "load_run", lambda run: gridder(SingleConfig(width=8, cell_size=8), 60))
+def test_predicting_says_so(tmp_path):
+    run, tmp_path = single(tmp_path / "run"), tmp_path / "photos"
+    tmp_path.mkdir()
     Image.fromarray(photo(120, 120)).save(tmp_path / "large.png")
     Image.fromarray(photo(24, 24)).save(tmp_path / "small.png")
-    gridding.predict_command(tmp_path, [tmp_path], None, tmp_path / "out", False, None, None)
-    said = capsys.readouterr()
-    assert said.out.count("crack") == 2
-    assert "large.png was labelled in 9 parts that overlap" in said.err
-    assert "small.png" not in said.err
+    said = invoke.run("predict", run, "--image", tmp_path, "--out", tmp_path / "out", cwd=tmp_path)
+    assert said.stdout.count("crack") == 2
+    assert "large.png was labelled in 9 parts that overlap" in said.stderr
+    assert "small.png" not in said.stderr
     assert {path.name for path in (tmp_path / "out").glob("*.mask.png")} == {"large.mask.png", "small.mask.png"}
 
 
 def test_several_classes_in_parts_need_little_memory():
     """Of each pixel its class is kept, not the probabilities of all classes."""
     facts = GridFacts(("none", *"abcdefg"), tuple(range(8)), (5,) * 8, 8, 3, 0.0)
-    config = GridConfig(model=SingleConfig(width=8, cell_size=8, pixel_width=4), cell=8, most_cells=60)
-    torch.manual_seed(0)
-    parts = Gridder(config.build(8, 3, facts.counts, pretrained=False), facts, config)
-    whole = Gridder(parts.model, facts, replace(config, most_cells=20_000))
+    parts = gridder(SingleConfig(width=8, cell_size=8, pixel_width=4), 60, facts)
+    whole = grids.gridder(parts.model, facts, replace(parts.config, most_cells=20_000))
     pixels = photo(131, 245)
     (expected,), (found,) = whole.predict([pixels]), parts.predict([pixels])
     np.testing.assert_array_equal(found.pixels, expected.pixels)
     assert len(np.unique(found.pixels)) > 2
-    _, refined = parts._answer([Raw("a", pixels, None)])
-    assert refined.dtype == np.uint8
-    assert refined.shape[1:] == (136, 248)
+    (raw,) = parts.raw(parts.input.items([pixels]))
+    assert raw.refined.dtype == np.uint8
+    assert raw.refined.shape == (131, 245)
 
 
-def test_images_that_are_read_are_never_written_over(tmp_path, monkeypatch, capsys):
+def test_images_that_are_read_are_never_written_over(tmp_path):
     """A mask beside its photo, both read, and results that would be called as the mask is."""
-    monkeypatch.setattr(gridding, "load_run", lambda run: gridder(SingleConfig(width=8, cell_size=8), 60))
+    run, tmp_path = single(tmp_path / "run"), tmp_path / "photos"
+    tmp_path.mkdir()
     Image.fromarray(photo(24, 24)).save(tmp_path / "x.png")
     Image.fromarray(photo(80, 16, 1)).save(tmp_path / "x.mask.png")
     before = (tmp_path / "x.mask.png").read_bytes()
-    gridding.predict_command(tmp_path, [tmp_path / "x.png", tmp_path / "x.mask.png"], None, tmp_path, True, None, None)
+    done = invoke.run(
+        "predict", run, "--image", "x.png", "x.mask.png", "--out", tmp_path, "--format", "jsonl", cwd=tmp_path
+    )
     assert (tmp_path / "x.mask.png").read_bytes() == before
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [len(one["labels"]) for one in found] == [3, 10]
     assert {path.name for path in tmp_path.glob("*.json")} == {"x-2.json", "x.mask.json"}
 
 
-def test_a_viewed_photo_may_end_in_capitals_and_go_in_parts(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gridding, "load_run", lambda run: gridder(SingleConfig(width=8, cell_size=8), 60))
+def test_a_viewed_photo_may_end_in_capitals_and_go_in_parts(tmp_path):
+    run = single(tmp_path / "run")
+
+    def view(image, out):
+        return invoke.run("view", run, "--image", image, "--out", out, cwd=tmp_path)
+
     Image.fromarray(photo(24, 24)).save(tmp_path / "small.png")
     Image.fromarray(photo(120, 120)).save(tmp_path / "large.png")
     for name in ("a.JSON", "b.HTML", "c.PNG"):
-        gridding.view_command(tmp_path, [tmp_path / "small.png"], None, tmp_path / name, None)
+        view("small.png", name)
         assert (tmp_path / name).stat().st_size > 100
-    gridding.view_command(tmp_path, [tmp_path / "large.png"], None, tmp_path / "d.png", None)
-    assert "large.png was labelled in 9 parts" in capsys.readouterr().err
+    assert "large.png was labelled in 9 parts" in view("large.png", "d.png").stderr
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(UserError, match="which is a folder; name a file"):
-        gridding.view_command(tmp_path, [tmp_path / "small.png"], None, tmp_path / "folder.png", None)
+    assert "which is a folder; name a file" in view("small.png", "folder.png").stderr

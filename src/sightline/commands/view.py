@@ -142,7 +142,7 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
                 raise UserError(f"--image is {path}, which is a folder; name one image, or several for a page")
             if not path.is_file():
                 raise UserError(f"there is no image {path}")
-        if loaded.input.reads_files and not files and lines.path is None:
+        if loaded.input.reads_files and not (files or lines.path or lines.texts):
             raise UserError(f"{run} reads {loaded.input.noun}; name one with --image")
         _check_any(lines, files)
         if seconds:

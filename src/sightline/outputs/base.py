@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sightline.data.checking import Limits, Report
 from sightline.data.store import Corpus
+from sightline.data.stratified import LEAST_TEXTS
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.tasks.batches import RowBatches, validated_rows
@@ -43,6 +44,7 @@ class Output(ABC):
     noun: ClassVar[str] = "outputs"
     pair_split: ClassVar[bool] = False  # rows whose target stands in the validation data are not trained on
     grouped: ClassVar[bool] = False  # several rows with the same item are one item with several targets
+    least_split: ClassVar[int] = LEAST_TEXTS  # different items that a split needs
     unit: str = "nats a token"  # of the loss
     decides: ClassVar[tuple[str, ...]] = ()  # metrics that may decide which checkpoint is best
     sized_targets: ClassVar[bool] = False  # targets take room in a training batch too

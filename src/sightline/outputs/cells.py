@@ -17,7 +17,6 @@ from sightline.data.grid_store import GridStore
 from sightline.data.grids import GridReport, cell_labels, read_gold, read_mask, whole_map
 from sightline.data.image_paths import free_name
 from sightline.data.images import BadImage
-from sightline.data.stratified import LEAST_TEXTS
 from sightline.errors import UserError
 from sightline.explanation import Explanation
 from sightline.files import write_text
@@ -71,6 +70,7 @@ class CellsOutput(CellReports):
 
     noun = "cells"
     unit = "nats a cell"
+    least_split = 2
     decides = ("f1", "average_precision", "accuracy", "pixel_f1")
     predict_options = CellsOptions
     writes_files = True
@@ -119,7 +119,7 @@ class CellsOutput(CellReports):
         return GridInput(config, facts, input.stores, new=True), CellsOutput(config, facts)
 
     def cannot_split(self, error: UserError, report: Report) -> UserError:
-        if report.pairs - report.duplicates >= LEAST_TEXTS:
+        if report.pairs - report.duplicates >= self.least_split:
             return error
         return UserError(
             f"there are {report.pairs:,} images to train on and 0 to validate on; expected at least one of each: give "
