@@ -9,13 +9,10 @@ import sys
 import pytest
 
 import invoke
+import runs
 import test_alignment_models
-from sightline.models.text_to_text import TextToTextConfig
-from sightline.tasks.translate import TranslateConfig
-from sightline.tasks.translator import Translator, save_translator
-from sightline.training.folder import RunFolder
+from sightline.outputs.translation import TranslationOutput
 from signals import start_interruptible
-from test_frozen import FROZEN
 
 READ = ("--use", "decoder.attention:mean:0")  # where choosing is not the point
 # Fixtures are found by their names in this file.
@@ -25,11 +22,7 @@ backwards, reversal = test_alignment_models.backwards, test_alignment_models.rev
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, backwards):
     """The model that writes backwards, as a run folder."""
-    folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "run")
-    model = json.loads((FROZEN[0] / "config.json").read_text())["config"]["model"]
-    save_translator(folder, backwards, TranslateConfig(model=TextToTextConfig.from_json(model)), "for tests")
-    folder.seal(["model.safetensors", "source.json", "target.json"])
-    return folder.path
+    return runs.saved(backwards, tmp_path_factory.mktemp("runs") / "run", weights="for tests", sealed=True)
 
 
 @pytest.fixture
@@ -203,11 +196,15 @@ def test_wrong_use_is_named(command, run, tmp_path):
 
 
 def test_a_run_of_the_same_direction_is_noticed(command, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(Translator, "perplexity", lambda self, pairs: 2.0 if pairs[0][0] == "一二三" else 9.0)
+    def sure_of(source):
+        """A model that is surer of pairs with this source than of others."""
+        return lambda self, run, pairs: 2.0 if pairs[0].x == source else 9.0
+
+    monkeypatch.setattr(TranslationOutput, "perplexity", sure_of("一二三"))
     (tmp_path / "one.tsv").write_text(table([("一二三", "三二一")]))
     done = command("--data", "one.tsv", "--reverse", run)
     assert "trained the other way round" in done.stderr
-    monkeypatch.setattr(Translator, "perplexity", lambda self, pairs: 9.0 if pairs[0][0] == "一二三" else 2.0)
+    monkeypatch.setattr(TranslationOutput, "perplexity", sure_of("三二一"))
     assert "trained the other way round" not in command("--data", "one.tsv", "--reverse", run).stderr
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import runs
 import sightline
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
@@ -21,7 +22,6 @@ from sightline.models.transformer import TransformerConfig
 from sightline.tasks import aligning, choosing
 from sightline.tasks.aligning import Aligner, Place, attentions_to_source, sides_of, weights_of_words
 from sightline.tasks.choosing import align, choose
-from sightline.tasks.translator import Translator
 from sightline.trace import capture
 from sightline.vocabulary import END, START
 from test_frozen import FROZEN
@@ -42,13 +42,13 @@ def random_links(generator, sources, targets, count):
 # From models to weights
 
 
-def make(config, **tokenising):
+def make(config, name="made", **tokenising):
     torch.manual_seed(0)
     tokeniser = train_tokeniser(TEXTS, TokeniserConfig(words=400, **tokenising))
     model = config.build(tokeniser.words, tokeniser.words)
     for parameter in model.parameters():
         parameter.data *= 2  # an untrained model looks everywhere alike
-    return Translator(model, tokeniser, tokeniser, "made")
+    return runs.translator(model, tokeniser, tokeniser, name)
 
 
 PAIRS = [("the old dogs dream", "a catsleep"), ("dog", "cat and the dreamdogs sleep"), ("a b", "the cat")]
@@ -58,7 +58,7 @@ PAIRS = [("the old dogs dream", "a catsleep"), ("dog", "cat and the dreamdogs sl
 def test_weights_are_those_of_one_pair_alone_summed_by_hand(kind):
     translator = make(MODELS[kind])
     model = translator.model.train()  # and it stays so
-    sides = [sides_of(translator.source, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
+    sides = [sides_of(translator.input.tokeniser, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
     places = attentions_to_source(translator).places()
     assert len(places) == (3 * 3 * 3 if kind == "transformer" else 3)
     found = dict(weights_of_words(translator, *sides, places))
@@ -87,7 +87,7 @@ def test_the_pass_ends_where_nothing_more_is_needed(monkeypatch):
     ran = []
     for number, layer in enumerate(translator.model.decoder):
         layer.feed_forward.register_forward_hook(lambda *_, number=number: ran.append(number))
-    sides = [sides_of(translator.source, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
+    sides = [sides_of(translator.input.tokeniser, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
     known = attentions_to_source(translator)
     monkeypatch.setattr(aligning, "attentions_to_source", lambda _: known)
     ran.clear()
@@ -113,7 +113,7 @@ def test_small_batches_change_nothing(monkeypatch):
     assert [one.links for one in whole[-3:]] == [(), (), ()]
     monkeypatch.setattr(aligning, "LONGEST", 8)
     short = aligner.align(pairs)
-    lengths = [map(len, translator.source.encode(list(side))) for side in zip(*pairs[:9], strict=True)]
+    lengths = [map(len, translator.input.tokeniser.encode(list(side))) for side in zip(*pairs[:9], strict=True)]
     assert [one is None for one in short[:9]] == [max(both) > 8 for both in zip(*lengths, strict=True)]
     assert len({one is None for one in short[:9]}) == 2
 
@@ -147,7 +147,7 @@ def backwards(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokeniser") / "source.json"
     path.write_text(json.dumps(data))
     tokeniser = Tokeniser.load(path)
-    return Translator(run.model, tokeniser, tokeniser, "backwards")
+    return runs.translator(run.model, tokeniser, tokeniser, "backwards", config=run.config)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def reversal():
 def test_a_model_that_reads_backwards_is_aligned_without_a_fault(backwards, reversal, by):
     sources, targets, gold = reversal
     options = {"gold": {"gold": gold[:10]}, "agreement": {"reverse": backwards}, "hiding": {}}[by]
-    found = align(backwards, sources, targets, **options)
+    found = backwards.align(sources, targets, **options)
     assert found.chosen.by == by
     assert found.chosen.place == Place("decoder.attention", None, 0)
     assert found.cuttings == ("characters", "characters")
@@ -213,8 +213,7 @@ class Planted:
 
 def test_two_maps_that_are_wrong_alike_do_not_win(monkeypatch):
     """Moved by one both ways, two maps agree without a fault: hiding tells which shift is the right one."""
-    forward, backward = make(MODELS["transformer"]), make(MODELS["transformer"])
-    forward.name, backward.name = "forward", "backward"
+    forward, backward = (make(MODELS["transformer"], name) for name in ("forward", "backward"))
 
     def maps(name, place):
         if (place.name, place.head) == ("decoder.1.cross", 0 if name == "forward" else 1):
@@ -246,7 +245,7 @@ def test_of_equal_places_the_runs_own_shift_is_read(monkeypatch):
     translator = make(MODELS["rnnsearch"])
     Planted(monkeypatch, lambda name, place: lambda row, columns: 0, lambda turned: lambda row, columns: row)
     assert choose(translator, PAIRS).place.shift == 0
-    translator.shift = -1
+    translator.output.shift = -1
     assert choose(translator, PAIRS).place.shift == -1
 
 

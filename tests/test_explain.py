@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 import torch
 
+import runs
 import sightline
 from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
+from sightline.inputs.sequence_text import SourceText
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks import explaining
-from sightline.tasks.explaining import word_numbers
-from sightline.tasks.translator import Translator
+from sightline.outputs import sequence_explain
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.token_axis import word_numbers
 from sightline.vocabulary import END, START
 from test_frozen import FROZEN
 
@@ -33,7 +35,7 @@ def make(config, **tokenising):
     model = config.build(tokeniser.words, tokeniser.words).eval()
     for parameter in model.parameters():
         parameter.data *= 2  # an untrained model looks everywhere alike
-    return Translator(model, tokeniser, tokeniser, "made")
+    return runs.translator(model, tokeniser, tokeniser, "made", config=TranslateConfig(model=config))
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -55,7 +57,7 @@ def test_rows_and_columns_are_what_was_written_and_read(kind):
 @pytest.mark.parametrize("kind", MODELS)
 def test_steps_are_the_probabilities_of_the_plain_pass(kind):
     translator = make(MODELS[kind])
-    source, target = (translator.source.encode([text])[0] for text in ("the dog sleeps", "a cat"))
+    source, target = (translator.input.tokeniser.encode([text])[0] for text in ("the dog sleeps", "a cat"))
     with torch.no_grad():
         logits = translator.model.logits(torch.tensor([[*source, END]]), torch.tensor([[START, *target]]))
     expected = torch.softmax(logits[0], dim=-1)
@@ -65,7 +67,7 @@ def test_steps_are_the_probabilities_of_the_plain_pass(kind):
         assert step.probability == pytest.approx(float(expected[row, token]), abs=1e-5)
         best = expected[row].topk(5)
         assert [one.probability for one in step.likeliest] == pytest.approx(best.values.tolist(), abs=1e-5)
-        assert [one.text for one in step.likeliest] == translator.target.spell(best.indices.tolist())
+        assert [one.text for one in step.likeliest] == translator.output.tokeniser.spell(best.indices.tolist())
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -77,7 +79,7 @@ def test_weights_times_values_are_contexts(kind):
     for record in cross:
         one = shown[record.name, record.head]
         assert len(one.queries) == len(record.rows)
-        assert one.values.shape[1] == min(one.size, explaining.KEPT)
+        assert one.values.shape[1] == min(one.size, sequence_explain.KEPT)
         np.testing.assert_allclose(record.matrix() @ one.values, one.contexts, atol=1e-4)
 
 
@@ -94,7 +96,7 @@ def test_self_attention_comes_with_its_own_axes():
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.name)
 def test_its_own_output_is_what_predict_gives(path):
     translator = sightline.load(path)
-    best = translator.predict_best(["abcd"], 3, beam=5)[0]
+    best = translator.predict(["abcd"], best=3, beam=5)[0].all
     found = translator.explain("abcd", alternatives=2)
     assert found.output == best[0].text
     assert [one.text for one in found.alternatives] == [one.text for one in best[1:]]
@@ -105,8 +107,8 @@ def test_its_own_output_is_what_predict_gives(path):
 def test_long_inputs_keep_the_largest_weights(monkeypatch):
     translator = make(MODELS["transformer"])
     whole = translator.explain("the dog sleeps", "a cat", measure=False)
-    monkeypatch.setattr(explaining, "WHOLE", 10)
-    monkeypatch.setattr(explaining, "LARGEST", 2)
+    monkeypatch.setattr(sequence_explain, "WHOLE", 10)
+    monkeypatch.setattr(sequence_explain, "LARGEST", 2)
     short = translator.explain("the dog sleeps", "a cat", measure=False)
     assert short.notes[0].startswith("of each row only the 2 largest weights were kept")
     assert "self" in {stack.kind for stack in short.stacks}
@@ -166,23 +168,17 @@ def test_rollout_is_one_more_stack():
 
 
 def test_a_shift_is_measured_and_kept_with_the_run(tmp_path):
-    from sightline.tasks.translate import TranslateConfig
-    from sightline.tasks.translator import load_translator, save_translator
-    from sightline.training.folder import RunFolder
-
     translator = make(MODELS["rnnsearch"])
-    assert explaining.measured_shift(translator, ["the dog sleeps", "a cat"]) in (-1, 0, 1)
-    assert explaining.measured_shift(translator, []) == 0
-    translator.shift = -1
-    folder = RunFolder.create(tmp_path / "run")
-    save_translator(folder, translator, TranslateConfig(model=MODELS["rnnsearch"]), "made")
-    loaded, _ = load_translator(tmp_path / "run")
+    assert sequence_explain.measured_shift(translator, ["the dog sleeps", "a cat"]) in (-1, 0, 1)
+    assert sequence_explain.measured_shift(translator, []) == 0
+    translator.output.shift = -1
+    loaded = sightline.load(runs.saved(translator, tmp_path / "run"))
     assert loaded.explain("a cat", "a cat", measure=False).shift == -1
     assert loaded.explain("a cat", "a cat", measure=False, shift=0).shift == 0
 
 
 def test_what_is_too_long_is_shown_without_being_measured(monkeypatch):
-    monkeypatch.setattr(explaining, "MEASURED", 2)
+    monkeypatch.setattr(SourceText, "most_measured", 2)
     found = make(MODELS["rnnsearch"]).explain("the dog sleeps", "a cat")
     assert found.belief is None
     assert "too many to measure" in found.notes[-1]

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from sightline.explanation import Explanation
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
+    from sightline.tasks.choosing import Aligned
     from sightline.tasks.evaluate import Comparison, Evaluation
 
 __all__ = ["Run", "Saved"]
-AT_ONCE = 512  # predictions between two moves of a progress bar
 
 
 def _ignore(count: int) -> None:
@@ -162,6 +162,12 @@ class Run:
         from sightline.tasks.explain import ExplainOptions
 
         return self.output.explain(self, self.input.item(item), ExplainOptions(output, **options))
+
+    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Aligned":
+        """Which words of pairs belong together, by attention; options are those of `sightline.tasks.choosing.align`."""
+        from sightline.tasks.choosing import align
+
+        return align(self, sources, targets, **options)
 
     # -- saving and loading
 
