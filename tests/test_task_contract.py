@@ -73,6 +73,19 @@ def test_the_first_broken_law_is_named():
         check_task(BROKEN["data_is_read_once"], vectors(20))
 
 
+def test_a_declaration_that_imports_torch_is_refused(tmp_path, monkeypatch):
+    from sightline_extras.samples import vectors
+
+    (tmp_path / "heavy.py").write_text(
+        "import torch\nfrom sightline_extras.broken import broken\n\nHEAVY = broken('heavy')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import heavy
+
+    with task_case(heavy.HEAVY, vectors(20)) as case, pytest.raises(AssertionError, match="heavy cannot be imported"):
+        task_laws()["declaration_without_torch"](case)
+
+
 def test_every_fault_is_tried():
     from sightline_extras.broken import BROKEN
 

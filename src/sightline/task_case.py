@@ -60,7 +60,7 @@ class Case:
         variant = task.variant_for(source)
         columns = variant.columns or task.columns
         rows = []
-        for cells in table_of(source, task, columns):
+        for cells in table_of(source, task.of(variant), columns):
             assert cells.problem is None, f"the data to check with has a bad row: {cells.problem}"
             values = zip(columns, cells.values, strict=False)
             rows.append({column.name: value for column, value in values if value is not None})
