@@ -9,8 +9,6 @@ import pytest
 from PIL import Image
 
 import invoke
-import sightline.cli
-from sightline.cli.saliency import saliency as command
 from sightline.errors import UserError
 from sightline.saliency import (
     SaliencyConfig,
@@ -173,9 +171,8 @@ def test_any_shape_has_a_picture(shape):
 
 
 @pytest.fixture
-def look_at(tmp_path, monkeypatch):
+def look_at(tmp_path):
     """`sightline saliency ...` in a folder with a.png and b/a.png, which differ, and some that are no images."""
-    monkeypatch.setitem(sightline.cli.COMMANDS, "saliency", command)
     (tmp_path / "b").mkdir()
     Image.fromarray(scene()).save(tmp_path / "a.png")
     Image.fromarray(scene(40, 60, 12, 30)).save(tmp_path / "b" / "a.png")
