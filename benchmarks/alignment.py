@@ -20,7 +20,9 @@ import tyro
 
 import sightline
 from report import machine, write_section
-from sightline.data.reading import PairFiles, read_rows
+from sightline.commands.train import preset
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.data.tokenise import TokeniserConfig
 from sightline.evidence.alignment import AlignmentScore, Gold, Symmetrising, score
 from sightline.machine import set_threads
@@ -28,8 +30,8 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.aligning import Aligner, Alignment, Pair
 from sightline.tasks.choosing import align, choose
-from sightline.tasks.presets import preset
-from sightline.tasks.translator import Translator
+from sightline.tasks.declared.translate import TRANSLATE
+from sightline.tasks.run import Run
 
 ERROR_AT_MOST = 0.02  # of reversal, with 20 gold pairs and with the agreement of both directions
 
@@ -61,13 +63,13 @@ def gold_of(pair: Pair) -> Gold:
     return Gold(links, links)
 
 
-def trained(kind: str, folder: Path, pairs: Sequence[Pair], seed: int) -> Translator:
+def trained(kind: str, folder: Path, pairs: Sequence[Pair], seed: int) -> Run:
     """A run on these pairs; the folder is used again if it is there."""
     if (folder / "checksums.json").exists():
         return sightline.load(folder)
     data = folder.parent / f"{folder.name}.tsv"
     data.write_text("source\ttarget\n" + "".join(f"{source}\t{target}\n" for source, target in pairs))
-    config = preset(kind)
+    config = preset(TRANSLATE.variants[0], kind)
     training = replace(config.training, steps=STEPS[kind], warmup=STEPS[kind] // 4)
     config = replace(
         config, model=MODELS[kind], tokeniser=TokeniserConfig(words=600), training=training, validated=200, seed=seed
@@ -159,7 +161,7 @@ def multi30k(
     """
     set_threads(threads)
     translators = sightline.load(run), sightline.load(reverse)
-    rows = [(row.source, row.target) for row in read_rows(PairFiles(data=data)) if row.problem is None][:pairs]
+    rows = [row.values for row in pair_cells(Source(data)) if row.problem is None][:pairs]
     started = time.perf_counter()
     chosen = choose(translators[0], rows[:1000], reverse=translators[1])
     choosing = time.perf_counter() - started

@@ -87,17 +87,18 @@ class Watch(threading.Thread):
 def child(data: Path, run: Path, begun: float, steps: int, going_on: bool) -> None:
     """What is measured, in a process of its own; its last line of output is what was found."""
     from sightline.commands.common import set_up
+    from sightline.commands.train import preset
     from sightline.config import override
     from sightline.data.progress import watched
-    from sightline.data.reading import PairFiles
-    from sightline.tasks.table import task_named
+    from sightline.data.source import Source
+    from sightline.tasks.declared.translate import TRANSLATE
+    from sightline.tasks.train import train_task
     from sightline.training.steps import Event
 
     watch, found = Watch(), dict[str, float]()
     set_up(1)
-    task = task_named("translate")
     limits = [f"training.steps={2 * steps}", f"training.validate_every={3 * steps // 10}"]
-    config = override(task.preset(None, "tiny"), [*SETTINGS, *limits])
+    config = override(preset(TRANSLATE.variants[0]), [*SETTINGS, *limits])
     stages: dict[str, float] = {}
 
     def on_progress(stage: str, done: int, total: int | None) -> None:
@@ -117,8 +118,8 @@ def child(data: Path, run: Path, begun: float, steps: int, going_on: bool) -> No
             os._exit(0)  # as a killed process ends: nothing more is saved
 
     with watched(on_progress):
-        files = None if going_on else PairFiles(str(data))
-        task.train(files, run, config, on_report=on_report, on_step=on_step)
+        source = None if going_on else Source(str(data))
+        train_task(TRANSLATE, source, run, config, on_report=on_report, on_step=on_step)
 
 
 def measured(data: Path, run: Path, steps: int, going_on: bool = False) -> dict[str, float]:

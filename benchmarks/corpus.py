@@ -45,7 +45,6 @@ def measure(data: str, steps: int) -> None:
     import torch
 
     import sightline
-    from sightline.tasks.presets import preset
 
     torch.set_num_threads(2)
     held: list[float] = []
@@ -53,7 +52,6 @@ def measure(data: str, steps: int) -> None:
         sightline.train(
             data,
             Path(folder) / "run",
-            config=preset(),
             steps=steps,
             on_step=lambda event: held.append(anonymous_megabytes()),
         )

@@ -20,13 +20,14 @@ from typing import Any
 import torch
 
 from report import interleaved, machine, write_section
-from sightline.data.reading import PairFiles, read_rows
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.interop.engine import engine_for
 from sightline.tasks.engine import load_engine
-from sightline.tasks.exporting import LONGEST, export_run
-from sightline.tasks.predictor import Predictor
-from sightline.tasks.translator import Translator, load_translator
+from sightline.tasks.export import export_run
+from sightline.tasks.exporting import LONGEST
+from sightline.tasks.run import Run
 from sightline.training.allocator import keep_memory
 from sightline.training.scores import bleu, tokenised_bleu
 
@@ -34,9 +35,9 @@ OURS = "Sightline"
 NAMES = {"ctranslate2": "CTranslate2", "onnx": "onnxruntime"}
 
 
-def exported(run: Path, folder: Path, threads: int) -> tuple[dict[str, Predictor], dict[str, dict[str, Any]]]:
+def exported(run: Path, folder: Path, threads: int) -> tuple[dict[str, Run], dict[str, dict[str, Any]]]:
     """Every engine that takes the run, and what its export said of itself."""
-    engines: dict[str, Predictor] = {}
+    engines: dict[str, Run] = {}
     said: dict[str, dict[str, Any]] = {}
     for to, name in NAMES.items():
         for int8 in (False, True):
@@ -52,11 +53,9 @@ def exported(run: Path, folder: Path, threads: int) -> tuple[dict[str, Predictor
     return engines, said
 
 
-def measured(
-    predictor: Predictor, ours: Predictor, sources: list[str], references: list[str], beam: int
-) -> dict[str, float]:
+def measured(run: Run, ours: Run, sources: list[str], references: list[str], beam: int) -> dict[str, float]:
     """How many outputs are ours, and what all of them are worth."""
-    found, own = (one.predict(sources, beam=beam) for one in (predictor, ours))
+    found, own = (one.predict(sources, beam=beam) for one in (run, ours))
     texts = [one.text for one in found]
     return {
         "same": sum(a.tokens == b.tokens for a, b in zip(found, own, strict=True)),
@@ -65,14 +64,14 @@ def measured(
     }
 
 
-def huggingface(translator: Translator, run: Path, folder: Path, sources: list[str]) -> str:
+def huggingface(translator: Run, run: Path, folder: Path, sources: list[str]) -> str:
     """Greedy outputs by transformers; it is not timed, nobody takes it for speed."""
     out = folder / "huggingface"
     try:
         described = export_run(run, "huggingface", out).described
     except UserError as error:
         return f"No export for transformers: {error}."
-    theirs = engine_for("huggingface", out, 1).greedy(translator.source.encode(sources), LONGEST)
+    theirs = engine_for("huggingface", out, 1).greedy([tokens for (tokens,) in translator.encode(sources)], LONGEST)
     own = translator.predict(sources, beam=1, max_length=LONGEST)
     same = sum(list(one.tokens) == row for one, row in zip(own, theirs, strict=True))
     return f"By transformers ({described}) {same:,} of {len(sources):,} greedy outputs are the run's own."
@@ -90,13 +89,13 @@ def main() -> None:
     options = parser.parse_args()
     keep_memory()
     torch.set_num_threads(options.threads)
-    rows = [row for row in read_rows(PairFiles(options.data)) if row.problem is None][: options.count]
-    sources, references = [row.source for row in rows], [row.target for row in rows]
-    translator, _ = load_translator(options.run)
+    rows = [row.values for row in pair_cells(Source(options.data)) if row.problem is None][: options.count]
+    sources, references = map(list, zip(*rows, strict=True))
+    translator = Run.load(options.run)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         engines, said = exported(options.run, folder, options.threads)
-        everyone: dict[str, Predictor] = {OURS: translator, **engines}
+        everyone: dict[str, Run] = {OURS: translator, **engines}
         results: dict[str, dict[str, Any]] = {label: {} for label in everyone}
         for beam in (1, 5):
             cases: dict[str, Callable[[], Any]] = {

@@ -6,7 +6,7 @@ import importlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,9 @@ def files_of(folder: Path, names: list[str]) -> dict[str, bytes]:
 
 def tables() -> dict[str, Target]:
     """Every reader of rows, from every form."""
-    from sightline.data.answers import AnswersFile, read_answers
-    from sightline.data.labelled import LabelledFile, read_labelled
-    from sightline.data.plain import PlainFile, read_plain
-    from sightline.data.reading import PairFiles, read_rows
-    from sightline.data.tagged import TaggedFile, read_tagged
+    from sightline.data.source import Source
+    from sightline.tasks.prepare import table_of
+    from sightline.tasks.registry import task_named
 
     pairs = [(f"a b {i}", f"ü {i}") for i in range(20)]
     tsv = "source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in pairs)
@@ -46,20 +44,19 @@ def tables() -> dict[str, Target]:
     asked = "".join(json.dumps({"question": "q?", "text": a, "answer": a[:1], "start": 0}) + "\n" for a, _ in pairs)
     tagged = "".join("Ann\tB-PER\nsleeps\tO\n\n" for _ in range(9))
 
-    def drained(make: Callable[[str], Iterator[Any]], name: str) -> Callable[[Path], Any]:
-        return lambda folder: [None for _ in make(str(folder / name))]
+    def drained(name: str, task: str = "translate") -> Callable[[Path], Any]:
+        chosen = task_named(task)
+        return lambda folder: [None for _ in table_of(Source(str(folder / name)), chosen, chosen.columns)]
 
     found = {
-        "pairs.tsv": Target({"a.tsv": tsv.encode()}, drained(lambda p: read_rows(PairFiles(p)), "a.tsv")),
-        "pairs.csv": Target({"a.csv": csv.encode()}, drained(lambda p: read_rows(PairFiles(p)), "a.csv")),
-        "pairs.jsonl": Target({"a.jsonl": lines.encode()}, drained(lambda p: read_rows(PairFiles(p)), "a.jsonl")),
-        "pairs.tsv.gz": Target(
-            {"a.tsv.gz": gzip.compress(tsv.encode())}, drained(lambda p: read_rows(PairFiles(p)), "a.tsv.gz")
-        ),
-        "labels": Target({"a.jsonl": labels.encode()}, drained(lambda p: read_labelled(LabelledFile(p)), "a.jsonl")),
-        "answers": Target({"a.jsonl": asked.encode()}, drained(lambda p: read_answers(AnswersFile(p)), "a.jsonl")),
-        "tags": Target({"a.conll": tagged.encode()}, drained(lambda p: read_tagged(TaggedFile(p)), "a.conll")),
-        "plain": Target({"a.txt": tsv.encode()}, drained(lambda p: read_plain(PlainFile(p)), "a.txt")),
+        "pairs.tsv": Target({"a.tsv": tsv.encode()}, drained("a.tsv")),
+        "pairs.csv": Target({"a.csv": csv.encode()}, drained("a.csv")),
+        "pairs.jsonl": Target({"a.jsonl": lines.encode()}, drained("a.jsonl")),
+        "pairs.tsv.gz": Target({"a.tsv.gz": gzip.compress(tsv.encode())}, drained("a.tsv.gz")),
+        "labels": Target({"a.jsonl": labels.encode()}, drained("a.jsonl", "classify")),
+        "answers": Target({"a.jsonl": asked.encode()}, drained("a.jsonl", "span")),
+        "tags": Target({"a.conll": tagged.encode()}, drained("a.conll", "tag")),
+        "plain": Target({"a.txt": tsv.encode()}, drained("a.txt", "pretrain")),
     }
     try:
         pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -67,9 +64,7 @@ def tables() -> dict[str, Target]:
         return found
     held = io.BytesIO()
     parquet.write_table(pyarrow.table({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}), held)
-    found["pairs.parquet"] = Target(
-        {"a.parquet": held.getvalue()}, drained(lambda p: read_rows(PairFiles(p)), "a.parquet")
-    )
+    found["pairs.parquet"] = Target({"a.parquet": held.getvalue()}, drained("a.parquet"))
     return found
 
 
@@ -130,7 +125,12 @@ def runs(folder: Path) -> dict[str, Target]:
     data, trained = made_data(folder), {}
     for task in data:
         trained[task] = train(
-            data[task], folder / task, task=task, config=_config(task), steps=2, on_remark=lambda text: None
+            data[task],
+            folder / task,
+            task=task.removesuffix("_images"),
+            config=_config(task),
+            steps=2,
+            on_remark=lambda text: None,
         )
     photo = folder / "0.png"
     ask: dict[str, Callable[[Any], Any]] = {
@@ -139,7 +139,7 @@ def runs(folder: Path) -> dict[str, Target]:
         "tag": lambda model: model.predict(["Ann1 sleeps"]),
         "span": lambda model: model.predict([("who?", "Ann1 sleeps.")]),
         "pretrain": lambda model: model,
-        "caption": lambda model: model.caption([photo], beam=1),
+        "caption": lambda model: model.predict([photo], beam=1),
         "grid": lambda model: model.predict([photo]),
         "classify_images": lambda model: model.predict([photo]),
     }
@@ -160,15 +160,19 @@ def runs(folder: Path) -> dict[str, Target]:
 
 
 def _config(task: str, model: str | None = None) -> Any:
+    from sightline.commands.train import preset
     from sightline.config import override
-    from sightline.tasks.table import task_named
+    from sightline.tasks.registry import task_named
 
+    name, _, images = task.partition("_")
+    variant = task_named(name).variants[0 if images else -1]
     encoder = ['encoder={"kind": "cnn", "size": 16, "channels": [4, 4]}']
     if model == "transformer":
         small = ["model.size=8", "model.heads=2", "model.feed_forward=8", "model.encoder_layers=1"]
-        return override(task_named(task).preset(model, "tiny"), [*small, "model.decoder_layers=1"])
-    plain = task_named(task).preset(MODELS.get(task), "tiny")
-    return override(plain, SMALL[task] + (encoder if task in ("caption", "classify_images") else []))
+        return override(preset(variant, model), [*small, "model.decoder_layers=1"])
+    return override(
+        preset(variant, MODELS.get(task)), SMALL[task] + (encoder if task in ("caption", "classify_images") else [])
+    )
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -182,22 +186,22 @@ def _files(folder: Path) -> dict[str, bytes]:
 def stores(folder: Path) -> dict[str, Target]:
     """What is read again when training goes on, and the weights of others."""
     from sightline.api import train
+    from sightline.commands.train import read_config
     from sightline.data.features import Features, Fitted, write_features
     from sightline.data.grid_store import GridStore
     from sightline.data.grids import read_values
     from sightline.data.store import Corpus
     from sightline.interop.pretrained import load_pretrained
+    from sightline.outputs.cells import CellsOutput
+    from sightline.tasks.configs.translate import TranslateConfig
     from sightline.tasks.engine import load_engine
-    from sightline.tasks.exporting import export_run
-    from sightline.tasks.gridder import load_gridder
-    from sightline.tasks.presets import read_config
-    from sightline.tasks.translate import TranslateConfig
-    from sightline.tasks.translator import load_translator
+    from sightline.tasks.export import export_run
+    from sightline.tasks.run import Run
     from sightline.training.checkpoint import STATE, checkpoints, go_on
     from sightline.training.folder import RunFolder
     from sightline.training.loop import make_optimiser
 
-    translator, _ = load_translator(folder / "translate")
+    translator = Run.load(folder / "translate")
     last, training = checkpoints(folder / "translate")[-1], _config("translate").training
 
     def going_on(path: Path) -> Any:
@@ -208,10 +212,11 @@ def stores(folder: Path) -> dict[str, Target]:
         corpus = Corpus.open(path)
         return [corpus[row] for row in range(len(corpus))]
 
-    gridder, _ = load_gridder(folder / "grid")
+    cells = Run.load(folder / "grid").output
+    assert isinstance(cells, CellsOutput)
 
     def all_grids(path: Path) -> Any:
-        store = GridStore.open(path, gridder.facts.classes)
+        store = GridStore.open(path, cells.facts.classes)
         return [store[row] for row in range(len(store))]
 
     def all_features(path: Path) -> Any:

@@ -21,13 +21,17 @@ import numpy as np
 import torch
 
 from report import machine, write_section
+from sightline.commands.train import preset
 from sightline.config import override
-from sightline.data.grids import CheckedGrids, GridFile, read_grids
+from sightline.data.grids import read_values
 from sightline.data.made_grids import parity_grids
-from sightline.tasks.grid import GridConfig, train_grid
-from sightline.tasks.grid_presets import grid_preset
-from sightline.tasks.grid_scores import GridEvaluation, compare
-from sightline.tasks.gridder import load_gridder
+from sightline.data.source import Source
+from sightline.tasks.configs.grid import GridConfig
+from sightline.tasks.declared.grid import GRID
+from sightline.tasks.evaluate import Evaluation, compare, examples_for
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example
+from sightline.tasks.train import train_task
 from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
 
@@ -79,14 +83,14 @@ def train_way(name: str, config: GridConfig, train: Path, valid: Path, out: Path
         shown = "  ".join(f"{key} {value:.2f}" for key, value in scores.items())
         say(f"{name}: step {progress.step:,}, {progress.seconds / 60:.1f} min  {shown}")
 
-    files = GridFile(str(train)) if new else None
-    train_grid(files, out, config, valid=GridFile(str(valid)) if new else None, on_scores=heard)
+    source = Source(str(train)) if new else None
+    train_task(GRID, source, out, config, valid=Source(str(valid)) if new else None, on_scores=heard)
 
 
 def configured(kind: str, assignments: tuple[str, ...], steps: int, seed: int, more: tuple[str, ...]) -> GridConfig:
     every = max(20, steps // 12)
     training = (f"training.steps={steps}", f"training.validate_every={every}", "training.patience=1000")
-    return override(grid_preset(kind), (*training, f"seed={seed}", *assignments, *more))
+    return override(preset(GRID.variants[0], kind), (*training, f"seed={seed}", *assignments, *more))
 
 
 def parity(steps: int, seed: int) -> list[str]:
@@ -106,8 +110,7 @@ def parity(steps: int, seed: int) -> list[str]:
         for key, (label, kind, assignments) in PARITY.items():
             config = configured(kind, assignments, steps, seed, PARITY_SIZE)
             train_way(f"parity {key}", config, tables["train"], tables["valid"], folder / key)
-            found, _ = load_gridder(folder / key)
-            accuracy = found.evaluate(tables["test"]).values["accuracy"]
+            accuracy = Run.load(folder / key).evaluate(tables["test"]).values["accuracy"]
             say(f"parity {key}: {accuracy:.2f} %")
             lines.append(f"| {label} | {accuracy:.2f} |")
     return lines
@@ -117,42 +120,43 @@ def minutes_of(run: Path) -> float:
     return max(line.get("seconds", 0.0) for line in RunFolder(run).metrics()) / 60
 
 
-def measured(run: Path, raws: list[Any]) -> tuple[GridEvaluation, float]:
+def measured(run: Run, examples: list[Example]) -> tuple[Evaluation, float]:
     """Scores on the test photos, and seconds for one photo at a time, after one that does not count."""
-    gridder, _ = load_gridder(run)
-    found = gridder.evaluate(raws)
-    images = [raw.values for raw in raws]
-    gridder.predict(images[:1])
+    found = run.evaluate(examples)
+    images = [read_values(Path(one.x.name)) for one in examples]
+    run.predict(images[:1])
     began = time.perf_counter()
     for image in images:
-        gridder.predict([image])
+        run.predict([image])
     return found, (time.perf_counter() - began) / len(images)
 
 
 def photos(options: argparse.Namespace, chosen: list[str]) -> list[str]:
     test = options.data / "test.tsv"
-    raws = list(CheckedGrids(read_grids(GridFile(str(test))), most_cells=100_000, cell=16))
-    evaluations: dict[str, GridEvaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     seconds: dict[str, float] = {}
     for name in chosen:
         _, kind, assignments = WAYS[name]
         config = configured(kind, assignments, options.steps, options.seed, tuple(options.set))
         train_way(name, config, options.data / "train.tsv", options.data / "valid.tsv", options.out / name)
+    runs = {name: Run.load(options.out / name) for name in chosen}
+    examples, _ = examples_for(runs[chosen[0]], test)
     for name in chosen:
-        evaluations[name], seconds[name] = measured(options.out / name, raws)
+        evaluations[name], seconds[name] = measured(runs[name], examples)
         say(f"{name}: {json.dumps({key: round(value, 2) for key, value in evaluations[name].values.items()})}")
     # Against the floor, where it is among them.
-    compared = compare(evaluations, ("f1",), options.samples, 0).found["f1"] if chosen[0] == FLOOR else {}
+    compared: dict[str, Any] = {"runs": {}, "difference_interval": {}}
+    if chosen[0] == FLOOR and len(chosen) > 1:
+        compared = compare(runs, examples, metrics=("f1",), samples=options.samples).to_json()["metrics"]["f1"]
     lines = [
         "| | F1 | to the floor (95 %) | AP | precision | recall | pixel F1, 0 px | 2 px | 5 px | ms a photo | min |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name in chosen:
-        values, row = evaluations[name].values, compared.get(name, {})
-        difference = ""
-        if "difference" in row:
-            low, high = row["difference_interval"]
-            difference = f"{row['difference']:+.1f} ({low:+.1f} to {high:+.1f})"
+        values, difference = evaluations[name].values, ""
+        if name in compared["difference_interval"]:
+            low, high = compared["difference_interval"][name]
+            difference = f"{compared['runs'][name]['difference']:+.1f} ({low:+.1f} to {high:+.1f})"
         cells = [f"{values['f1']:.1f}", difference]
         cells += [f"{values[key]:.1f}" for key in ("average_precision", "precision", "recall")]
         cells += [f"{values[f'pixel_f1_{distance}']:.1f}" for distance in (0, 2, 5)]

@@ -157,7 +157,7 @@ def read_sentences(path: Path | None, run: Path) -> list[str]:
         return [line.split("\t")[0] for line in lines if line.strip()]
     import sightline
 
-    tokeniser, draw = sightline.load(run).source, random.Random(0)
+    tokeniser, draw = sightline.load(run).input.tokeniser, random.Random(0)  # type: ignore[attr-defined]
     words = range(8, tokeniser.words)
     return tokeniser.decode([draw.choices(words, k=draw.randint(5, 20)) for _ in range(500)])
 

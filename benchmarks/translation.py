@@ -17,11 +17,8 @@ from typing import Any
 
 from report import machine, write_section
 from sightline import load
-from sightline.data.checking import Limits
-from sightline.data.reading import PairFiles
 from sightline.files import write_text
-from sightline.tasks.evaluation import evaluate
-from sightline.tasks.preparing import checked
+from sightline.training.scores import buckets_by_length
 from sightline.view.charts import lines_by_length
 from sightline.view.curves import draw_curves
 
@@ -83,9 +80,13 @@ def score(run: Path, data: Path) -> dict[str, Any]:
     """The test scores of a run, computed once."""
     path = run / "test.json"
     if not path.exists():
-        pairs = list(checked(PairFiles(data=str(data / "test.tsv")), Limits())[0]())
-        found = evaluate(load(run), pairs, beam=5, by_length=("tokenised_bleu",), edges=EDGES)
+        found = load(run).evaluate(data / "test.tsv", beam=5)
+        score = found.statistics["tokenised_bleu"].score
         about = found.to_json()
+        about["by_length"] = [
+            {"least": one.least, "most": one.most, "pairs": len(one.rows), "tokenised_bleu": score(one.rows)}
+            for one in buckets_by_length([example.x for example in found.examples], EDGES)
+        ]
         about["predictions"] = list(found.rows())
         write_text(path, json.dumps(about, ensure_ascii=False, indent=1))
     scores = json.loads(path.read_text(encoding="utf-8"))

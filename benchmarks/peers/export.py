@@ -12,7 +12,7 @@ from transformers import MarianMTModel
 
 from sightline.errors import UserError
 from sightline.models.transformer import Transformer
-from sightline.tasks.translator import load_translator
+from sightline.tasks.run import Run
 from sightline.vocabulary import END, PADDING, SPELLINGS, START
 
 CLOSE = 1e-3
@@ -20,16 +20,16 @@ CLOSE = 1e-3
 
 def export(run: Path, folder: Path, texts: list[str]) -> dict[str, Any]:
     """Write both, compare logits and greedy outputs, and give the sentences as tokens."""
-    translator, _ = load_translator(run)
-    ours = translator.model
+    translator = Run.load(run)
+    ours: Any = translator.model
     if not isinstance(ours, Transformer) or (ours.config.norm, ours.config.positions) != ("post", "sinusoid"):
         raise UserError(f"{run} is no Transformer normalised after its layers (model.norm=post): Marian knows no other")
-    words = translator.target.words
+    words = ours.target_embedding.weight.shape[0]
     theirs = MarianMTModel(config_of(words)).eval()
     copy_model(ours, theirs)
     theirs.save_pretrained(folder / "marian")
     convert(theirs, folder / "ctranslate2")
-    tokens = translator.source.encode(texts)
+    tokens = [tokens for (tokens,) in translator.encode(texts)]
     return {
         "words": words,
         "tokens": tokens,

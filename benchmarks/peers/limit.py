@@ -47,7 +47,8 @@ def _shape(tensor: Tensor) -> Shape:
 
 def train(job: dict[str, Any]) -> Timed:
     set_up(job["threads"])
-    lesson, model, _ = task_of(job)
+    lesson = task_of(job)
+    model = lesson.run.model
     model.train()
     warmup, last = job["warmup"], job["warmup"] + job["steps"]
     steps, tokens = [], 0

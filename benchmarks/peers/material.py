@@ -17,13 +17,12 @@ from jobs import BATCH_TOKENS, WORDS
 from shared import SIZES
 
 from sightline.data.batches import BatchPlan, collate
-from sightline.data.checking import Limits
-from sightline.data.reading import PairFiles
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
 from sightline.data.store import write_corpus
 from sightline.data.tokenise import TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.tasks.preparing import checked
 from sightline.vocabulary import SPELLINGS
 
 USUAL = 24  # tokens of a sentence where the vocabulary grows
@@ -39,7 +38,7 @@ def read_pairs(data: Path | None, name: str, made_up: int) -> list[tuple[str, st
     path = next((data / one for one in names if (data / one).exists()), None)
     if path is None:
         raise UserError(f"{data} has no {' or '.join(names)}")
-    return list(checked(PairFiles(data=str(path)), Limits())[0]())
+    return [row.values for row in pair_cells(Source(str(path))) if row.problem is None]
 
 
 def made_up_pairs(count: int) -> Iterator[tuple[str, str]]:

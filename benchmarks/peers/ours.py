@@ -25,12 +25,17 @@ from shared import (
 
 from sightline.commands.common import set_up
 from sightline.data.store import Corpus
+from sightline.inputs.sequence_text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.models.text_to_text import TextToText, TextToTextConfig
+from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.preparing import Prepared
-from sightline.tasks.translate import TranslateConfig, TranslateLesson, build_model
-from sightline.tasks.translator import load_translator
+from sightline.outputs.translation import TranslationOutput
+from sightline.tasks.batches import TaskLesson
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.declared.translate import TRANSLATE
+from sightline.tasks.prepare import Prepared
+from sightline.tasks.run import Run
+from sightline.tasks.train import build
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Event, TrainingConfig
 from sightline.training.loop import train as run_training
@@ -44,22 +49,24 @@ def model_config(kind: str, norm: Any = "pre") -> TextToTextConfig:
     return TransformerConfig(size, heads, feed_forward, layers, layers, DROPOUT, norm=norm)
 
 
-def task_of(job: dict[str, Any]) -> tuple[TranslateLesson, TextToText, TranslateConfig]:
-    """The lesson and the model as `train_translate` makes them, on a corpus that is there already."""
+def task_of(job: dict[str, Any]) -> TaskLesson:
+    """The lesson with its model as `train_task` makes them, on a corpus that is there already."""
     words = Batches(job["data"]).words
     # Tokens come from the corpus: of a tokeniser, training asks the size only.
     tokeniser: Any = SimpleNamespace(words=words)
-    prepared = Prepared(tokeniser, tokeniser, Corpus.open(Path(job["data"]) / "corpus"), [])
     training = TrainingConfig(learning_rate=RATE, clip=CLIP, steps=10_000, validate_every=10_000)
     config = TranslateConfig(
-        model_config(job["model"]), training=training, batch_tokens=BATCH_TOKENS, smoothing=SMOOTHING
+        model=model_config(job["model"]), training=training, batch_tokens=BATCH_TOKENS, smoothing=SMOOTHING
     )
-    return TranslateLesson(prepared, config), build_model(config, prepared, None), config
+    source, target = SourceText(config, tokeniser), TranslationOutput(config, tokeniser)
+    prepared = Prepared(source, target, Corpus.open(Path(job["data"]) / "corpus"), [], config, TRANSLATE)
+    return TaskLesson(Run(TRANSLATE, TRANSLATE.variants[0], build(prepared), source, target, config), prepared)
 
 
 def train(job: dict[str, Any]) -> Timed:
     set_up(job["threads"])
-    lesson, model, config = task_of(job)
+    lesson = task_of(job)
+    model, config = lesson.run.model, lesson.run.config
     clock, tokens = Clock(job["warmup"], job["steps"]), [0]
 
     def on_step(event: Event) -> None:
@@ -76,7 +83,7 @@ def train(job: dict[str, Any]) -> Timed:
 def decode(job: dict[str, Any]) -> Timed:
     """From text to text, as users call it: cutting into tokens and writing them out is in the time, here alone."""
     set_up(job["threads"])
-    translator, _ = load_translator(Path(job["data"]) / "run")
+    translator = Run.load(Path(job["data"]) / "run")
     texts, _ = sentences(job)
     length = job["length"]
     options = {"beam": job["beam"], "min_length": length or 0, "max_length": length or LONGEST}
