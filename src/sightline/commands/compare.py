@@ -45,7 +45,7 @@ def compare_command(
             f"--out draws scores by the length of the source; {first.name} has no source texts: leave it out"
         )
     examples = read_for(first, data, columns, source=source, target=target)
-    with spelling(options), predicting(len(runs) * len(examples)) as advance:
+    with spelling(given), predicting(len(runs) * len(examples)) as advance:
         found = compare(loaded, examples, metrics=metrics, samples=samples, seed=seed, on_predicted=advance, **options)
     say_bad(found.bad, first.input.noun)
     if out is not None:
