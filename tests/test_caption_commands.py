@@ -159,8 +159,10 @@ def test_view_asks_for_an_image_and_names_what_it_got(trained, tmp_path):
     def viewed(*arguments):
         return refused("view", trained / "soft", *arguments, "--out", tmp_path / "map.png", cwd=tmp_path)
 
-    for arguments in ((), ("--text", "a dog"), ("--text", "one", "--text2", "two")):
-        assert f"{trained / 'soft'} reads images; name one with --image" in viewed(*arguments)
+    run = trained / "soft"
+    assert f"{run} reads images; name one with --image" in viewed()
+    for arguments in (("--text", "a dog"), ("--text", "one", "--text2", "two")):
+        assert f"{run} reads images, and --text is for runs that read texts; name images with" in viewed(*arguments)
     images = trained / "images"
     assert f"--image is {images}, which is a folder; name one image" in viewed("--image", images)
     table = trained / "captions-0.tsv"
@@ -186,7 +188,7 @@ def test_options_for_texts_are_refused_for_what_they_are(trained, tmp_path):
 
 def test_options_of_other_tasks_are_refused(trained, tmp_path):
     for arguments, said in (
-        (("--labels", "one"), "--labels"),
+        (("--labels", "one"), "--labels is for classify, not for caption; leave it out"),
         (("--metric", "bleu"), "invalid choice 'bleu'"),
         (("--model", "han"), "no kind 'han'; there is show_attend_tell, transformer"),
         (("--columns", "image"), "expected the names of two columns"),

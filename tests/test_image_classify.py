@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,31 +11,33 @@ import torch
 from PIL import Image
 
 import invoke
-from sightline.commands import image_classifying
+from runs import prepared_as, saved, trained_on
+from sightline.commands.train import preset
 from sightline.data.checking import Limits
+from sightline.data.labels_checking import LabelReport
 from sightline.data.shapes import made_shapes
+from sightline.data.source import Source
 from sightline.errors import UserError
+from sightline.inputs.image import ImageInput
 from sightline.layers.efficientnet import EfficientNetLite0Config
 from sightline.layers.image import CNNConfig
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
 from sightline.models.image_to_text import Places
+from sightline.outputs.image_labels import ImageLabelsOutput
+from sightline.outputs.image_labels_explain import HIDING, LOOKED
 from sightline.records import Grid
-from sightline.tasks.image_classifier import ImageClassifier, load_image_classifier, save_image_classifier
-from sightline.tasks.image_classify import (
-    ImageClassifyConfig,
-    ImageClassifyLesson,
-    build_model,
-    new_encoder,
-    train_image_classify,
-)
-from sightline.tasks.image_data import ImageLabelFile, ImageLabelReport, images_before, prepare_images
-from sightline.tasks.image_explaining import HIDING, LOOKED
-from sightline.tasks.image_floors import floor_scores
+from sightline.tasks.configs.classify_images import ImageClassifyConfig
+from sightline.tasks.declared.classify import CLASSIFY
+from sightline.tasks.image_floors import ImageBaselines
 from sightline.tasks.labels import Labels
-from sightline.tasks.table import TASKS, task_named, task_of
-from sightline.training.folder import RunFolder
+from sightline.tasks.prepare import Setting, reopened
+from sightline.tasks.run import Run
+from sightline.tasks.train import build
+from sightline.tasks.warm_start import SameTask
 from sightline.training.loop import TrainingConfig
 
+VARIANT = CLASSIFY.variants[0]
+TASK = CLASSIFY.of(VARIANT)
 SOME_BAD = Limits(max_bad_share=0.2)
 
 
@@ -68,17 +71,17 @@ def trained(tmp_path_factory):
     data = write(root / "data", pictures(28))
     shutil.copy(next((data / "red").glob("*.png")), data / "red" / "again.png")
     (data / "blue" / "broken.jpg").write_bytes(b"no image")
-    classifier, outcome = train_image_classify(ImageLabelFile(str(data)), root / "run", config(), limits=SOME_BAD)
-    return root, classifier, outcome
+    run, outcome = trained_on("classify", data, root / "run", config(), limits=SOME_BAD)
+    return root, run, outcome
 
 
 # The data
 
 
-def prepared(folder, files, **options):
-    how = config().encoder
-    rest = {"valid_share": 0.25, "seed": 0, "limits": SOME_BAD, **options}
-    return prepare_images(files, None, how, how.build(), folder, **rest)
+def prepared(folder, data, limits=SOME_BAD, **changes):
+    """What training would begin with, and the examples that it would train on."""
+    with prepared_as("classify", data, folder / "prepared", config(**changes), limits=limits) as (found, rows):
+        return found, list(rows)
 
 
 def test_images_of_one_content_stay_together_and_bad_ones_are_named(tmp_path):
@@ -88,39 +91,44 @@ def test_images_of_one_content_stay_together_and_bad_ones_are_named(tmp_path):
     other = next((data / "red").glob("0*.png"))
     shutil.copy(other, data / "blue" / "other.png")
     (data / "red" / "bad.png").write_bytes(b"")
-    found = prepared(tmp_path, ImageLabelFile(str(data)))
-    assert not {one.key for one in found.train} & {one.key for one in found.valid}
-    assert len(found.train) + len(found.valid) == 33
-    assert len(found.inputs) == 17  # contents, the bad one among them
+    found, train = prepared(tmp_path, data)
+    assert not {one.x.key for one in train} & {one.x.key for one in found.valid}
+    assert len(train) + len(found.valid) == 33
+    assert len(found.input.features) == 17  # contents, the bad one among them
     assert found.report.duplicates == 16
     assert found.report.contradicting == 1
     assert found.report.left_out == {"bad image": 1}
     assert f"{data / 'red' / 'bad.png'}: bad image: it is empty" in found.report.places[0]
     assert "33 images of 34 rows" in found.lines()
-    before = images_before(tmp_path, found.labels, found.encoder)
-    assert [one[1:] for one in before.train] == [one[1:] for one in found.train]
-    assert [one[1:] for one in before.valid] == [one[1:] for one in found.valid]
+    folder = tmp_path / "prepared"
+    before = reopened(Setting(TASK, VARIANT, config(), folder, SOME_BAD), found.input, found.output)
+    assert [(*parts, *labels) for parts, labels in map(before.corpus.__getitem__, range(len(train)))] == [
+        (one.x.row, *found.output.labels.ids(one.y)) for one in train
+    ]
+    assert [(one.x[1:], one.y) for one in before.valid] == [(one.x[1:], one.y) for one in found.valid]
 
 
 def test_too_many_bad_images_are_refused(tmp_path):
     data = write(tmp_path / "data", pictures(4))
     (data / "red" / "bad.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"1 of 5 images are bad .*bad.png: it is empty"):
-        prepared(tmp_path, ImageLabelFile(str(data)), limits=Limits())
+        prepared(tmp_path, data, limits=Limits())
     with pytest.raises(UserError, match=r"more than --max-bad-share = 0.05; mend them, or raise --max-bad-share"):
-        prepared(tmp_path, ImageLabelFile(str(data)), limits=Limits(max_bad_share=0.05, options=True))
+        prepared(tmp_path, data, limits=Limits(max_bad_share=0.05, options=True))
 
 
 def test_what_is_said_of_images_is_not_said_of_texts(tmp_path):
     few = [(pixels + np.uint8(number), label) for number, (pixels, label) in enumerate(pictures(1) * 4)]
     data = write(tmp_path / "few", [(pixels, "ab"[number % 2]) for number, (pixels, _) in enumerate(few)])
     with pytest.raises(UserError, match="validation: 4 different images cannot be split"):
-        prepared(tmp_path, ImageLabelFile(str(data)))
-    assert "2 images have none of the labels" in ImageLabelReport(kind="several", pairs=3, without=2).lines()
+        prepared(tmp_path, data)
+    report = LabelReport(kind="several", pairs=3, without=2)
+    report.input = ImageInput(config())
+    assert "2 images have none of the labels" in report.lines()
     rows = [f"few/{'ab'[number % 2]}/{number:03}.png\tname {number}" for number in range(4)]
     (tmp_path / "names.tsv").write_text("\n".join(["image\tlabel", *rows]) + "\n")
     with pytest.raises(UserError, match=r"Name the columns with --columns IMAGE LABEL"):
-        prepared(tmp_path, ImageLabelFile(str(tmp_path / "names.tsv")))
+        prepared(tmp_path, tmp_path / "names.tsv")
 
 
 @pytest.mark.parametrize(
@@ -136,53 +144,54 @@ def test_labels_of_other_kinds_out_of_a_table(tmp_path, labels, values, expected
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
         rows.append(f"{number}.png\t{values[number % 4]}")
     (tmp_path / "t.tsv").write_text("\n".join(["image\tlabel", *rows]) + "\n")
-    found = prepared(tmp_path, ImageLabelFile(str(tmp_path / "t.tsv"), labels=labels))
-    given = {one.image.name: one.label for one in (*found.train, *found.valid)}
+    found, train = prepared(tmp_path, tmp_path / "t.tsv", labels=labels)
+    given = {Path(one.x.file).name: one.y for one in (*train, *found.valid)}
     assert [given[f"{number}.png"] for number in range(4)] == expected
-    assert found.labels.kind == labels
-    lesson = ImageClassifyLesson(found, config(labels=labels))
-    pixels, gold = lesson.batch(lesson.epoch(0)[0])
+    assert found.output.labels.kind == labels
+    batches = found.output.batches(found, found.config)
+    pixels, gold = batches.batch(batches.epoch(0)[0])
     assert pixels.shape[1:] == (32, 32, 3)
     assert gold.shape == ((len(pixels), 2) if labels == "several" else (len(pixels),))
-    (floor,) = floor_scores(found).values()
+    baselines = ImageBaselines(found.input, found.output.labels, found.config)
+    (floor,) = baselines.scores(None, [one.x for one in found.valid], found).values()
     assert floor.shape == ((len(found.valid), 2) if labels == "several" else (len(found.valid),))
 
 
 def test_mirrored_images_are_mirrored_and_epochs_can_be_drawn_again(tmp_path):
-    found = prepared(tmp_path, ImageLabelFile(str(write(tmp_path / "data", pictures(12)))))
-    lesson, plain = ImageClassifyLesson(found, config()), ImageClassifyLesson(found, config(mirrored=False))
-    handles = np.concatenate(lesson.epoch(3))
-    assert np.array_equal(handles, np.concatenate(lesson.epoch(3)))
-    assert not np.array_equal(handles, np.concatenate(lesson.epoch(4)))
+    found, train = prepared(tmp_path, write(tmp_path / "data", pictures(12)))
+    batches, plain = (found.output.batches(found, one) for one in (config(), config(mirrored=False)))
+    handles = np.concatenate(batches.epoch(3))
+    assert np.array_equal(handles, np.concatenate(batches.epoch(3)))
+    assert not np.array_equal(handles, np.concatenate(batches.epoch(4)))
     rows = np.where(handles < 0, ~handles, handles)
-    assert sorted(rows) == list(range(len(found.train)))
+    assert sorted(rows) == list(range(len(train)))
     assert 0 < (handles < 0).sum() < len(handles)
     assert (np.concatenate(plain.epoch(3)) >= 0).all()
-    turned, straight = (lesson.batch(which)[0] for which in (~np.arange(3), np.arange(3)))
+    turned, straight = (batches.batch(which)[0] for which in (~np.arange(3), np.arange(3)))
     assert torch.equal(turned.flip(2), straight)
-    assert torch.equal(lesson.batch(~np.arange(3))[1], lesson.batch(np.arange(3))[1])
+    assert torch.equal(batches.batch(~np.arange(3))[1], batches.batch(np.arange(3))[1])
 
 
 # A run
 
 
 def test_a_run_learns_and_is_loaded_as_it_was(trained):
-    root, classifier, outcome = trained
+    root, run, outcome = trained
     assert outcome.scores["macro_f1"] > 90
-    assert task_of(root / "run") == "classify_images"
-    loaded, about = load_image_classifier(root / "run")
+    loaded = Run.load(root / "run")
+    assert loaded.about["task"] == loaded.variant.stored == "classify_images"
     images = sorted((root / "data").rglob("0*.png"))[:5]
-    assert np.allclose(loaded.scores(images), classifier.scores(images))
+    assert np.allclose(loaded.raw(images), run.raw(images))
     pixels = [np.asarray(Image.open(path)) for path in images]
-    assert np.allclose(loaded.scores(pixels), loaded.scores([path.read_bytes() for path in images]))
-    assert loaded.temperature == classifier.temperature
+    assert np.allclose(loaded.raw(pixels), loaded.raw([path.read_bytes() for path in images]))
+    assert loaded.output.temperature == run.output.temperature
     assert [one.label for one in loaded.predict(images)] == [path.parent.name for path in images]
     with torch.no_grad():
         every = [np.asarray(Image.open(path)) for path in (root / "data").rglob("*.png")]
         average = loaded.model.see(torch.from_numpy(np.stack(every))).mean((0, 1))
     assert torch.allclose(loaded.model.blank, average, atol=0.1)
     assert loaded.model.blank.abs().max() > 0.1
-    assert about["weights"] == outcome.source
+    assert loaded.about["weights"] == outcome.source
     card = (root / "run" / "card.md").read_text()
     assert "| blue |" in card
     assert "linear model on 8 × 8 pixels" in card
@@ -196,26 +205,34 @@ def test_a_run_goes_on(trained, tmp_path):
     root, _, _ = trained
     shutil.copytree(root / "run", tmp_path / "run")
     longer = config(training=TrainingConfig(learning_rate=1e-2, warmup=5, steps=33, averaged=1, validate_every=3))
-    _, further = train_image_classify(None, tmp_path / "run", longer)
+    _, further = trained_on("classify", None, tmp_path / "run", longer)
     assert further.progress.step == 33
 
 
 def test_another_run_begins_with_it(trained, tmp_path):
-    earlier, _ = load_image_classifier(trained[0] / "run")
-    found = prepared(tmp_path, ImageLabelFile(str(write(tmp_path / "data", pictures(12, 5)))))
-    weights = earlier.model.state_dict()
-    same = build_model(config(), found, earlier).state_dict()
+    path = trained[0] / "run"
+    earlier = SameTask(path, TASK, VARIANT)
+    data = write(tmp_path / "data", pictures(12, 5))
+    found, _ = prepared(tmp_path, data)
+    weights = earlier.run.model.state_dict()
+    same = build(found, earlier).state_dict()
     assert all(torch.equal(same[name], weights[name]) for name in weights)
-    new = replace(found, labels=replace(found.labels, names=("a", "b", "c"), counts=(1, 1, 1)))
-    other = build_model(config(), new, earlier).state_dict()
+    labels = replace(found.output.labels, names=("a", "b", "c"), counts=(1, 1, 1))
+    new = replace(found, output=ImageLabelsOutput(config(), labels, found.input))
+    other = build(new, earlier).state_dict()
     assert [name for name in weights if not torch.equal(other[name], weights[name])] == ["output.weight", "output.bias"]
-    with pytest.raises(UserError, match="has another image encoder"):
-        new_encoder(config(encoder=CNNConfig(size=32)), earlier)
+    with pytest.raises(UserError, match=r"run has another image encoder"):
+        trained_on("classify", data, tmp_path / "x", config(encoder=CNNConfig(size=32)), start=path)
     with pytest.raises(UserError, match="not that of the run to go on from"):
-        build_model(config(model=ImageToLabelsConfig(size=8)), found, earlier)
-    with pytest.raises(UserError, match="say --labels one"):
-        train_image_classify(ImageLabelFile("x", labels="several"), tmp_path / "x", config())
+        trained_on("classify", data, tmp_path / "x", config(model=ImageToLabelsConfig(size=8)), start=path)
     assert not (tmp_path / "x").exists()
+
+
+def classifier(model, labels, how, encoder=None, temperature=1.0):
+    """A run of `classify` with this model of images."""
+    own = config(encoder=how, labels=labels.kind)
+    seen = ImageInput(own, model.places, encoder)
+    return Run(TASK, VARIANT, model, seen, ImageLabelsOutput(own, labels, seen, temperature), own)
 
 
 def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
@@ -223,17 +240,16 @@ def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
     encoder = how.build(pretrained=True)
     labels, places = Labels("one", ("a", "b"), (1, 1)), Places(encoder.annotation_size, *encoder.grid(32, 32))
     model = config().model.build(places, ImageLabelsShape("one", 2)).eval()
-    classifier = ImageClassifier(model, labels, how, encoder, temperature=2.0)
-    folder = RunFolder.create(tmp_path / "run")
-    save_image_classifier(folder, classifier, config(encoder=how), "untrained")
+    run = classifier(model, labels, how, encoder, temperature=2.0)
+    saved(run, tmp_path / "run", weights="untrained")
     monkeypatch.setattr("sightline.layers.efficientnet.PACKAGE", "no_such_package_at_all")
-    loaded, _ = load_image_classifier(tmp_path / "run")
+    loaded = Run.load(tmp_path / "run")
     images = [pixels for pixels, _ in pictures(3)]
-    assert np.allclose(loaded.scores(images), classifier.scores(images), atol=1e-6)
-    assert loaded.temperature == 2.0
+    assert np.allclose(loaded.raw(images), run.raw(images), atol=1e-6)
+    assert loaded.output.temperature == 2.0
     (tmp_path / "run" / "encoder.safetensors").unlink()
     with pytest.raises(UserError, match=r"encoder\.safetensors"):
-        load_image_classifier(tmp_path / "run")
+        Run.load(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -256,18 +272,18 @@ def test_a_damaged_run_is_refused(trained, tmp_path, change, reason):
     change(about)
     path.write_text(json.dumps(about))
     with pytest.raises(UserError, match=reason):
-        load_image_classifier(tmp_path / "run")
+        Run.load(tmp_path / "run", CLASSIFY)
 
 
 def test_scores_know_what_was_trained_on_under_any_name(trained, tmp_path):
     root, _, _ = trained
-    classifier, _ = load_image_classifier(root / "run")
     data = write(tmp_path / "data", [*pictures(3), *pictures(4, 9)])
     (data / "red" / "broken.jpg").write_bytes(b"x")
-    found = classifier.evaluate(data)
+    found = Run.load(root / "run").evaluate(data)
     assert found.seen.sum() == 3
     shown = found.to_json(errors=1)
     assert shown["images"] == 7
+    assert list(shown["bad_images"]) == [str(data / "red" / "broken.jpg")]
     assert shown["in_training"] == 3
     assert set(shown["without_training_images"]) >= {"accuracy", "macro_f1"}
     rows = list(found.rows())
@@ -281,9 +297,9 @@ def test_scores_know_what_was_trained_on_under_any_name(trained, tmp_path):
 
 def test_an_explanation_shows_where_it_looked(trained, tmp_path):
     root, _, _ = trained
-    classifier, _ = load_image_classifier(root / "run")
+    run = Run.load(root / "run")
     image = sorted((root / "data" / "red").glob("0*.png"))[0]
-    found = classifier.explain(image)
+    found = run.explain(image)
     assert found.output == "red"
     assert found.input == image.name
     looked, hiding = found.of(LOOKED)[0], found.of(HIDING)[0]
@@ -293,13 +309,13 @@ def test_an_explanation_shows_where_it_looked(trained, tmp_path):
     assert found.image.width == 32
     keys = {one.key for one in found.belief.findings}
     assert keys == {"entropy", "leave_one_out", "gradient", "removal", "uniform"}
-    assert classifier.explain(image, "blue", measure=False).steps[0].written == "blue"
+    assert run.explain(image, "blue", measure=False).steps[0].written == "blue"
     for ending in ("png", "json"):
         assert found.save(tmp_path / f"map.{ending}").stat().st_size > 1000
     with pytest.raises(UserError, match="knows no label 'green'; it knows 'blue', 'red'"):
-        classifier.explain(image, "green")
+        run.explain(image, "green")
     with pytest.raises(UserError, match="cannot be used: there is no such file"):
-        classifier.explain(tmp_path / "none.png")
+        run.explain(tmp_path / "none.png")
     asked = invoke.run("view", root / "run", "--out", tmp_path / "none.png", cwd=tmp_path)
     assert asked.returncode == 2
     assert f"{root / 'run'} reads images; name one with --image" in asked.stderr
@@ -312,67 +328,84 @@ def test_explanations_of_every_kind(labels, layers, pooled):
     model_config = ImageToLabelsConfig(size=8, layers=layers, heads=2)
     model_config = model_config if pooled else ImageToLabelsConfig(size=8, pooling=None)
     model = model_config.build(Places(16, 8, 8), ImageLabelsShape(labels, known.classes), how.build()).eval()
-    classifier = ImageClassifier(model, known, how)
-    found = classifier.explain(pictures(1)[0][0])
+    run = classifier(model, known, how)
+    found = run.explain(pictures(1)[0][0])
     titles = [stack.kind for stack in found.stacks]
     assert titles == {"several": ["pool", "pool", "self"], "number": ["pool", "pool"], "one": ["pool"]}[labels]
     assert (found.belief is None) is not pooled
     assert bool(found.steps) is (labels != "number")
     if not pooled:
         with pytest.raises(UserError, match="has no attention: it reads the mean of all places"):
-            classifier.explain(pictures(1)[0][0], measure=False)
+            run.explain(pictures(1)[0][0], measure=False)
 
 
 # Commands
 
 
-def test_predictions_keep_their_lines(trained, tmp_path, capsys):
+def done(*arguments, cwd):
+    """What a command printed, which did what it should."""
+    ended = invoke.run(*arguments, cwd=cwd)
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_predictions_keep_their_lines(trained, tmp_path):
     root, _, _ = trained
-    folder = root / "data" / "blue"
-    image_classifying.predict_command(root / "run", [folder], None, None, False, None, None)
-    printed = capsys.readouterr()
-    lines = printed.out.splitlines()
+    folder, predict = root / "data" / "blue", ("predict", root / "run")
+    printed = done(*predict, "--image", folder, cwd=tmp_path)
+    lines = printed.stdout.splitlines()
     assert len(lines) == len(list(folder.iterdir()))
     assert f"{folder / 'broken.jpg'}\t" in lines
     assert sum(line.endswith("\tblue") for line in lines) == len(lines) - 1
-    assert "broken.jpg: it is no image" in printed.err
+    assert "broken.jpg: it is no image" in printed.stderr
     (tmp_path / "list.txt").write_text(f"{sorted(folder.glob('0*.png'))[0]}\n")
-    image_classifying.predict_command(root / "run", [], str(tmp_path / "list.txt"), tmp_path / "o", True, None, None)
+    written = ("--out", tmp_path / "o", "--format", "jsonl")
+    done(*predict, "--input", "list.txt", *written, cwd=tmp_path)
     (row,) = map(json.loads, (tmp_path / "o").read_text().splitlines())
     assert row["label"] == "blue"
     assert sum(row["probabilities"].values()) == pytest.approx(1)
-    with pytest.raises(UserError, match="none of the images could be read"):
-        image_classifying.predict_command(root / "run", [folder / "broken.jpg"], None, tmp_path / "o", True, None, None)
+    ended = invoke.run(*predict, "--image", folder / "broken.jpg", *written, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "none of the images could be read" in ended.stderr
     assert json.loads((tmp_path / "o").read_text())["label"] == "blue"  # as it was
 
 
-def test_evaluating_and_comparing(trained, tmp_path, capsys):
+def test_evaluating_and_comparing(trained, tmp_path):
     root, _, _ = trained
-    data, run = str(root / "data"), root / "run"
-    image_classifying.evaluate_command(run, data, None, False, None, errors=1, out=tmp_path / "o.jsonl")
-    printed = capsys.readouterr()
-    assert "29 of 29 images stand in the run's own data" in printed.out
-    assert "broken.jpg: bad image: it is no image" in printed.err
+    run, data = root / "run", ("--data", root / "data")
+    printed = done("evaluate", run, *data, "--errors", 1, "--out", tmp_path / "o.jsonl", cwd=tmp_path)
+    assert "29 of 29 images stand in the run's own data" in printed.stdout
+    assert f"sightline: {root / 'data' / 'blue' / 'broken.jpg'}: it is no image" in printed.stderr
     assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 29
-    image_classifying.evaluate_command(run, data, None, True, None)
-    assert json.loads(capsys.readouterr().out)["accuracy"] > 90
+    found = json.loads(done("evaluate", run, *data, "--json", cwd=tmp_path).stdout)
+    assert found["accuracy"] > 90
+    assert list(found["bad_images"]) == [str(root / "data" / "blue" / "broken.jpg")]
     shutil.copytree(run, tmp_path / "twin")
-    image_classifying.compare_command([run, tmp_path / "twin"], data, None, None, 20, 0, None, True, None)
-    assert json.loads(capsys.readouterr().out)["metrics"]["accuracy"]["runs"][str(tmp_path / "twin")]["difference"] == 0
+    compare = ("compare", run, tmp_path / "twin", *data, "--samples", 20, "--json")
+    found = json.loads(done(*compare, cwd=tmp_path).stdout)
+    assert found["metrics"]["accuracy"]["runs"][str(tmp_path / "twin")]["difference"] == 0
 
 
-def test_the_table_of_tasks_and_wrong_options():
-    task = task_named("classify_images")
-    assert "classify_images" in TASKS
-    assert task.sees_images
-    assert task.preset("attentive", "small").model.layers == 1
-    with pytest.raises(UserError, match="--source is not an option"):
-        image_classifying.check_train_options({"--source": "x"}, None, None)
-    with pytest.raises(UserError, match="--metric bleu"):
-        image_classifying.check_train_options({}, "bleu", None)
-    with pytest.raises(UserError, match="--model han does not classify images"):
-        image_classifying.check_train_options({}, None, "han")
-    with pytest.raises(UserError, match="give --data: a table"):
-        image_classifying.training_files(None, None, None, None, None)
-    files, valid, options = image_classifying.training_files("a", "b", None, None, ";")
-    assert (files.labels, valid.separator, options) == ("several", ";", ("labels=several",))
+def test_wrong_options_of_training(tmp_path):
+    data = write(tmp_path / "data", pictures(4))
+    for arguments, said in (
+        (("--source", "x"), "--source is for translate and summarise, not for classify; leave it out"),
+        (("--metric", "bleu"), "invalid choice 'bleu'"),
+        (("--data", data, "--model", "han"), "--model han is for other data; here it is one of attentive"),
+        ((), "give --data FILE: texts and labels, in the columns text (or text and text2) and label; or images"),
+    ):
+        ended = invoke.run("train", "classify", *arguments, "--out", tmp_path / "run", cwd=tmp_path)
+        assert ended.returncode == 2
+        assert said in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_separator_means_several_labels(tmp_path):
+    asked = config().for_source(Source.of(tmp_path, separator=";"))
+    assert asked.labels == "several"
+    with pytest.raises(UserError, match="stands between several labels; ask for --labels several"):
+        config(labels="number").for_source(Source.of(tmp_path, separator=";"))
+
+
+def test_presets_have_their_sizes():
+    assert preset(VARIANT, "attentive", "small").model.layers == 1

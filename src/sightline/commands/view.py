@@ -145,7 +145,7 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
         if loaded.input.reads_files and not (files or lines.path or lines.texts):
             raise UserError(f"{run} reads {loaded.input.noun}; name one with --image")
         _check_any(lines, files)
-        if seconds:
+        if seconds and not loaded.input.reads_files:
             return [
                 loaded.input.pair(first, second, str(run)) for first, second in zip(lines.texts, seconds, strict=True)
             ]

@@ -96,7 +96,7 @@ class ImageInput(Input):
         """Know every image by its content, and read them all once. Rows of images that cannot be read come last, with
         their problem, at the place where the image was named first."""
         held = [list(table) for table in tables]
-        encoder = new_encoder(self.config, None if setting.start is None else setting.start.run.input)
+        encoder = new_encoder(self.config, None if setting.start is None else setting.start.run)
         self._places = places_of(self.how, encoder)
         self.encoder, self.learning = (encoder, None) if self.how.frozen else (None, encoder)
         known = Known()

@@ -15,10 +15,10 @@ ENCODER = "encoder.safetensors"
 
 def new_encoder(config: Any, earlier: Any) -> ImageEncoder:
     """That of the run to go on from where it does not learn; else a new one, with what it has learnt before."""
-    if earlier is not None and earlier.how != config.encoder:
+    if earlier is not None and earlier.input.how != config.encoder:
         raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")
-    if earlier is not None and earlier.encoder is not None:
-        return earlier.encoder
+    if earlier is not None and earlier.input.encoder is not None:
+        return earlier.input.encoder
     torch.manual_seed(config.seed)
     return config.encoder.build(pretrained=earlier is None)
 
