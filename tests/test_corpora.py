@@ -4,28 +4,34 @@ import gzip
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from runs import prepared_as
 from sightline.data import splitting, spool
-from sightline.data.answers import AnswersFile, read_answers
-from sightline.data.checking import CheckedPairs, Limits
+from sightline.data.answers import answer_cells
+from sightline.data.checking import Limits
 from sightline.data.hashes import hash_of
-from sightline.data.labelled import LabelledFile, read_labelled
-from sightline.data.plain import PlainFile, read_plain
+from sightline.data.labelled import labelled_cells
+from sightline.data.plain import plain_cells
 from sightline.data.progress import counted, watched
-from sightline.data.reading import PairFiles, read_rows
+from sightline.data.reading import pair_cells
 from sightline.data.scratch import scratch_array
+from sightline.data.source import Source
 from sightline.data.spool import Spool
 from sightline.data.store import write_blocks, write_corpus
-from sightline.data.tagged import TaggedFile, read_tagged
+from sightline.data.tagged import tagged_cells
 from sightline.data.tokenise import TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
-from sightline.tasks import preparing
-from sightline.tasks.preparing import Preparation, prepare
+from sightline.outputs import translation
+from sightline.tasks import prepare
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.registry import task_named
+from test_data_checking import checked_pairs
 
 SHARDS = [[("one", "eins"), ("two", "zwei")], [("three", "drei")], [("four", "vier"), ("five", "fünf")]]
 PAIRS = [pair for shard in SHARDS for pair in shard]
@@ -52,8 +58,12 @@ def write_shards(folder, write, ending, packed=False, shards=SHARDS):
     return folder
 
 
-def pairs_of(data, **options):
-    return [(row.source, row.target) for row in read_rows(PairFiles(str(data), **options))]
+def rows_of(data):
+    return pair_cells(Source.of(data))
+
+
+def pairs_of(data):
+    return [row.values for row in rows_of(data)]
 
 
 @pytest.mark.parametrize(("write", "ending"), [(as_tsv, ".tsv"), (as_jsonl, ".jsonl"), (as_csv, ".csv")])
@@ -69,7 +79,7 @@ def test_a_folder_a_pattern_and_addresses_are_read_in_order(tmp_path, write, end
     assert pairs_of(folder / f"*{ending}*") == PAIRS
     assert pairs_of(folder.as_uri()) == PAIRS
     assert pairs_of(f"{folder.as_uri()}/part-*{ending}*") == PAIRS
-    rows = list(read_rows(PairFiles(str(folder))))
+    rows = list(rows_of(folder))
     assert os.path.basename(rows[2].file).startswith("part-1")
     assert [row.line for row in rows] == ([1, 2, 1, 1, 2] if ending == ".jsonl" else [2, 3, 2, 2, 3])
 
@@ -83,8 +93,8 @@ def test_parquet_shards(tmp_path):
     assert pairs_of(tmp_path) == PAIRS
     assert pairs_of(f"{tmp_path.as_uri()}/*.parquet") == PAIRS
     (tmp_path / "1.parquet").write_bytes((tmp_path / "1.parquet").read_bytes()[:40])
-    rows = list(read_rows(PairFiles(str(tmp_path))))
-    assert [row.source for row in rows if row.problem is None] == ["one", "two", "four", "five"]
+    rows = list(rows_of(tmp_path))
+    assert [row.values[0] for row in rows if row.problem is None] == ["one", "two", "four", "five"]
     assert [row.problem.partition(":")[0] for row in rows if row.problem] == ["damaged shard"] * 2
     assert "1.parquet" in rows[-1].file
 
@@ -125,14 +135,19 @@ def test_every_reader_takes_shards(tmp_path):
             packed = gzip.compress(content.encode())
             (tmp_path / name / f"{number}{endings[name]}.gz").write_bytes(packed)
     data = {name: str(tmp_path / name) for name in texts}
-    labelled = [row.example for row in read_labelled(LabelledFile(data["labels"]))]
-    assert [(one.text, one.label) for one in labelled] == [("one", "good"), ("two", "bad")]
-    assert [row.asked.answers for row in read_answers(AnswersFile(data["answers"]))] == [("me",), ("b",)]
-    assert [row.sentence.words for row in read_tagged(TaggedFile(data["tags"]))] == [("a", "b"), ("c",)]
+
+    def cells(task, read, name, **options):
+        return [row.values for row in read(Source.of(data[name], **options), task_named(task).columns)]
+
+    labelled = cells("classify", labelled_cells, "labels")
+    assert [(text, label) for text, _, label in labelled] == [("one", "good"), ("two", "bad")]
+    assert [values[2] for values in cells("span", answer_cells, "answers")] == ["me", "b"]
+    assert [tuple(values[0]) for values in cells("tag", tagged_cells, "tags")] == [("a", "b"), ("c",)]
     for paragraphs, expected in ((False, ["one", "two", "three"]), (True, ["one two", "three"])):
-        assert [row.text for row in read_plain(PlainFile(data["plain"], paragraphs=paragraphs))] == expected
+        found = cells("pretrain", plain_cells, "plain", paragraphs=paragraphs)
+        assert [text for (text,) in found] == expected
     (tmp_path / "plain" / "0.txt.gz").write_bytes(gzip.compress(b"one\n" * 9000)[:-9])
-    assert [row.problem is None for row in read_plain(PlainFile(data["plain"]))].count(False) == 1
+    assert [row.problem is None for row in plain_cells(Source.of(data["plain"]), ())].count(False) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +178,7 @@ def damaged_corpus(folder, shards=20, rows=100):
 
 def test_a_damaged_shard_is_left_out_where_it_fell_off(tmp_path):
     damaged_corpus(tmp_path)
-    reading = CheckedPairs(read_rows(PairFiles(str(tmp_path))), Limits(max_bad_share=0.05))
+    reading = checked_pairs(rows_of(tmp_path), Limits(max_bad_share=0.05))
     kept = list(reading)
     lost = reading.report.left_out["damaged shard"]
     assert 0 < lost < 100  # what came before the cut was kept
@@ -177,11 +192,11 @@ def test_a_damaged_shard_is_left_out_where_it_fell_off(tmp_path):
 def test_too_much_damage_is_refused(tmp_path):
     damaged_corpus(tmp_path)
     with pytest.raises(UserError, match=r"rows are bad \(.*part-7.jsonl.gz:\d+: damaged shard: .*max_bad_share = 0.01"):
-        list(CheckedPairs(read_rows(PairFiles(str(tmp_path)))))
+        list(checked_pairs(rows_of(tmp_path)))
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(UserError, match=r"part-0.jsonl.gz is a gzip file cut short"):
-        list(read_rows(PairFiles(str(tmp_path))))
+        list(rows_of(tmp_path))
 
 
 def some_pairs(count):
@@ -247,10 +262,10 @@ def test_a_lost_process_loses_nothing(tmp_path, small_blocks, monkeypatch):
     assert all(process.poll() is not None for process in started)
 
 
-def preparation(**options):
-    return Preparation(
-        **{"tokeniser": TokeniserConfig(words=400), "valid_share": 0.1, "seed": 3, "limits": Limits(), **options}
-    )
+def prepared(data, folder):
+    config = TranslateConfig(tokeniser=TokeniserConfig(words=400), valid_share=0.1, seed=3)
+    with prepared_as("translate", data, folder, config) as (found, _):
+        return found
 
 
 def test_an_interrupt_leaves_nothing(tmp_path, small_blocks, monkeypatch):
@@ -260,9 +275,9 @@ def test_an_interrupt_leaves_nothing(tmp_path, small_blocks, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "CheckedPairs", interrupted)
+        patch.setattr(prepare, "checked", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / "run")
+            prepared(tmp_path / "pairs.tsv", tmp_path / "data")
     started = []
     begin = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *one, **two: started.append(begin(*one, **two)) or started[-1])
@@ -274,10 +289,10 @@ def test_an_interrupt_leaves_nothing(tmp_path, small_blocks, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), watched(stop):
-        prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / "run")
+        prepared(tmp_path / "pairs.tsv", tmp_path / "data")
     assert len(started) == 4
     assert all(process.poll() is not None for process in started)
-    assert list((tmp_path / "run" / "data").iterdir()) == []
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def hashed(pairs, seed):
@@ -312,18 +327,16 @@ def test_a_share_of_very_many_is_no_more_than_can_be_held(monkeypatch):
 
 def test_a_vocabulary_is_learnt_from_a_part_of_very_many(tmp_path, monkeypatch):
     (tmp_path / "pairs.tsv").write_text(as_tsv(some_pairs(1200)))
-    whole = prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / "whole")
-    assert whole.learnt_from is None
-    monkeypatch.setattr(preparing, "VOCABULARY_PAIRS", 200)
-    part, again = (
-        prepare(PairFiles(str(tmp_path / "pairs.tsv")), None, preparation(), tmp_path / name) for name in ("a", "b")
-    )
-    assert part.learnt_from == again.learnt_from
-    assert 120 < part.learnt_from < 280
-    assert any("drawn at random" in line for line in part.lines())
-    assert part.source.same_as(again.source)
+    whole = prepared(tmp_path / "pairs.tsv", tmp_path / "whole")
+    assert whole.output.said == ()
+    monkeypatch.setattr(translation, "VOCABULARY_ROWS", 200)
+    part, again = (prepared(tmp_path / "pairs.tsv", tmp_path / name) for name in ("a", "b"))
+    assert part.output.said == again.output.said
+    (said,) = (line for line in part.lines() if "drawn at random" in line)
+    assert 120 < int(re.search(r"learnt from (\d+) of the pairs", said)[1]) < 280
+    assert part.input.tokeniser.same_as(again.input.tokeniser)
     assert len(part.corpus) == len(whole.corpus)
-    assert sorted(path.name for path in (tmp_path / "a" / "data").iterdir()) == ["train", "valid.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["train", "valid.jsonl"]
 
 
 def test_progress_is_told(monkeypatch):

@@ -5,16 +5,18 @@ import json
 import numpy as np
 import pytest
 
+import runs
 import sightline
 from invoke import run
-from sightline.commands.training import Wanted
+from sightline.commands.train import configured, preset
 from sightline.config import ConfigError
 from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.tasks.preparing import Preparation, count_missing, prepare
-from sightline.tasks.presets import MODELS, preset
-from sightline.tasks.translate import TranslateConfig, TranslateLesson
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.tasks.declared.translate import MODELS, TRANSLATE
+from sightline.tasks.missing import count_missing
+from sightline.tasks.registry import task_named
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.view.curves import draw_curves
@@ -154,32 +156,42 @@ def test_wrong_options_are_one_sentence(short, case):
 
 
 def test_presets_differ_in_size_and_have_their_rates():
+    (variant,) = TRANSLATE.variants
     for model, sizes in MODELS.items():
-        counts = [sum(p.numel() for p in preset(model, size).model.build(50, 50).parameters()) for size in sizes]
+        models = [preset(variant, model, size).model.build(50, 50) for size in sizes]
+        counts = [sum(one.numel() for one in built.parameters()) for built in models]
         assert counts == sorted(counts)
         assert len(set(counts)) == 3
-    assert preset("transformer").training.learning_rate > preset("rnnsearch").training.learning_rate
-    assert preset("luong", "base").model.layers == 4
+    rates = [preset(variant, model).training.learning_rate for model in ("transformer", "rnnsearch")]
+    assert rates[0] > rates[1]
+    assert preset(variant, "luong", "base").model.layers == 4
     with pytest.raises(ConfigError, match="one of tiny, small, base"):
-        preset("luong", "huge")
+        preset(variant, "luong", "huge")
+
+
+def config_of(task="translate", **given):
+    """The configuration that these options of `train` make."""
+    names = ("model", "preset", "start", "config", "seed", "metric", "epochs", "steps", "minutes")
+    task = task_named(task)
+    return configured(task, task.variants[0], {**dict.fromkeys(names), "set": (), **given}, [])
 
 
 def test_what_comes_later_counts(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"model": "luong", "batch_tokens": 100, "seed": 5, "training": {"steps": 9}}))
-    config = Wanted(config_file=path, metric="chrf", limits={"steps": 3}, assignments=("batch_tokens=7",)).config()
+    config = config_of(config=path, metric="chrf", steps=3, set=("batch_tokens=7",))
     assert (config.model.kind, config.metric, config.training.steps) == ("luong", "chrf", 3)
     assert (config.batch_tokens, config.seed) == (7, 5)
-    assert Wanted(seed=3).config().seed == 3
+    assert config_of(seed=3).seed == 3
     with pytest.raises(UserError, match="--seed is -1"):
-        Wanted(seed=-1).config()
+        config_of(seed=-1)
 
 
 def test_summaries_are_judged_by_rouge():
-    assert Wanted(task="summarise").config().metric == "rougeL"
-    assert Wanted(task="summarise", metric="bleu").config().metric == "bleu"
-    assert Wanted(task="summarise", model="luong").config().metric == "rougeL"
-    assert Wanted().config().metric == "bleu"
+    assert config_of("summarise").metric == "rougeL"
+    assert config_of("summarise", metric="bleu").metric == "bleu"
+    assert config_of("summarise", model="luong").metric == "rougeL"
+    assert config_of().metric == "bleu"
 
 
 def test_documents_may_be_long_when_they_are_summarised(tmp_path):
@@ -196,40 +208,36 @@ def test_documents_may_be_long_when_they_are_summarised(tmp_path):
 
 
 def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
-    from sightline.data.checking import Limits
-    from sightline.data.reading import PairFiles
-
     write_tsv(tmp_path / "pairs.tsv", [(f"the cat number {i} sat", f"die katze nummer {i} sass") for i in range(80)])
-    files = PairFiles(data=str(tmp_path / "pairs.tsv"))
     batches = {}
     for dropout in (0.0, 0.5):
         config = TranslateConfig(tokeniser=TokeniserConfig(words=500, dropout=dropout), batch_tokens=300)
-        how = Preparation(config.tokeniser, 0.1, 0, Limits())
-        prepared = prepare(files, None, how, tmp_path / str(dropout))
-        lesson = TranslateLesson(prepared, config)
-        handle = lesson.epoch(0)[0]
-        batches[dropout] = lesson.batch(handle)
-        texts = prepared.target.decode(batches[dropout][1].tolist())
-        assert texts == prepared.target.decode([prepared.corpus[row][1].tolist() for row in handle.tolist()])
+        with runs.prepared_as("translate", tmp_path / "pairs.tsv", tmp_path / str(dropout), config) as (prepared, _):
+            drawn = prepared.output.batches(prepared, config)
+            handle = drawn.epoch(0)[0]
+            batches[dropout] = drawn.batch(handle)
+            target = prepared.output.tokeniser
+            texts = target.decode(batches[dropout][1].tolist())
+            assert texts == target.decode([prepared.corpus[row][1].tolist() for row in handle.tolist()])
     assert batches[0.5][1].shape[1] > batches[0.0][1].shape[1]
 
 
 def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
-    from sightline.data.checking import Limits
-    from sightline.tasks.translate import preparation
-    from sightline.tasks.translator import Translator
-
     tokeniser = train_tokeniser(["die katze sass", "die katze lief"] * 5, TokeniserConfig(words=400))
-    model = RNNSearchConfig(8, 8).build(tokeniser.words, tokeniser.words)
-    config = TranslateConfig(tokeniser=TokeniserConfig(words=400, dropout=0.9))
-    source, _ = preparation(config, Limits(), Translator(model, tokeniser, tokeniser)).tokenisers
+    config = TranslateConfig(model=RNNSearchConfig(8, 8), tokeniser=TokeniserConfig(words=400, dropout=0.9))
+    model = config.model.build(tokeniser.words, tokeniser.words)
+    earlier = runs.translator(model, tokeniser, tokeniser, config=TranslateConfig(model=config.model))
+    saved = runs.saved(earlier, tmp_path / "run")
+    with runs.prepared_as("translate", make_pairs(20), tmp_path / "data", config, start=saved) as (prepared, _):
+        source = prepared.input.tokeniser
+    assert source.same_as(tokeniser)
     text = "die katze sass die katze lief"
     assert len(source.encode([text], dropout=True)[0]) > len(source.encode([text])[0])
 
 
 def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
     from sightline.data.store import write_corpus
-    from sightline.tasks.preparing import overlap_with_training
+    from sightline.tasks.trained_pairs import overlap_with_training
 
     words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))
     pairs = [("hello bye", "bye hello"), ("hello new bye", "bye")]
