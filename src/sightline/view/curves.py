@@ -63,5 +63,5 @@ def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any
     elif np.isfinite(validated).any():
         axes.plot(steps, validated, color=VALIDATED, label="validation loss")
     if axes.lines:
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(loc="best", frameon=False, fontsize=9)  # said, or a slow machine is warned of it
     axes.set_title(unit, fontsize=10)
