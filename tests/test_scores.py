@@ -262,7 +262,7 @@ def test_sentence_chrf_is_sacrebleus(corpus):
     hypotheses = [*systems[0], "", "a b", "  ", "ab", "cat", "猫很小"]
     references = [*references, "a", "ab", "x", "abcdefgh", "abcdefgh", "猫不小。"]
     expected = [CHRF().sentence_score(a, [b]).score for a, b in zip(hypotheses, references, strict=True)]
-    assert scores.sentence_chrf(hypotheses, references) == pytest.approx(expected)
+    assert scores.chrf.statistics(hypotheses, references).of_each() == pytest.approx(expected)
 
 
 def test_long_outputs_for_short_references_count_as_in_sacrebleu():

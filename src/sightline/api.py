@@ -47,12 +47,17 @@ def train(
     or that of the run to ``start`` from, unless ``config`` is given whole. ``options`` are the task's own, as on the
     command line, such as ``labels="several"`` of classify.
     """
-    from sightline.commands.train import base_config, limits_for
+    from sightline.commands.train import base_config
     from sightline.tasks.train import train_together
 
     keep_memory()
     chosen = task if isinstance(task, Task) else task_named(task)
-    sets, reader = _own_options(chosen, options)
+    known = [one.name.replace("-", "_") for one in chosen.options]
+    for name in options:
+        if name not in known:
+            there = f"; there is {', '.join(known)}" if known else ""
+            raise UserError(f"{name} is no option of {chosen.name}{there}")
+    sets, reader = chosen.own_options(options)
     source = Source.of(data, columns, **reader)
     variant = chosen.variant_for(source)
     begin = None if start is None else Path(start)
@@ -63,7 +68,7 @@ def train(
     listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
     fresh = {
         "valid": None if valid is None else Source.of(valid, columns),
-        "limits": limits or limits_for(chosen),
+        "limits": limits,
         "start": begin,
         "on_items": on_items,
     }
@@ -77,25 +82,6 @@ def train(
         **{name: one for name, one in listeners.items() if one is not None},
     )
     return Run.load(out) if ended is None else ended[0]
-
-
-def _own_options(task: Task, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the task's own options set in the configuration, and what they tell its reader."""
-    known = {one.name.replace("-", "_"): one for one in task.options}
-    sets: dict[str, Any] = {}
-    reader: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            there = f"; there is {', '.join(known)}" if known else ""
-            raise UserError(f"{name} is no option of {task.name}{there}")
-        option = known[name]
-        if value is None or value is False:
-            continue
-        if option.sets is None:
-            reader[name] = value
-        else:
-            sets[option.sets] = option.value if option.flag else value
-    return sets, reader
 
 
 def _whole(task: Task, variant: Variant, config: Any, base: Any, model: str | None) -> Any:

@@ -92,8 +92,3 @@ def print_resampled(
     console().print(table)
     print(f"\n{rows}; paired bootstrap with {samples:,} resamples, seed {seed}.")
     print(WHAT_P_IS)
-
-
-def spaced(name: str) -> str:
-    """A metric's name as it is shown."""
-    return name.replace("_", " ")

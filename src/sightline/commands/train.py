@@ -13,7 +13,6 @@ from rich.console import Console
 from sightline.commands.common import set_up
 from sightline.commands.display import Board, Display
 from sightline.config import ConfigError, override
-from sightline.data.checking import Limits
 from sightline.data.progress import watched
 from sightline.data.source import Source
 from sightline.errors import UserError
@@ -99,38 +98,18 @@ def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Seque
         raise UserError(str(error)) from None
 
 
-def assignments(task: Task, values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """What a task's own options set in the configuration, and what they tell its reader."""
-    sets: list[str] = []
-    reader: dict[str, Any] = {}
-    for option in task.options:
-        value = values[option.name.replace("-", "_")]
-        if value is None or value is False:
-            continue
-        value = option.value if option.flag else value
-        if option.sets is None:
-            reader[option.name.replace("-", "_")] = value
-        else:
-            sets.append(f"{option.sets}={value}")
-    return sets, reader
-
-
-def limits_for(task: Task, most: int | None = None, share: float | None = None, *, options: bool = False) -> Limits:
-    """How long a row may be and how many may be bad: the task's own limits unless others are given."""
-    return Limits(most or task.max_characters, task.max_bad_share if share is None else share, options=options)
-
-
 def train_command(task: Task, values: dict[str, Any]) -> None:
     """Build the configuration, train, say what came of it."""
     set_up(values["threads"])
-    sets, reader = assignments(task, values)
+    sets, reader = task.own_options(values)
     source = Source.of(values["data"], values["columns"], **reader)
     task.check_source(source)
     valid = None if values["valid"] is None else replace(source, data=values["valid"], options={})
     variant = task.variant_for(source)
     task = task.of(variant)
-    config, device, out = configured(task, variant, values, sets), choose_device(values["device"]), values["out"]
-    limits = limits_for(task, values["max_characters"], values["max_bad_share"], options=True)
+    own = [f"{name}={one if isinstance(one, str) else json.dumps(one)}" for name, one in sets.items()]
+    config, device, out = configured(task, variant, values, own), choose_device(values["device"]), values["out"]
+    limits = task.limits(values["max_characters"], values["max_bad_share"], options=True)
     if is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder for the run")
     if (out / CONFIG).exists() and not Ranks.is_launched():

@@ -52,10 +52,6 @@ class GridStore:
         masks = self._masks[start:end].reshape(height, width)
         return Example(self.rows[row][0], np.asarray(values), self._lookup[masks])
 
-    @property
-    def digests(self) -> np.ndarray:
-        return np.array([row[3] for row in self.rows], dtype=np.uint64)
-
     @classmethod
     def open(cls, folder: Path, classes: Classes) -> "GridStore":
         """What `write_store` wrote."""

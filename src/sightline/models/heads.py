@@ -50,10 +50,8 @@ class Labeller(nn.Module):
         return self.output(self.dropout(self.model.annotate(texts)))
 
 
-class OneLabel(Labeller):
-    """Cross-entropy. ``weights`` say how much an example of each class counts; `NOTHING` counts not at all."""
-
-    objective = "one_label"
+class Classes(Labeller):
+    """A head with classes. ``weights`` say how much an example of each counts, in training only."""
 
     def __init__(
         self,
@@ -63,36 +61,30 @@ class OneLabel(Labeller):
         smoothing: float = 0.0,
         dropout: float | None = None,
     ) -> None:
-        super().__init__(model, model.feature_size, classes, dropout)
+        super().__init__(model, model.size if self.objective == "tag_each" else model.feature_size, classes, dropout)
         self.smoothing = smoothing
         # Of use in training only, so not among what a run keeps.
         self.register_buffer("weights", _class_weights(weights, classes), persistent=False)
 
-    def scores(self, texts: Texts) -> Float[Tensor, "b c"]:
+    def scores(self, texts: Texts) -> Float[Tensor, "*n c"]:
         return self._of_text(texts)
 
-    def loss(self, texts: Texts, gold: Int[Tensor, " b"]) -> Loss:
-        total = _cross_entropy(self.scores(texts), gold, self.get_buffer("weights"), self.smoothing)
+    def loss(self, texts: Texts, gold: Int[Tensor, "*n"]) -> Loss:
+        logits = self.scores(texts).flatten(0, -2)
+        total = _cross_entropy(logits, gold.flatten(), self.get_buffer("weights"), self.smoothing)
         return Loss(total, int((gold != NOTHING).sum()))
 
 
-class SeveralLabels(Labeller):
+class OneLabel(Classes):
+    """Cross-entropy; `NOTHING` counts not at all."""
+
+    objective = "one_label"
+
+
+class SeveralLabels(Classes):
     """Each label there or not by itself; gold is 1 where it is. ``weights`` say how much its being there counts."""
 
     objective = "several_labels"
-
-    def __init__(
-        self,
-        model: TextModel,
-        classes: int,
-        weights: Sequence[float] | None = None,
-        dropout: float | None = None,
-    ) -> None:
-        super().__init__(model, model.feature_size, classes, dropout)
-        self.register_buffer("weights", _class_weights(weights, classes), persistent=False)
-
-    def scores(self, texts: Texts) -> Float[Tensor, "b c"]:
-        return self._of_text(texts)
 
     def loss(self, texts: Texts, gold: Float[Tensor, "b c"]) -> Loss:
         logits = self.scores(texts)
@@ -123,30 +115,13 @@ class Number(Labeller):
         return Loss(F.mse_loss(found, wanted, reduction="sum"), len(gold))
 
 
-class TagEach(Labeller):
+class TagEach(Classes):
     """A label for each word; gold is `NOTHING` where none stands, as on padding and the later pieces of a word."""
 
     objective = "tag_each"
 
-    def __init__(
-        self,
-        model: TextModel,
-        classes: int,
-        weights: Sequence[float] | None = None,
-        smoothing: float = 0.0,
-        dropout: float | None = None,
-    ) -> None:
-        super().__init__(model, model.size, classes, dropout)
-        self.smoothing = smoothing
-        self.register_buffer("weights", _class_weights(weights, classes), persistent=False)
-
     def scores(self, texts: Texts) -> Float[Tensor, "b s c"]:
         return self._of_words(texts)
-
-    def loss(self, texts: Texts, gold: Int[Tensor, "b s"]) -> Loss:
-        logits = self.scores(texts).flatten(0, 1)
-        total = _cross_entropy(logits, gold.flatten(), self.get_buffer("weights"), self.smoothing)
-        return Loss(total, int((gold != NOTHING).sum()))
 
 
 class Span(Labeller):
@@ -209,7 +184,7 @@ def build_labeller(
     if objective == "one_label":
         return OneLabel(model, classes, weights, smoothing, dropout)
     if objective == "several_labels":
-        return SeveralLabels(model, classes, weights, dropout)
+        return SeveralLabels(model, classes, weights, dropout=dropout)
     if objective == "number":
         return Number(model, mean, spread, dropout)
     if objective == "tag_each":

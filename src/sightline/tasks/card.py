@@ -4,7 +4,6 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,30 +34,7 @@ class Wording:
     sections: tuple[str, ...] = ()
 
 
-TRANSLATE = Wording()
-
-
-def describe(prepared: Any, files: Any, valid: Any, start: Path | None, command: str) -> dict[str, Any]:
-    """What is known of the data before training. File names only: where a file lay is nobody else's business."""
-    overlap = prepared.overlap
-    return {
-        "data": _names(files),
-        "valid": "a part of the data, kept apart" if valid is None else _names(valid),
-        "pairs": len(prepared.corpus),
-        "valid_pairs": len(prepared.valid),
-        "report": None if prepared.report is None else prepared.report.to_json(),
-        "valid_pairs_in_training": None if overlap is None else overlap.pairs,
-        "from": None if start is None else start.name,
-        "command": command,
-    }
-
-
-def _names(files: Any) -> str:
-    given = [name for key in ("data", "source", "target") if (name := getattr(files, key, None))]
-    return " and ".join("a pipe" if name == "-" else Path(name).name for name in given)
-
-
-def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording = TRANSLATE) -> str:
+def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording) -> str:
     """A page in Markdown."""
     about = folder.read_json(ABOUT) if (folder.path / ABOUT).exists() else {}
     data = config.to_json()

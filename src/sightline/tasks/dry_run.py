@@ -55,15 +55,7 @@ def estimate(
     earlier = started(task, variant, start)
     config = checked_config(config, source, earlier)
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
-        setting = Setting(
-            task,
-            variant,
-            config,
-            Path(name) / DATA,
-            limits or Limits(task.max_characters, task.max_bad_share),
-            earlier,
-            device,
-        )
+        setting = Setting(task, variant, config, Path(name) / DATA, limits or task.limits(), earlier, device)
         with preparing(source, valid, setting) as (prepared, _):
             model = build(prepared, earlier)
         stored = sum(path.stat().st_size for path in Path(name).rglob("*") if path.is_file())

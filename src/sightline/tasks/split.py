@@ -1,4 +1,4 @@
-"""Which rows train and which validate, and what they have in common: by hashes in files, in memory that does not grow."""
+"""Which rows train and which validate, and what they share: by hashes in files, in memory that does not grow."""
 
 import json
 from collections import Counter

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sightline.data.checking import Limits
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -136,6 +137,21 @@ class Task:
     def models(self) -> tuple[str, ...]:
         """The names of all models, the default first."""
         return tuple(dict.fromkeys(name for variant in self.variants for name in variant.models))
+
+    def limits(self, most: int | None = None, share: float | None = None, options: bool = False) -> Limits:
+        """How long a row may be and how many may be bad: the task's own limits unless others are given."""
+        return Limits(most or self.max_characters, self.max_bad_share if share is None else share, options=options)
+
+    def own_options(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the task's own options, among others, set in the configuration, and what they tell its reader."""
+        sets: dict[str, Any] = {}
+        reader: dict[str, Any] = {}
+        for option in self.options:
+            name = option.name.replace("-", "_")
+            value = values.get(name)
+            if value is not None and value is not False:
+                (reader if option.sets is None else sets)[option.sets or name] = option.value if option.flag else value
+        return sets, reader
 
     def check_source(self, source: "Source") -> None:
         """Refuse a command line that names no data, names it twice, or names it as only other tasks do."""

@@ -86,15 +86,7 @@ def train_task(
         folder = RunFolder.open(out)
         before = Run.load(out)
         config, task = replace(config, model=before.config.model), before.task  # as they were fitted to the data
-        setting = Setting(
-            task,
-            before.variant,
-            config,
-            out / DATA,
-            limits or Limits(task.max_characters, task.max_bad_share),
-            None,
-            device,
-        )
+        setting = Setting(task, before.variant, config, out / DATA, limits or task.limits(), None, device)
         before.input.config = before.output.config = config
         prepared = reopened(setting, before.input, before.output)
         model = build(prepared)
@@ -107,16 +99,8 @@ def train_task(
         earlier = started(task, variant, start)
         config = checked_config(config, source, earlier)
         with RunFolder.creating(out) as folder:
-            setting = Setting(
-                task,
-                variant,
-                config,
-                out / DATA,
-                limits or Limits(task.max_characters, task.max_bad_share),
-                earlier,
-                device,
-                on_items,
-            )
+            given = limits or task.limits()
+            setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items)
             with preparing(source, valid, setting) as (prepared, rows):
                 model = build(prepared, earlier)  # fails before anything is kept
                 run = Run(task, variant, model, prepared.input, prepared.output, prepared.config, str(out), out)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from sightline.errors import UserError
 from sightline.picture import WHOLE, Box
-from sightline.records import Grid, Record, TopK
+from sightline.records import Grid, Record
 from sightline.view.flow import words_along
 from sightline.view.layout import (
     SMALLEST,
@@ -99,15 +99,6 @@ def _grid(record: Record) -> Grid:
     if not isinstance(record.columns, Grid):
         raise UserError(f"{record.name} does not look at places of an image or a grid")
     return record.columns
-
-
-def _row(record: Record, row: int) -> np.ndarray:
-    if not 0 <= row < len(record.rows):
-        raise UserError(f"row is {row}; the map has {len(record.rows)} rows, counted from 0")
-    if isinstance(record.weights, TopK):
-        top = record.weights
-        return TopK(top.places[row : row + 1], top.weights[row : row + 1], top.columns).dense()[0]
-    return record.weights[row]
 
 
 def to_pixels(image: np.ndarray, finest: int = FINEST) -> np.ndarray:

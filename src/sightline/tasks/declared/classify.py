@@ -59,7 +59,7 @@ CLASSIFY = Task(
         Option("labels", "one label, several, or a number", sets="labels", choices=("one", "several", "number")),
         Option("separator", "what stands between several labels in a cell; found if left out", metavar="TEXT"),
         Option(
-            "no-floors", "leave out the linear models that scores are held against", "floors", flag=True, value="false"
+            "no-floors", "leave out the linear models that scores are held against", "floors", flag=True, value=False
         ),
         FEATURES,
     ),

@@ -1,6 +1,5 @@
 """Scores of text, labels, tags and numbers. Every score says how it was computed, so that two tables compare."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from sightline.training.scores.answers import answer_exact, answer_f1, answer_words
@@ -39,10 +38,3 @@ from sightline.training.scores.spans import are_spans, span_f1, span_table, span
 
 TextMetric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
 METRICS = by_name(bleu, chrf, exact_match, tokenised_bleu, rouge("rouge1"), rouge("rouge2"), rouge("rougeL"))
-# Scores of which less is better.
-LESS_IS_BETTER = frozenset({"adaptive_ece", "brier", "ece", "mae", "nll", "rmse"})
-
-
-def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF of each text by itself: finds the worst ones, and unlike BLEU means something on a single sentence."""
-    return chrf.statistics(hypotheses, references).of_each()
