@@ -46,7 +46,6 @@ class Output(ABC):
     grouped: ClassVar[bool] = False  # several rows with the same item are one item with several targets
     least_split: ClassVar[int] = LEAST_TEXTS  # different items that a split needs
     unit: str = "nats a token"  # of the loss
-    decides: ClassVar[tuple[str, ...]] = ()  # metrics that may decide which checkpoint is best
     sized_targets: ClassVar[bool] = False  # targets take room in a training batch too
     calibrates: ClassVar[bool] = True  # `calibrate` and `card` need raw outputs of all validation examples
     freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search

@@ -71,7 +71,6 @@ class CellsOutput(CellReports):
     noun = "cells"
     unit = "nats a cell"
     least_split = 2
-    decides = ("f1", "average_precision", "accuracy", "pixel_f1")
     predict_options = CellsOptions
     writes_files = True
     pictures = (".png", ".jpg", ".jpeg", ".webp")

@@ -100,7 +100,6 @@ class LabelsOutput(ShownLabels):
     """Labels of items. Raw outputs are logits, or a number, before the temperature."""
 
     noun = "labels"
-    decides = ("macro_f1", "accuracy", "micro_f1", "pearson", "spearman")
     predict_options = LabelOptions
 
     def __init__(

@@ -113,7 +113,6 @@ class MaskedOutput(Output):
 
     noun = "words"
     unit = "nats a hidden word"
-    decides = ("masked_accuracy",)
     predict_options: ClassVar[type[PredictOptions]] = MaskedOptions
     compared = ("masked_accuracy", "perplexity")
     answer = structure(

@@ -61,7 +61,6 @@ class SpanOutput(Output):
 
     noun = "answers"
     unit = "nats a question"
-    decides = ("f1", "exact")
     compared = ("f1", "exact")
     answer = structure(
         "Answer",

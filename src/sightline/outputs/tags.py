@@ -47,7 +47,6 @@ class TagsOutput(Output):
 
     noun = "tags"
     unit = "nats a word"
-    decides = ("span_f1", "accuracy", "macro_f1")
     answer = structure(
         "Tagged",
         "The words of a text, a label for each, and how likely each label is.",

@@ -37,9 +37,7 @@ class Run(BaseModel):
     task: str
     searches: bool = Field(description="Whether it searches for what it writes, so that there is a beam.")
     pairs: bool = Field(description="Whether it reads two texts.")
-    texts: list[str] = Field(
-        description="What its texts are, such as a question and a text; none of images."
-    )
+    texts: list[str] = Field(description="What its texts are, such as a question and a text; none of images.")
     images: bool = Field(description="Whether it reads images.")
     labels: list[str] = Field(description="The labels that it may answer; none where it gives something else.")
 
