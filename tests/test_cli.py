@@ -159,7 +159,7 @@ def test_folders_that_several_processes_try_at_once(tmp_path, monkeypatch):
     """Each takes away what it has made, and the others may be about to use it."""
     real, gone = tempfile.TemporaryFile, [True] * 3
 
-    def taken_away(dir):  # noqa: A002
+    def taken_away(dir):
         if gone and gone.pop():
             dir.rmdir()
         return real(dir=dir)
