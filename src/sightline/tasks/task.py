@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sightline.data.checking import Limits
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
+    from sightline.data.checking import Limits
     from sightline.data.source import Source
 
 Sizes = Mapping[str, Mapping[str, Any]]  # tiny, small, base -> fields of the model's configuration
@@ -138,8 +138,10 @@ class Task:
         """The names of all models, the default first."""
         return tuple(dict.fromkeys(name for variant in self.variants for name in variant.models))
 
-    def limits(self, most: int | None = None, share: float | None = None, options: bool = False) -> Limits:
+    def limits(self, most: int | None = None, share: float | None = None, options: bool = False) -> "Limits":
         """How long a row may be and how many may be bad: the task's own limits unless others are given."""
+        from sightline.data.checking import Limits
+
         return Limits(most or self.max_characters, self.max_bad_share if share is None else share, options=options)
 
     def own_options(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
