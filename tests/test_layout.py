@@ -186,7 +186,8 @@ def test_the_help_of_a_task_is_short_and_its_own(task):
     own = task_named(task)
     mine = {*own.models, *own.metrics, *(f"--{option.name}" for option in own.options)}
     others = [one for one in tasks().values() if one.name != task]
-    foreign = {name for one in others for name in (*one.models, *one.metrics)} - mine - {"encoder", "exact", "accuracy", "f1"}
+    foreign = {name for one in others for name in (*one.models, *one.metrics)} - mine
+    foreign -= {"encoder", "exact", "accuracy", "f1"}  # words that mean other things too
     foreign |= {f"--{option.name}" for one in others for option in one.options} - mine
     assert not words & foreign
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5

@@ -1,4 +1,4 @@
-"""Every verb for every kind of task, on one small run of each: none fails, and only export may say that it is not built.
+"""Every verb for every kind of task, on one small run of each: none fails, and only export may refuse.
 
 The table in docs/verbs.md is made of the same cells: `VERBS` × `KINDS`.
 """
@@ -58,8 +58,6 @@ def config_of(here, place):
     path = place / "config.json"
     path.write_text(json.dumps(config))
     return path
-
-
 
 
 def train(kind, here, place):
