@@ -231,11 +231,13 @@ class PoolSubject(TokenSubject):
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(*models: nn.Module) -> Iterator[None]:
     """Without dropout, and as before afterwards."""
-    training = model.training
-    model.eval()
+    in_training = [model for model in models if model.training]  # the others need no walk over all of their parts
+    for model in in_training:
+        model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for model in in_training:
+            model.train()

@@ -15,6 +15,7 @@ from sightline.data.columns import Cells
 from sightline.data.source import Source
 from sightline.data.splitting import normalise
 from sightline.errors import UserError
+from sightline.evidence.subject import evaluating
 from sightline.inputs.base import Input
 from sightline.inputs.image import ImageInput, one_line
 from sightline.inputs.text import check_length, text_of
@@ -26,7 +27,7 @@ from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.image_sources import AT_ONCE
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run, evaluating
+from sightline.tasks.run import Run
 from sightline.tasks.searching import pad
 from sightline.tasks.task import BadValueError, Column, Example
 from sightline.trace import capture

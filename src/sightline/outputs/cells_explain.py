@@ -9,6 +9,7 @@ import torch
 
 from sightline.data.images import BadImage
 from sightline.errors import UserError
+from sightline.evidence.subject import evaluating
 from sightline.explanation import Explanation, Stack
 from sightline.inputs.grid import GridInput, GridItem, collate
 from sightline.layers.scan import scan
@@ -17,7 +18,7 @@ from sightline.models.grid_at_once import AtOnce
 from sightline.models.grid_sequential import Sequential
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, TopK
-from sightline.tasks.run import Run, evaluating
+from sightline.tasks.run import Run
 from sightline.trace import Trace, capture
 from sightline.training.steps import to_device
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from sightline.errors import UserError
 from sightline.evidence import believe
 from sightline.evidence.removal import leave_one_out
+from sightline.evidence.subject import evaluating
 from sightline.explanation import Explanation, Stack
 from sightline.layers.transformer import EncoderLayer
 from sightline.models.image_to_labels import ImageToLabels
@@ -19,7 +20,7 @@ from sightline.outputs.labels import LabelPrediction
 from sightline.records import Grid, Record, Tokens
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
 from sightline.tasks.image_subject import ImageLabelSubject, of_images
-from sightline.tasks.run import Run, evaluating
+from sightline.tasks.run import Run
 from sightline.trace import Trace, capture
 
 LOOKED, HIDING = "label", "hiding"

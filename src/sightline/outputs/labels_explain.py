@@ -9,6 +9,7 @@ import torch
 
 from sightline.data.texts import Text
 from sightline.evidence import LabelSubject, NumberSubject, believe, rollout_records
+from sightline.evidence.subject import evaluating
 from sightline.explanation import Belief, Explanation, Highlights, Span, Stack
 from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
@@ -20,7 +21,7 @@ from sightline.outputs.labels import LabelPrediction
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, ExplainOptions
 from sightline.tasks.places import PlacedText, place
-from sightline.tasks.run import Run, evaluating
+from sightline.tasks.run import Run
 from sightline.trace import Trace, capture
 from sightline.training.steps import to_device
 

@@ -16,6 +16,7 @@ from sightline.data.stratified import LEAST_TEXTS
 from sightline.data.texts import TextReader
 from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
+from sightline.evidence.subject import evaluating
 from sightline.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.plain import Masked, Plain, PlainInput
@@ -28,9 +29,10 @@ from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.latent import begin_with, text_rows, word_vectors
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
-from sightline.tasks.run import Run, evaluating, to_device
+from sightline.tasks.run import Run
 from sightline.tasks.task import Example, PredictOptions
 from sightline.training.scores import Statistics
+from sightline.training.steps import to_device
 from sightline.vocabulary import MASK, MASK_SPELLING, Specials
 
 

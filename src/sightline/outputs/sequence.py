@@ -20,6 +20,7 @@ from sightline.data.checking import Limits, PairReport, Report
 from sightline.data.sentences import split_sentences
 from sightline.data.tokenise import Tokeniser, train_tokeniser
 from sightline.errors import UserError
+from sightline.evidence.subject import evaluating
 from sightline.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.sequence_text import cut_anew, side_of
@@ -43,7 +44,7 @@ from sightline.tasks.card import Wording
 from sightline.tasks.loading import Saved
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
-from sightline.tasks.run import Run, evaluating
+from sightline.tasks.run import Run
 from sightline.tasks.searching import pad
 from sightline.tasks.task import Divided, Example
 from sightline.tasks.unknown import words_of, written_out

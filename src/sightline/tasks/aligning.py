@@ -7,7 +7,7 @@ summed over the pieces of a source word and averaged over those of a target word
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,11 +29,14 @@ from sightline.evidence.alignment import (
     symmetrised,
 )
 from sightline.evidence.shift import SHIFTS
+from sightline.evidence.subject import evaluating
 from sightline.models.text_to_text import TextToText
-from sightline.tasks.run import Run, evaluating
 from sightline.tasks.searching import pad
 from sightline.trace import capture
 from sightline.vocabulary import END, START
+
+if TYPE_CHECKING:
+    from sightline.tasks.run import Run
 
 BATCH_TOKENS = 2048  # of the longer side, in work together
 BATCH_CELLS = 1 << 21  # target × source tokens in work together: what bounds the memory of long pairs
@@ -76,7 +79,7 @@ class Place:
         return {"layer": self.name, "head": "mean" if self.head is None else self.head, "shift": self.shift}
 
 
-def tokenisers(run: Run) -> tuple[Tokeniser, Tokeniser]:
+def tokenisers(run: "Run") -> tuple[Tokeniser, Tokeniser]:
     """Of what a run reads and of what it writes; only runs from text to text have both."""
     sides = [getattr(one, "tokeniser", None) for one in (run.input, run.output)]
     if not all(isinstance(one, Tokeniser) for one in sides):
@@ -127,7 +130,7 @@ class Attentions(NamedTuple):
 
 
 @torch.inference_mode()
-def attentions_to_source(run: Run) -> Attentions:
+def attentions_to_source(run: "Run") -> Attentions:
     """Found by one look at nothing: the end alone."""
     tokenisers(run)
     model: Any = run.model
@@ -185,7 +188,7 @@ def _look(
 
 
 def weights_of_words(
-    run: Run, sources: Sequence[Side], targets: Sequence[Side], places: Sequence[Place]
+    run: "Run", sources: Sequence[Side], targets: Sequence[Side], places: Sequence[Place]
 ) -> Iterator[tuple[int, Float[np.ndarray, "n t s"]]]:
     """For every pair its number and the weights of each place, target words × source words. Not in order.
 
@@ -202,7 +205,7 @@ def weights_of_words(
 
 @torch.inference_mode()
 def _weights_of_batch(
-    run: Run,
+    run: "Run",
     sources: Sequence[Side],
     targets: Sequence[Side],
     places: Sequence[Place],
@@ -309,9 +312,9 @@ class Aligner:
     apart.
     """
 
-    run: Run
+    run: "Run"
     place: Place
-    reverse: Run | None = None
+    reverse: "Run | None" = None
     reverse_place: Place | None = None
     symmetrise: Symmetrising = DEFAULT
     threshold: float = 0.0
@@ -335,7 +338,7 @@ class Aligner:
             for pair, one, other in zip(pairs, forward, backward, strict=True)
         ]
 
-    def _direction(self, run: Run, place: Place, pairs: Sequence[Pair], cuttings: Cuttings) -> list["_Looked | None"]:
+    def _direction(self, run: "Run", place: Place, pairs: Sequence[Pair], cuttings: Cuttings) -> list["_Looked | None"]:
         """Words and weights, written × read; nothing for what is too long."""
         source, target = tokenisers(run)
         sources = sides_of(source, [text for text, _ in pairs], cuttings[0])

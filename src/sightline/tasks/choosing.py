@@ -14,7 +14,7 @@ is measured on few pairs; but it is about the words themselves and knows neither
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -46,8 +46,10 @@ from sightline.tasks.aligning import (
     tokenisers,
     weights_of_words,
 )
-from sightline.tasks.run import Run
 from sightline.vocabulary import END
+
+if TYPE_CHECKING:
+    from sightline.tasks.run import Run
 
 SAMPLE = 200  # pairs that two directions are compared on
 HIDDEN = 60  # pairs that words are hidden in
@@ -119,10 +121,10 @@ def cuttings_of(pairs: Sequence[Pair]) -> Cuttings:
 
 
 def choose(
-    run: Run,
+    run: "Run",
     pairs: Sequence[Pair],
     *,
-    reverse: Run | None = None,
+    reverse: "Run | None" = None,
     gold: Sequence[Gold] | None = None,
     use: Place | None = None,
     reverse_use: Place | None = None,
@@ -166,7 +168,7 @@ def choose(
 class _Direction:
     """A run with the pairs as it reads them; ``turned``: it reads the target and writes the source."""
 
-    run: Run
+    run: "Run"
     turned: bool
     cuttings: Cuttings
     given: Place | None
@@ -266,11 +268,11 @@ class Aligned:
 
 
 def align(
-    run: Run,
+    run: "Run",
     sources: Sequence[str],
     targets: Sequence[str],
     *,
-    reverse: Run | None = None,
+    reverse: "Run | None" = None,
     gold: Sequence[Gold] | None = None,
     symmetrise: Symmetrising = DEFAULT,
     threshold: float = 0.0,

@@ -1,7 +1,6 @@
 """A trained task: `sightline.load(path)` gives one, `sightline.train(...)` too. The verbs are its methods."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ import torch
 from torch import nn
 
 from sightline.errors import UserError
+from sightline.evidence.subject import evaluating
 from sightline.layers.lora import merge_lora
 from sightline.tasks.loading import Saved
 from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
@@ -219,19 +219,6 @@ def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
         rows = max(1, budget // max(1, sizes[order[start]]))
         yield order[start : start + rows]
         start += rows
-
-
-@contextmanager
-def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Without dropout, and as before afterwards."""
-    in_training = [model for model in models if model.training]  # the others need no walk over all of their parts
-    for model in in_training:
-        model.eval()
-    try:
-        yield
-    finally:
-        for model in in_training:
-            model.train()
 
 
 def examples(rows: Sequence[Any]) -> list[Example]:
