@@ -25,7 +25,8 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.engine import load_engine
-from sightline.tasks.exporting import Closeness, Example, compare, examples_for, export_run, whole_folder, write_export
+from sightline.tasks.export import export_run
+from sightline.tasks.exporting import Closeness, Example, compare, examples_for, whole_folder, write_export
 
 FROZEN = Path(__file__).parent / "fixtures" / "run-format-1"
 SMALL = {"dropout": 0.0}
