@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Option, parsed
 from sightline.errors import UserError
-from sightline.tasks.registry import task_named, tasks
+from sightline.tasks.registry import BUILT_IN, task_named, tasks
 from sightline.tasks.task import SIZES, Task
 
 HELP = """Train a model on your data. Ctrl-C saves; `sightline resume RUN` continues.
@@ -23,7 +23,7 @@ def train(arguments: Sequence[str]) -> None:
     if name in ("", "-h", "--help"):
         print(f"usage: sightline train TASK [OPTIONS]\n\n{HELP}{_listed()}")
         sys.exit(0 if name else 2)
-    if name not in tasks():
+    if name not in BUILT_IN and name not in tasks():
         close = difflib.get_close_matches(name, list(tasks()), n=1)
         advice = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(tasks())}"
         print(f"sightline: there is no task {name!r}; {advice}", file=sys.stderr)
@@ -39,7 +39,7 @@ def train(arguments: Sequence[str]) -> None:
 def _refuse_others(task: Task, arguments: Sequence[str]) -> None:
     """Say whose option it is that another task has: the parser would only say that it does not know it."""
     own = {one.name for one in task.options}
-    for name in (one[2:].partition("=")[0] for one in arguments if one.startswith("--")):
+    for name in (one[2:].partition("=")[0] for one in arguments if one.startswith("--") and one != "--help"):
         others = [other.name for other in tasks().values() if name in {one.name for one in other.options}]
         if others and name not in own:
             raise UserError(f"--{name} is for {' and '.join(others)}, not for {task.name}; leave it out")
