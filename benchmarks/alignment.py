@@ -20,18 +20,18 @@ import tyro
 
 import sightline
 from report import machine, write_section
-from sightline.commands.train import preset
+from sightline.align.aligning import Aligner, Alignment, Pair
+from sightline.align.choosing import align, choose
+from sightline.align.links import AlignmentScore, Gold, Symmetrising, score
+from sightline.cli.train import preset
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
-from sightline.data.tokenise import TokeniserConfig
-from sightline.evidence.alignment import AlignmentScore, Gold, Symmetrising, score
 from sightline.machine import set_threads
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.aligning import Aligner, Alignment, Pair
-from sightline.tasks.choosing import align, choose
-from sightline.tasks.declared.translate import TRANSLATE
 from sightline.tasks.run import Run
+from sightline.tasks.translate import TRANSLATE
+from sightline.text.tokenise import TokeniserConfig
 
 ERROR_AT_MOST = 0.02  # of reversal, with 20 gold pairs and with the agreement of both directions
 

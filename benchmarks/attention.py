@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from report import extra_memory, interleaved, machine, median_ratio, write_section
 from sightline.attention import AdditiveConfig, ComposedConfig, MultiHeadConfig, fused
-from sightline.trace import capture
+from sightline.explain.capture import capture
 
 B, H, D = 8, 8, 64
 HIDDEN = 256

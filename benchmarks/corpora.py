@@ -86,13 +86,13 @@ class Watch(threading.Thread):
 
 def child(data: Path, run: Path, begun: float, steps: int, going_on: bool) -> None:
     """What is measured, in a process of its own; its last line of output is what was found."""
-    from sightline.commands.common import set_up
-    from sightline.commands.train import preset
+    from sightline.cli.common import set_up
+    from sightline.cli.train import preset
     from sightline.config import override
     from sightline.data.progress import watched
     from sightline.data.source import Source
-    from sightline.tasks.declared.translate import TRANSLATE
     from sightline.tasks.train import train_task
+    from sightline.tasks.translate import TRANSLATE
     from sightline.training.steps import Event
 
     watch, found = Watch(), dict[str, float]()

@@ -30,9 +30,9 @@ from torch import Tensor, nn
 
 from report import interleaved, machine, median_ratio, write_section
 from sightline.interop.pretrained import Pretrained, load_pretrained
+from sightline.kernels.allocator import keep_memory
 from sightline.models.heads import OneLabel
 from sightline.models.text_to_labels import Texts
-from sightline.training.allocator import keep_memory
 from sightline.training.groups import parameter_groups
 
 BUDGET = 4096  # tokens of a batch at prediction, padding counted

@@ -23,13 +23,13 @@ from torch import Tensor, nn
 
 from report import write_section
 from sightline.attention.pooling import PoolingConfig
-from sightline.evidence import PoolSubject, Subject, TextSubject, believe
-from sightline.layers.embedding import TokenEmbedding
-from sightline.layers.rnn import BidirectionalEncoder
+from sightline.decoding.search import Rules, greedy
+from sightline.explain.capture import capture
+from sightline.explain.evidence import PoolSubject, Subject, TextSubject, believe
 from sightline.models.luong import LuongConfig
 from sightline.models.recurrent import RecurrentModel
-from sightline.search import Rules, greedy
-from sightline.trace import capture
+from sightline.nn.embedding import TokenEmbedding
+from sightline.nn.rnn import BidirectionalEncoder
 from sightline.vocabulary import END, PADDING, START
 
 CAUSE_AT_LEAST = 5.0  # hiding what was looked at most costs this many times what hiding others costs: reversal

@@ -23,13 +23,13 @@ from report import interleaved, machine, write_section
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.interop.engine import engine_for
-from sightline.tasks.engine import load_engine
-from sightline.tasks.export import export_run
-from sightline.tasks.exporting import LONGEST
+from sightline.export.engine import engine_for
+from sightline.export.exporting import LONGEST
+from sightline.export.run import export_run
+from sightline.export.run_engine import load_engine
+from sightline.kernels.allocator import keep_memory
+from sightline.metrics import bleu, tokenised_bleu
 from sightline.tasks.run import Run
-from sightline.training.allocator import keep_memory
-from sightline.training.scores import bleu, tokenised_bleu
 
 OURS = "Sightline"
 NAMES = {"ctranslate2": "CTranslate2", "onnx": "onnxruntime"}

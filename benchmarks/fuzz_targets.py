@@ -120,7 +120,7 @@ SHOWN = (".md", ".png", ".html")
 def runs(folder: Path) -> dict[str, Target]:
     """Run folders of small trained models of every task, and what they hold."""
     from sightline.api import load, train
-    from sightline.explanation import Explanation
+    from sightline.explain.explanation import Explanation
 
     data, trained = made_data(folder), {}
     for task in data:
@@ -160,7 +160,7 @@ def runs(folder: Path) -> dict[str, Target]:
 
 
 def _config(task: str, model: str | None = None) -> Any:
-    from sightline.commands.train import preset
+    from sightline.cli.train import preset
     from sightline.config import override
     from sightline.tasks.registry import task_named
 
@@ -186,16 +186,16 @@ def _files(folder: Path) -> dict[str, bytes]:
 def stores(folder: Path) -> dict[str, Target]:
     """What is read again when training goes on, and the weights of others."""
     from sightline.api import train
-    from sightline.commands.train import read_config
+    from sightline.cli.train import read_config
     from sightline.data.features import Features, Fitted, write_features
     from sightline.data.grid_store import GridStore
     from sightline.data.grids import read_values
     from sightline.data.store import Corpus
+    from sightline.export.run import export_run
+    from sightline.export.run_engine import load_engine
     from sightline.interop.pretrained import load_pretrained
     from sightline.outputs.cells import CellsOutput
     from sightline.tasks.configs.translate import TranslateConfig
-    from sightline.tasks.engine import load_engine
-    from sightline.tasks.export import export_run
     from sightline.tasks.run import Run
     from sightline.training.checkpoint import STATE, checkpoints, go_on
     from sightline.training.folder import RunFolder

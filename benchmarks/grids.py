@@ -21,18 +21,18 @@ import numpy as np
 import torch
 
 from report import machine, write_section
-from sightline.commands.train import preset
+from sightline.cli.train import preset
 from sightline.config import override
 from sightline.data.grids import read_values
-from sightline.data.made_grids import parity_grids
 from sightline.data.source import Source
+from sightline.kernels.allocator import keep_memory
+from sightline.synthetic.made_grids import parity_grids
 from sightline.tasks.configs.grid import GridConfig
-from sightline.tasks.declared.grid import GRID
 from sightline.tasks.evaluate import Evaluation, compare, examples_for
+from sightline.tasks.grid import GRID
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 from sightline.tasks.train import train_task
-from sightline.training.allocator import keep_memory
 from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
 
 FLOOR = "single"

@@ -20,11 +20,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from sightline.decoding.search import Rules, beam_search, greedy
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig, additive
 from sightline.models.text_to_text import TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.search import Rules, beam_search, greedy
 from sightline.vocabulary import END, PADDING, START
 
 KEPT = Path(__file__).parent / "guard.json"
@@ -55,7 +55,7 @@ class Counted(TorchDispatchMode):
 
 def counts_of(call: Callable[[], object]) -> dict[str, int]:
     """Operations and elements of one call, after one that does not count."""
-    with patch("sightline.attention.softmax.LANES", 16):  # what a machine's registers hold decides what is filled up
+    with patch("sightline.kernels.softmax.LANES", 16):  # what a machine's registers hold decides what is filled up
         call()
         with Counted() as counted:
             call()

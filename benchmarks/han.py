@@ -20,10 +20,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from report import extra_memory, interleaved, machine, median_ratio, write_section
 from sightline.attention.pooling import Pooling
-from sightline.layers.rnn import BidirectionalEncoder
+from sightline.kernels.allocator import keep_memory
 from sightline.models.han import HAN, HANConfig
 from sightline.models.text_to_labels import Texts
-from sightline.training.allocator import keep_memory
+from sightline.nn.rnn import BidirectionalEncoder
 from sightline.vocabulary import END, PADDING
 
 WORDS, BATCH, LONGEST = 30_000, 8, 80

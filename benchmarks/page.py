@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from report import machine, write_section
-from sightline.explanation import Explanation, Stack
+from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Tokens
 from sightline.view.page import write_page
 

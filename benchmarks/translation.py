@@ -18,7 +18,7 @@ from typing import Any
 from report import machine, write_section
 from sightline import load
 from sightline.files import write_text
-from sightline.training.scores import buckets_by_length
+from sightline.metrics import buckets_by_length
 from sightline.view.charts import lines_by_length
 from sightline.view.curves import draw_curves
 

@@ -35,15 +35,15 @@ from PIL import Image
 
 from sightline.attention import AttentionConfig
 from sightline.data.images import Box
-from sightline.data.shapes import COLOURS, SHAPES, Made, made_shapes
+from sightline.synthetic.shapes import COLOURS, SHAPES, Made, made_shapes
 from sightline.data.source import Source
-from sightline.data.tokenise import TokeniserConfig
+from sightline.text.tokenise import TokeniserConfig
 from sightline.inputs.image import ImageInput
-from sightline.layers.image import CNNConfig
+from sightline.nn.image import CNNConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
 from sightline.outputs.captions import CaptionOutput, looks
 from sightline.tasks.configs.caption import CaptionConfig
-from sightline.tasks.declared.caption import CAPTION
+from sightline.tasks.caption import CAPTION
 from sightline.tasks.run import Run
 from sightline.tasks.train import train_task
 from sightline.training.loop import TrainingConfig

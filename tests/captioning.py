@@ -5,17 +5,17 @@ from dataclasses import replace
 import torch
 from PIL import Image
 
-from sightline.data.shapes import made_shapes
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.inputs.image import ImageInput
-from sightline.layers.image import CNNConfig
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import Places
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
+from sightline.nn.image import CNNConfig
 from sightline.outputs.captions import CaptionOutput
+from sightline.synthetic.shapes import made_shapes
+from sightline.tasks.caption import CAPTION
 from sightline.tasks.configs.caption import CaptionConfig
-from sightline.tasks.declared.caption import CAPTION
 from sightline.tasks.run import Run
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 
 ENCODER = CNNConfig(size=16, channels=(8, 8), blocks=0)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 
 import runs
-from sightline.commands.train import preset
-from sightline.data.tokenise import TokeniserConfig, train_tokenisers
+from sightline.cli.train import preset
+from sightline.decoding.options import pad
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.declared.translate import TRANSLATE
-from sightline.tasks.searching import pad
+from sightline.tasks.translate import TRANSLATE
+from sightline.text.tokenise import TokeniserConfig, train_tokenisers
 from sightline.vocabulary import END, START
 
 TEXTS = ["a", "ab cd", "the cat", "a dog runs", "at last!", "é ü", "cd ab the"]

@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from sightline.data.columns import Cells
 from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
+from sightline.metrics import Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.sequence import SequenceOptions, SequenceOutput
 from sightline.records import Axis, Frames, Slots
 from sightline.records import Cells as TableCells
 from sightline.tasks.run import Run
 from sightline.tasks.task import Column, Example, Option, PredictOptions, Sizes, Task, Variant
-from sightline.training.scores import Statistics
 
 
 class Loss(NamedTuple):

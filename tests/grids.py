@@ -3,10 +3,10 @@
 import numpy as np
 from PIL import Image
 
-from sightline.data.made_grids import parity_grids
 from sightline.inputs.grid import GridInput
 from sightline.outputs.cells import CellsOutput
-from sightline.tasks.declared.grid import GRID
+from sightline.synthetic.made_grids import parity_grids
+from sightline.tasks.grid import GRID
 from sightline.tasks.run import Run
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from page_samples import softmax, step
-from sightline.explanation import Choice, Explanation, Highlights, Stack, Step
+from sightline.explain.explanation import Choice, Explanation, Highlights, Stack, Step
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, Tokens
 

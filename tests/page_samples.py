@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sightline.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
+from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
 from sightline.records import Grid, Record, Tokens, TopK
 
 SOURCE = ("▁the", "▁little", "▁cat", "▁is", "▁sleep", "ing", "▁on", "▁the", "▁win", "dow", "▁sill", ".", "</s>")

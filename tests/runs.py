@@ -3,18 +3,18 @@
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sightline.commands.train import base_config
+from sightline.cli.train import base_config
 from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.inputs.sequence_text import SourceText
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.tasks.declared.translate import TRANSLATE
 from sightline.tasks.prepare import Setting, preparing, read_examples
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
 from sightline.tasks.task import imported
 from sightline.tasks.train import started, train_task
+from sightline.tasks.translate import TRANSLATE
 from sightline.training.folder import RunFolder
 
 

@@ -18,11 +18,11 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 from starlette.testclient import TestClient
 
 from runs import translator
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.serve import application
 from sightline.tasks.run import Run
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FROZEN = sorted(FIXTURES.glob("run-format-*"))

@@ -65,7 +65,7 @@ def test_every_row_has_its_line_whatever_it_holds(command, pairs, links, tmp_pat
     (tmp_path / "holes.tsv").write_bytes(
         table(rows).encode() + b"\xff\xfe\tx\n" + table(pairs[:1]).split("\n")[1].encode()
     )
-    from sightline.commands import aligning
+    from sightline.cli import aligning
 
     monkeypatch.setattr(aligning, "BLOCK", 7)
     done = command("--data", "holes.tsv", *READ)
@@ -82,7 +82,7 @@ def test_every_row_has_its_line_whatever_it_holds(command, pairs, links, tmp_pat
 
 
 def test_pairs_that_are_too_long_are_named(command, pairs, links, monkeypatch):
-    from sightline.tasks import aligning
+    from sightline.align import aligning
 
     monkeypatch.setattr(aligning, "LONGEST", 4)
     done = command("--data", "pairs.tsv", *READ, "--format", "jsonl")

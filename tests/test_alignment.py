@@ -7,9 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
-from sightline.data.words import covered_words, cutting_of, word_spans
-from sightline.evidence.alignment import (
+from sightline.align.aligning import sides_of
+from sightline.align.links import (
     AlignmentScore,
     Gold,
     agreement_of,
@@ -25,7 +24,8 @@ from sightline.evidence.alignment import (
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.aligning import sides_of
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.words import covered_words, cutting_of, word_spans
 
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),

@@ -9,20 +9,20 @@ import torch
 
 import runs
 import sightline
-from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
-from sightline.errors import UserError
-from sightline.evidence.alignment import (
+from sightline.align import aligning, choosing
+from sightline.align.aligning import Aligner, Place, attentions_to_source, sides_of, weights_of_words
+from sightline.align.choosing import align, choose
+from sightline.align.links import (
     Gold,
     pharaoh,
 )
+from sightline.errors import UserError
+from sightline.explain.capture import capture
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks import aligning, choosing
-from sightline.tasks.aligning import Aligner, Place, attentions_to_source, sides_of, weights_of_words
-from sightline.tasks.choosing import align, choose
-from sightline.trace import capture
+from sightline.text.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
 from test_frozen import FROZEN
 

@@ -8,7 +8,7 @@ import torch
 
 from invoke import run
 from sightline.speed import OUTSIDE, profile_of, seconds_of
-from sightline.tasks.benching import threads_tried
+from sightline.tasks.bench import threads_tried
 from test_translate import QUICK, make_pairs, write_tsv
 
 

@@ -12,19 +12,19 @@ from PIL import Image
 
 from captioning import HARD, MODELS, TRANSFORMER, captioner, read_images, tiny, written
 from runs import config_from, prepared_as, read_as, trained_on
-from sightline.commands.train import preset
+from sightline.cli.train import preset
 from sightline.config import override
 from sightline.data.checking import Limits
-from sightline.data.shapes import made_shapes
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.inputs.image import Photo
-from sightline.layers import efficientnet
-from sightline.layers.efficientnet import EfficientNetLite0Config
+from sightline.nn import efficientnet
+from sightline.nn.efficientnet import EfficientNetLite0Config
+from sightline.synthetic.shapes import made_shapes
 from sightline.tasks import train
 from sightline.tasks.batches import TaskLesson
+from sightline.tasks.caption import CAPTION
 from sightline.tasks.configs.caption import CaptionConfig
-from sightline.tasks.declared.caption import CAPTION
 from sightline.tasks.dry_run import estimate
 from sightline.tasks.evaluate import compare, evaluate
 from sightline.tasks.run import Run

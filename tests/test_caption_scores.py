@@ -6,11 +6,11 @@ import random
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from sightline.training.scores import paired_bootstrap
-from sightline.training.scores.bleu_orders import bleu_order
-from sightline.training.scores.cider import cider, cider_of_each
-from sightline.training.scores.scripts import words_of
-from sightline.training.scores.several import (
+from sightline.metrics import paired_bootstrap
+from sightline.metrics.bleu_orders import bleu_order
+from sightline.metrics.cider import cider, cider_of_each
+from sightline.metrics.scripts import words_of
+from sightline.metrics.several import (
     CAPTION_METRICS,
     bleu_several,
     chrf_several,

@@ -9,13 +9,13 @@ import torch
 
 from sightline import capture
 from sightline.data.images import fit_image
-from sightline.data.shapes import made_shapes
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
-from sightline.layers.image import CNNConfig
+from sightline.decoding.options import pad
 from sightline.models.image_to_text import Places
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
+from sightline.nn.image import CNNConfig
+from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.run import Run
-from sightline.tasks.searching import pad
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
 
 PATH = Path(__file__).parents[1] / "examples" / "shapes.py"

@@ -8,12 +8,12 @@ import torch
 from PIL import Image
 
 from captioning import FLOOR, HARD, SOFT, TRANSFORMER, captioner, read_images
-from sightline.data.shapes import made_shapes
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.outputs.captions import looks
+from sightline.outputs.image_subject import PlaceSubject
 from sightline.records import Grid
-from sightline.tasks.image_subject import PlaceSubject
+from sightline.synthetic.shapes import made_shapes
 from sightline.vocabulary import END, UNKNOWN
 
 

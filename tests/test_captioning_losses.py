@@ -10,10 +10,10 @@ from torch import nn
 
 from sightline import capture
 from sightline.attention import hard as hard_module
+from sightline.decoding.search import Rules, greedy
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import Places
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
-from sightline.search import Rules, greedy
 from sightline.vocabulary import END, PADDING, START
 from test_captioning_models import MODELS, PLACES, SMALL, WORDS, captions
 

@@ -7,19 +7,19 @@ import pytest
 import torch
 from torch import nn
 
-import sightline.search
+import sightline.decoding.search
 from sightline.attention import AdditiveConfig, AttentionConfig, ComposedConfig, HardConfig
 from sightline.config import ConfigError, kinds
-from sightline.layers.decoder import DecoderShape, RecurrentAttentionDecoder
-from sightline.layers.incremental import OneTokenDecoder
-from sightline.layers.rnn import Cell
+from sightline.decoding.search import Rules, beam_search
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import ImageToTextConfig, Places, grid_sinusoids
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft, unevenness
 from sightline.models.text_to_text import TextToText
 from sightline.models.writer import Writer
-from sightline.search import Rules, beam_search
+from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
+from sightline.nn.incremental import OneTokenDecoder
+from sightline.nn.rnn import Cell
 from sightline.vocabulary import END, PADDING, START
 
 PLACES = Places(6, 2, 3)
@@ -120,8 +120,8 @@ def test_one_decoder_and_one_search_serve_translators_and_captioners():
         assert type(captioner).step is type(translator).step is Writer.step
         assert type(captioner).searching is type(translator).searching
     assert issubclass(TextToText, Writer)
-    assert beam_search is sightline.search.beam_search
-    assert isinstance(translator.step, sightline.search.Step)
+    assert beam_search is sightline.decoding.search.beam_search
+    assert isinstance(translator.step, sightline.decoding.search.Step)
     step, _ = MODELS["transformer"].build(PLACES, WORDS).eval().searching(torch.randn(2, 6, 6))
     assert type(step) is OneTokenDecoder
 

@@ -12,8 +12,8 @@ from catalogue import mechanisms
 from sightline import Cells, Frames, Grid, Record, Slots, Tokens, capture, cut, uniform
 from sightline.attention import AttentionConfig, Causal, Look, MultiHeadConfig, PoolingConfig, show
 from sightline.attention.tap import active_taps
+from sightline.explain.capture import BLOCK
 from sightline.records import TopK
-from sightline.trace import BLOCK
 
 
 class TwoLayers(nn.Module):

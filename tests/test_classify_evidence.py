@@ -13,11 +13,11 @@ from invoke import run
 from labelling import ATTENTIVE, CHINESE, DECIDE, ENCODER, HAN, NAMES, TEXT, made, sentence, trained, words_of
 from runs import saved
 from sightline.errors import UserError
-from sightline.evidence import LabelSubject, NumberSubject, leave_one_out
-from sightline.explanation import Explanation
+from sightline.explain.capture import capture
+from sightline.explain.evidence import LabelSubject, NumberSubject, leave_one_out
+from sightline.explain.explanation import Explanation
 from sightline.models.text_to_labels import Texts
-from sightline.tasks.places import place
-from sightline.trace import capture
+from sightline.text.places import place
 from sightline.view.passages import excerpt
 
 PAIRED = replace(ATTENTIVE, pairs=True)

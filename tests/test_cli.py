@@ -14,7 +14,7 @@ import pytest
 from invoke import run
 from sightline import __version__
 from sightline.errors import MachineError, UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.files import check_writable, write_text
 from sightline.training.folder import RunFolder
 from signals import start_interruptible

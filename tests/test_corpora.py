@@ -25,12 +25,12 @@ from sightline.data.source import Source
 from sightline.data.spool import Spool
 from sightline.data.store import write_blocks, write_corpus
 from sightline.data.tagged import tagged_cells
-from sightline.data.tokenise import TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
 from sightline.outputs import translation
 from sightline.tasks import prepare
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.registry import task_named
+from sightline.text.tokenise import TokeniserConfig, train_tokenisers
 from test_data_checking import checked_pairs
 
 SHARDS = [[("one", "eins"), ("two", "zwei")], [("three", "drei")], [("four", "vier"), ("five", "fünf")]]

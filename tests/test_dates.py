@@ -6,8 +6,17 @@ from datetime import date, timedelta
 import pytest
 from babel.dates import format_date
 
-from sightline.data.dates import FIRST, HELD_OUT, LANGUAGES, LAST, forms_of, held_out_language, make_dates, split_dates
 from sightline.errors import UserError
+from sightline.synthetic.dates import (
+    FIRST,
+    HELD_OUT,
+    LANGUAGES,
+    LAST,
+    forms_of,
+    held_out_language,
+    make_dates,
+    split_dates,
+)
 
 ALL = (*LANGUAGES, HELD_OUT)
 

@@ -25,10 +25,10 @@ from sightline.attention import (
     reinforce_loss,
 )
 from sightline.attention.position import Alibi
-from sightline.attention.softmax import softmax
 from sightline.config import ConfigError, override
-from sightline.layers.efficientnet import EfficientNetLite0Config
-from sightline.layers.image import CNNConfig
+from sightline.kernels.softmax import softmax
+from sightline.nn.efficientnet import EfficientNetLite0Config
+from sightline.nn.image import CNNConfig
 from sightline.records import TopK
 from sightline.tasks.configs.caption import CaptionConfig
 

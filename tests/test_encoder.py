@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from sightline import capture
-from sightline.layers.transformer import EncoderLayer, LayerShape
-from sightline.layers.unpadded import Unpadded, _DroppedAttention, attend_unpadded
 from sightline.models.encoder import EncoderConfig, start_translator, translator_tensors
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import TextModelConfig, Texts
 from sightline.models.transformer import TransformerConfig
+from sightline.nn.transformer import EncoderLayer, LayerShape
+from sightline.nn.unpadded import Unpadded, _DroppedAttention, attend_unpadded
 from sightline.training.groups import parameter_groups
 from sightline.vocabulary import Specials
 

@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU, CHRF
 import runs
 import sightline
 from sightline import cli
-from sightline.data.tokenise import TokeniserConfig
+from sightline import metrics as scores
 from sightline.errors import UserError
 from sightline.inputs.sequence_text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
@@ -23,7 +23,7 @@ from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.evaluate import compare, evaluate
 from sightline.tasks.task import Example
-from sightline.training import scores
+from sightline.text.tokenise import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 from sightline.view.charts import lines_by_length
 

@@ -12,10 +12,19 @@ from torch import nn
 from sightline.attention import ComposedConfig, DotConfig
 from sightline.attention.tap import active_taps
 from sightline.errors import UserError
-from sightline.evidence import agreement, believe, choose_shift, kendall, leave_one_out, moved, removal, sentences
-from sightline.evidence.panel import spread
-from sightline.evidence.removal import chosen_rows, default_k
-from sightline.explanation import Explanation, Stack
+from sightline.explain.evidence import (
+    agreement,
+    believe,
+    choose_shift,
+    kendall,
+    leave_one_out,
+    moved,
+    removal,
+    sentences,
+)
+from sightline.explain.evidence.panel import spread
+from sightline.explain.evidence.removal import chosen_rows, default_k
+from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Slots, Tokens
 
 

@@ -11,7 +11,8 @@ from torch import nn
 
 from sightline.attention.pooling import PoolingConfig
 from sightline.errors import UserError
-from sightline.evidence import (
+from sightline.explain.capture import capture
+from sightline.explain.evidence import (
     PoolSubject,
     TextSubject,
     believe,
@@ -22,13 +23,12 @@ from sightline.evidence import (
     subject,
     uniform_cost,
 )
-from sightline.layers.embedding import TokenEmbedding
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
+from sightline.nn.embedding import TokenEmbedding
 from sightline.records import Record, Slots
-from sightline.trace import capture
 from sightline.vocabulary import END, PADDING, START
 
 WORDS = 12

@@ -8,7 +8,6 @@ import torch
 
 import runs
 import sightline
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.inputs.sequence_text import SourceText
 from sightline.models.luong import LuongConfig
@@ -17,7 +16,8 @@ from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.outputs import sequence_explain
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.tasks.token_axis import word_numbers
+from sightline.text.token_axis import word_numbers
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
 from test_frozen import FROZEN
 

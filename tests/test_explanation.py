@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sightline.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
+from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
 from sightline.records import Record, Tokens
 
 LOOKS = Stack("Looks at the source", "cross", ("decoder.attention",))

@@ -17,16 +17,16 @@ import runs
 import sightline
 from exported import TEXTS, TRANSFORMER, readme_code, run_of, translator_of
 from sightline.attention import ComposedConfig, ScaledDotConfig, SparsemaxConfig
-from sightline.cli.exporting import export
+from sightline.cli.parser_export import export
 from sightline.errors import MachineError, UserError
-from sightline.interop.engine import engine_for
+from sightline.export.engine import engine_for
+from sightline.export.exporting import Closeness, Example, compare, examples_for, whole_folder, write_export
+from sightline.export.run import export_run
+from sightline.export.run_engine import load_engine
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.tasks.engine import load_engine
-from sightline.tasks.export import export_run
-from sightline.tasks.exporting import Closeness, Example, compare, examples_for, whole_folder, write_export
 
 FROZEN = Path(__file__).parent / "fixtures" / "run-format-1"
 SMALL = {"dropout": 0.0}
@@ -195,7 +195,7 @@ def test_an_export_with_a_damaged_file_is_not_given_to_the_engine(tmp_path, to):
 
 def test_an_export_that_is_wrong_is_not_kept(tmp_path, monkeypatch):
     run = run_of(tmp_path / "run")
-    right = "sightline.interop.ctranslate2_export.sinusoids"
+    right = "sightline.export.ctranslate2.sinusoids"
     monkeypatch.setattr(right, lambda start, count, size, like: torch.zeros(count, size))
     with pytest.raises(UserError, match="does not say what the run says, and is not kept"):
         export_run(run, "ctranslate2", tmp_path / "out")

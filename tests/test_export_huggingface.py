@@ -11,9 +11,9 @@ from exported import TEXTS, TRANSFORMER, readme_code, run_of
 from labelling import TEXT, made, words_of
 from runs import saved
 from sightline.errors import UserError
+from sightline.export.run import export_run
 from sightline.models.encoder import EncoderConfig
 from sightline.models.luong import LuongConfig
-from sightline.tasks.export import export_run
 
 transformers = pytest.importorskip("transformers")
 KINDS = {
@@ -77,7 +77,7 @@ def test_an_encoder_is_loaded_and_gives_the_same_annotations(tmp_path):
 def test_an_encoder_that_is_wrong_is_not_kept(tmp_path, monkeypatch):
     config = EncoderConfig(16, 2, 24, 1, dropout=0.0, norm="post", embedding_norm=True)
     classifier_run(tmp_path / "run", config)
-    wrong = "sightline.interop.pretrained_export.sinusoids"
+    wrong = "sightline.export.pretrained_export.sinusoids"
     monkeypatch.setattr(wrong, lambda start, count, size, like: torch.zeros(count, size))
     with pytest.raises(UserError, match="annotations are off"):
         export_run(tmp_path / "run", "huggingface", tmp_path / "out")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.ngrams import cut_words, find_ngrams, learn_ngrams
+from sightline.baselines import texts as module
+from sightline.baselines.linear import Matrix, fit_linear, ratios
+from sightline.baselines.ngrams import cut_words, find_ngrams, learn_ngrams
+from sightline.baselines.texts import FACTS, WEIGHTS, Floors, fit_floors
 from sightline.errors import UserError
-from sightline.tasks import floors as module
-from sightline.tasks.floors import FACTS, WEIGHTS, Floors, fit_floors
-from sightline.tasks.linear import Matrix, fit_linear, ratios
 
 SIGHT, LINE, SIGHT_LINE = 3064059988874, 16548126169699, 1312687355673  # written down once: saved floors depend on them
 FILLING = [f"w{number}" for number in range(40)]
@@ -46,7 +46,7 @@ def ngrams_by_hand(text, longest):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_ngrams_are_those_counted_by_hand(at_once, monkeypatch):
-    monkeypatch.setattr("sightline.data.ngrams._WORDS_AT_ONCE", at_once)
+    monkeypatch.setattr("sightline.baselines.ngrams._WORDS_AT_ONCE", at_once)
     texts = ["a b a b", "", "b a", "c", "a b c d", "b a b c"]
     by_hand = [ngrams_by_hand(text, 3) for text in texts]
     known, rows = learn_ngrams(texts, 3, at_least=1)

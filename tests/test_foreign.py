@@ -10,7 +10,7 @@ from foreign_models import CONFIGS, attentions, build, inputs
 from sightline import capture, cut, uniform
 from sightline.attention import MultiHeadConfig, Tap, open_tap
 from sightline.attention.tap import active_taps
-from sightline.interop.door import may_be_foreign
+from sightline.explain.intercept import may_be_foreign
 
 PADDED = [(name, padded) for name in CONFIGS for padded in (False, True) if not (name == "vit" and padded)]
 
@@ -119,7 +119,7 @@ def test_only_the_layers_and_heads_asked_for(name, attention, monkeypatch):
     with capture(model) as whole:
         model(**given)
     shown = []
-    monkeypatch.setattr("sightline.interop.door.show", lambda look: shown.append(look) or look.weights)
+    monkeypatch.setattr("sightline.explain.intercept.show", lambda look: shown.append(look) or look.weights)
     with capture(model, layers=[1], heads=[3, 0]) as trace:
         model(**given)
     assert [(look.weights.shape[1], look.numbers) for look in shown] == [(2, (0, 3))], "no other weights are made"

@@ -15,7 +15,7 @@ from foreign_models import build, inputs
 from sightline import capture, uniform
 from sightline.attention import MultiHeadConfig
 from sightline.attention.tap import active_taps
-from sightline.interop.door import may_be_foreign
+from sightline.explain.intercept import may_be_foreign
 
 
 @pytest.fixture(autouse=True)

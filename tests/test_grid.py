@@ -14,23 +14,23 @@ import invoke
 import sightline.tasks.train
 from grids import cracked, gridder, write_parity, write_photos
 from runs import config_from, prepared_as, read_as, trained_on
-from sightline.commands.train import preset
+from sightline.cli.train import preset
 from sightline.data.checking import Limits
 from sightline.data.grids import read_mask, read_values
 from sightline.data.source import Source
 from sightline.errors import UserError
+from sightline.explain.capture import capture
 from sightline.inputs.grid import collate
 from sightline.models.grid import Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
 from sightline.outputs.cells import Mask
 from sightline.tasks.configs.grid import GridConfig
-from sightline.tasks.declared.grid import GRID
 from sightline.tasks.dry_run import estimate
 from sightline.tasks.evaluate import examples_for
+from sightline.tasks.grid import GRID
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.trace import capture
 from sightline.training.loop import TrainingConfig
 from sightline.view.cells import save_mask
 

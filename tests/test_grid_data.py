@@ -20,9 +20,7 @@ from sightline.data.grids import (
     whole_map,
 )
 from sightline.errors import UserError
-from sightline.picture import colours_of, numbers_of
-from sightline.tasks.configs.grid import GridConfig, class_weights
-from sightline.training.scores.cells import (
+from sightline.metrics.cells import (
     average_precision,
     best_threshold,
     cell_statistics,
@@ -31,6 +29,8 @@ from sightline.training.scores.cells import (
     pixel_counts,
     pixel_statistics,
 )
+from sightline.picture import colours_of, numbers_of
+from sightline.tasks.configs.grid import GridConfig, class_weights
 from sightline.view.cells import picture, save_mask
 
 

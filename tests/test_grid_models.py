@@ -7,17 +7,17 @@ from torch import nn
 
 import sightline.models.grid_sequential as sequential
 from sightline.config import kinds
+from sightline.decoding.search import greedy
 from sightline.inputs.grid import collate
-from sightline.layers.decoder import RecurrentAttentionDecoder
-from sightline.layers.grid import Block, GridEncoder, PixelCells
-from sightline.layers.image import CNNConfig
-from sightline.layers.scan import directions, scan
 from sightline.models.grid import NOTHING, Gold, GridModelConfig, Grids, Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
 from sightline.models.luong import LuongConfig
+from sightline.nn.decoder import RecurrentAttentionDecoder
+from sightline.nn.grid import Block, GridEncoder, PixelCells
+from sightline.nn.image import CNNConfig
+from sightline.nn.scan import directions, scan
 from sightline.outputs.cells_batches import collate_gold
-from sightline.search import greedy
 
 SMALL = {"width": 8, "cell_size": 12, "rnn_size": 4, "pixel_width": 6, "dropout": 0.0}
 DECODER = {**SMALL, "attn_num_hidden": 12}

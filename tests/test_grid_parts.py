@@ -17,10 +17,10 @@ from runs import saved
 from sightline.data.grids import Raw
 from sightline.errors import UserError
 from sightline.inputs.grid import GridFacts
+from sightline.inputs.grid_parts import cut, joined, parts_of, stretches
 from sightline.models.grid import Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.tasks.configs.grid import GridConfig
-from sightline.tasks.grid_parts import cut, joined, parts_of, stretches
 
 FACTS = GridFacts(("none", "crack"), (0, 255), (5, 1), 8, 3, 0.0)
 

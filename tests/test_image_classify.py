@@ -12,24 +12,24 @@ from PIL import Image
 
 import invoke
 from runs import prepared_as, saved, trained_on
-from sightline.commands.train import preset
+from sightline.cli.train import preset
 from sightline.data.checking import Limits
 from sightline.data.labels_checking import LabelReport
-from sightline.data.shapes import made_shapes
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.inputs.image import ImageInput
-from sightline.layers.efficientnet import EfficientNetLite0Config
-from sightline.layers.image import CNNConfig
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
 from sightline.models.image_to_text import Places
+from sightline.nn.efficientnet import EfficientNetLite0Config
+from sightline.nn.image import CNNConfig
+from sightline.outputs.image_floors import ImageBaselines
 from sightline.outputs.image_labels import ImageLabelsOutput
 from sightline.outputs.image_labels_explain import HIDING, LOOKED
+from sightline.outputs.label_names import Labels
 from sightline.records import Grid
+from sightline.synthetic.shapes import made_shapes
+from sightline.tasks.classify import CLASSIFY
 from sightline.tasks.configs.classify_images import ImageClassifyConfig
-from sightline.tasks.declared.classify import CLASSIFY
-from sightline.tasks.image_floors import ImageBaselines
-from sightline.tasks.labels import Labels
 from sightline.tasks.prepare import Setting, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.train import build
@@ -242,7 +242,7 @@ def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
     model = config().model.build(places, ImageLabelsShape("one", 2)).eval()
     run = classifier(model, labels, how, encoder, temperature=2.0)
     saved(run, tmp_path / "run", weights="untrained")
-    monkeypatch.setattr("sightline.layers.efficientnet.PACKAGE", "no_such_package_at_all")
+    monkeypatch.setattr("sightline.nn.efficientnet.PACKAGE", "no_such_package_at_all")
     loaded = Run.load(tmp_path / "run")
     images = [pixels for pixels, _ in pictures(3)]
     assert np.allclose(loaded.raw(images), run.raw(images), atol=1e-6)

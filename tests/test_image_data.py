@@ -13,8 +13,8 @@ import pytest
 from sightline.data.checking import Limits
 from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import CAPTION_NAMES, LABEL_NAMES, MASK_NAMES, is_image_data, read_image_table
-from sightline.data.shapes import COLOURS, made_shapes
 from sightline.errors import UserError
+from sightline.synthetic.shapes import COLOURS, made_shapes
 from test_images import encoded
 
 

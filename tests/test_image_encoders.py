@@ -11,12 +11,12 @@ from torch import nn
 
 from sightline.config import ConfigError, kinds
 from sightline.data.images import fit_image
-from sightline.data.shapes import made_shapes
 from sightline.errors import UserError
-from sightline.layers import efficientnet
-from sightline.layers.efficientnet import EfficientNetLite0Config, weights_file
-from sightline.layers.image import BatchNorm, CNNConfig, ImageEncoderConfig, default_encoder
-from sightline.layers.timm_images import TimmConfig
+from sightline.nn import efficientnet
+from sightline.nn.efficientnet import EfficientNetLite0Config, weights_file
+from sightline.nn.image import BatchNorm, CNNConfig, ImageEncoderConfig, default_encoder
+from sightline.nn.timm import TimmConfig
+from sightline.synthetic.shapes import made_shapes
 
 
 def photo(side=224, seed=0):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.evidence.removal import leave_one_out
-from sightline.layers.image import CNNConfig
+from sightline.explain.evidence.removal import leave_one_out
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
 from sightline.models.image_to_text import Places
-from sightline.tasks.image_subject import ImageLabelSubject
+from sightline.nn.image import CNNConfig
+from sightline.outputs.image_subject import ImageLabelSubject
 
 
 @torch.no_grad()

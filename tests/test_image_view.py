@@ -14,7 +14,7 @@ from PIL import Image
 from image_samples import GRID, PEAKS, WORDS, captioned, classified, labelled, looks, scene
 from sightline.data.images import fitting
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.picture import LONGEST, Labelling, Picture, fitted_box
 from sightline.records import Grid, Record, Tokens
 from sightline.view import film, overlay

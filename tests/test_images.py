@@ -23,8 +23,8 @@ from sightline.data.images import (
     read_image,
     read_images,
 )
-from sightline.data.shapes import made_shapes
 from sightline.errors import UserError
+from sightline.synthetic.shapes import made_shapes
 
 
 def corners():

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from runs import translator as run_of
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
-from sightline.layers import incremental
+from sightline.explain.capture import capture
 from sightline.models import transformer
 from sightline.models.transformer import TransformerConfig
+from sightline.nn import incremental
 from sightline.state import Shared, reorder, select
-from sightline.trace import capture
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 
 SHAPES = {
     "pre": TransformerConfig(16, 2, 32, 2, 3, tied="none"),

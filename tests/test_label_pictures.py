@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from sightline.training.scores import ece, reliability_bins
+from sightline.metrics import ece, reliability_bins
 from sightline.view.confusion import MOST, confusion_figure, confusion_matrix
 from sightline.view.reliability import reliability, reliability_figure
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.training.scores import (
+from sightline.metrics import (
     accuracy,
     adaptive_ece,
     answer_exact,
@@ -41,7 +41,7 @@ from sightline.training.scores import (
     subset_accuracy,
     token_accuracy,
 )
-from sightline.training.scores.calibration import adaptive_bins
+from sightline.metrics.calibration import adaptive_bins
 
 
 def numbers(*values):

@@ -12,11 +12,11 @@ from sightline.data.batches import BatchPlan
 from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.data.splitting import normalise
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.task import Example
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, PADDING, START
 
 

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from runs import prepared_as, trained_on
-from sightline.commands.train import preset
-from sightline.data.ngrams import Rows
+from sightline.baselines.latent import LONGEST, OWN, _one_way_round, begin_with, text_rows, word_vectors
+from sightline.baselines.linear import rarities
+from sightline.baselines.ngrams import Rows
+from sightline.cli.train import preset
 from sightline.data.store import Corpus, write_corpus
 from sightline.tasks.configs.pretrain import PretrainConfig
-from sightline.tasks.declared.pretrain import PRETRAIN
-from sightline.tasks.latent import LONGEST, OWN, _one_way_round, begin_with, text_rows, word_vectors
-from sightline.tasks.linear import rarities
 from sightline.tasks.prepare import Prepared
+from sightline.tasks.pretrain import PRETRAIN
 from sightline.tasks.train import build, started
 from sightline.training.folder import load_tensors
 

@@ -8,16 +8,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from sightline.layers import loss as loss_module
-from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import QUIET, TokenEmbedding, sinusoids
-from sightline.layers.gru import gru_step
-from sightline.layers.loss import LARGEST, chunk_rows, smoothed_cross_entropy
-from sightline.layers.maxout import maxout
-from sightline.layers.products import STEP, WORTH
-from sightline.layers.rnn import BidirectionalEncoder, Cell
+from sightline.kernels import loss as loss_module
+from sightline.kernels.dropout import Dropout
+from sightline.kernels.gru import gru_step
+from sightline.kernels.loss import LARGEST, chunk_rows, smoothed_cross_entropy
+from sightline.kernels.maxout import maxout
+from sightline.kernels.products import STEP, WORTH
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.han import HANConfig
+from sightline.nn.embedding import QUIET, TokenEmbedding, sinusoids
+from sightline.nn.rnn import BidirectionalEncoder, Cell
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])

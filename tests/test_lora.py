@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.layers.lora import LoraConfig, add_lora, is_adapted, merge_lora
 from sightline.models.encoder import EncoderConfig
 from sightline.models.text_to_labels import Texts
 from sightline.models.transformer import TransformerConfig
+from sightline.nn.lora import LoraConfig, add_lora, is_adapted, merge_lora
 from sightline.training.groups import parameter_groups
 from sightline.training.loop import TrainingConfig
 from sightline.training.steps import make_optimiser

@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sightline.data.masking import MaskedBlocks, MaskingConfig, hide_words, special_ids
 from sightline.data.store import write_corpus
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
+from sightline.text.masking import MaskedBlocks, MaskingConfig, hide_words, special_ids
 from sightline.vocabulary import END, MASK, PADDING, START, Specials
 
 OURS = Specials(mask=MASK)

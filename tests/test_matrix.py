@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from invoke import run
-from sightline.commands import display, verifying
+from sightline.cli import display, verifying
 
 RUNS = Path(__file__).parent / "fixtures" / "runs"
 KINDS = ("translate", "summarise", "classify-text", "classify-pair", "classify-image")
@@ -154,7 +154,7 @@ def serve(kind, here, place):
     import base64
 
     from serving import client_of
-    from sightline.commands.serving import named
+    from sightline.cli.serving import named
 
     given = items_of(kind, here)
     if kind in IMAGES:

@@ -7,13 +7,13 @@ import torch
 from sightline import capture
 from sightline.attention import AttentionConfig, ComposedConfig, FixedConfig, LocalConfig
 from sightline.config import kinds
-from sightline.layers.decoder import RecurrentAttentionDecoder
+from sightline.decoding.search import Rules, beam_search, greedy
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.text_to_text import END, PADDING, START, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.search import Rules, beam_search, greedy
+from sightline.nn.decoder import RecurrentAttentionDecoder
 
 SMALL = {"embedding_size": 12, "size": 12, "dropout": 0.0}
 MODELS = {

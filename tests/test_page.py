@@ -14,7 +14,7 @@ import pytest
 
 from page_samples import HOSTILE, caption, hostile, largest, long, pooled, softmax, translation
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.records import Cells, Frames, Record, Slots, Tokens
 from sightline.view.page import MODULES, _asset, fragment, joined, page, write_page
 

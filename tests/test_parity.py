@@ -22,7 +22,7 @@ from sightline.attention import (
 from sightline.attention import additive as additive_module
 from sightline.attention import fused as fused_module
 from sightline.attention.additive import additive_scores
-from sightline.trace import capture
+from sightline.explain.capture import capture
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 B, H, T, D = 3, 4, 7, 8

@@ -9,7 +9,7 @@ from PIL import Image
 
 from sightline import Record, Slots, Tokens
 from sightline.errors import UserError
-from sightline.explanation import Explanation, Stack, Step
+from sightline.explain.explanation import Explanation, Stack, Step
 from sightline.records import Cells, Grid
 from sightline.view import animation, heads, highlight, overlay, pictures
 from sightline.view.drawing import draw

@@ -10,19 +10,19 @@ import torch
 
 import runs
 import sightline
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
+from sightline.decoding.options import SearchConfig
 from sightline.errors import UserError
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
+from sightline.outputs import unknown
 from sightline.outputs.sequence_search import Prediction, Searched
 from sightline.outputs.translation import TranslationOutput
-from sightline.tasks import unknown
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.ensemble import ensemble
 from sightline.tasks.run import batches_by_size
-from sightline.tasks.searching import SearchConfig
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 import test_prediction
+from sightline.decoding.options import SearchConfig
 from sightline.outputs.sequence_search import Prediction, Searched, SequenceOptions
 from sightline.tasks.run import Run
-from sightline.tasks.searching import SearchConfig
 from test_prediction import texts_of
 
 # Fixtures are found by their names in this file.
@@ -92,7 +92,7 @@ def test_an_ensemble_by_command(command, run, stranger, texts):
 
 
 def test_samples_by_command(command, monkeypatch):
-    from sightline.commands import lines
+    from sightline.cli import lines
 
     monkeypatch.setattr(lines, "BLOCK", 4)
     given = "ka lo\n" * 8
@@ -178,7 +178,7 @@ def test_a_folder_that_is_no_run_is_said_before_an_image_is_refused(command, tmp
 
 
 def test_weights_before_the_first_validation_are_called_what_they_are(tmp_path, capsys):
-    from sightline.commands.common import say_unfinished
+    from sightline.cli.common import say_unfinished
 
     (tmp_path / "checkpoints" / "step-3").mkdir(parents=True)
     say_unfinished(tmp_path, {"weights": "untrained"})

@@ -13,11 +13,11 @@ import sightline
 from invoke import run
 from runs import config_from, read_as, trained_on
 from sightline.data.checking import Limits
-from sightline.data.tokenise import TokeniserConfig
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig, translator_tensors
 from sightline.tasks.configs.pretrain import PretrainConfig
 from sightline.tasks.run import Run
+from sightline.text.tokenise import TokeniserConfig
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import MASK

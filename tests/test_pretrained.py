@@ -7,13 +7,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
+from sightline.export.pretrained_export import export_encoder
 from sightline.interop.pretrained import load_pretrained
-from sightline.interop.pretrained_export import export_encoder
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
 from sightline.models.encoder import EncoderConfig
 from sightline.models.text_to_labels import Texts
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.layers import products
-from sightline.layers.products import MANY, STEP, VANISHING, WORTH, Product, filled_up
+from sightline.kernels import products
+from sightline.kernels.products import MANY, STEP, VANISHING, WORTH, Product, filled_up
 
 LARGE = (WORTH // 32, 32)
 

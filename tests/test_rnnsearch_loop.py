@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from sightline.attention import AdditiveConfig, ComposedConfig, Memory, SparsemaxConfig
-from sightline.layers import decoder as decoders
-from sightline.layers.decoder import DecoderShape, RecurrentAttentionDecoder
+from sightline.explain.capture import capture
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import PADDING
-from sightline.trace import capture
+from sightline.nn import decoder as decoders
+from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
 
 WORDS = 20
 SMALL = {"embedding_size": 6, "size": 4, "attention": ComposedConfig(AdditiveConfig(hidden_size=5))}

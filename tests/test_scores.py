@@ -10,15 +10,15 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from sightline.cli import commands
+from sightline import metrics as scores
+from sightline.cli import parsers as commands
 from sightline.config import override
 from sightline.errors import UserError
+from sightline.metrics import bootstrap
+from sightline.metrics.rouge import common_length
+from sightline.metrics.scripts import words_of
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.tasks.declared.translate import TRANSLATE
-from sightline.training import scores
-from sightline.training.scores import bootstrap
-from sightline.training.scores.rouge import common_length
-from sightline.training.scores.scripts import words_of
+from sightline.tasks.translate import TRANSLATE
 
 POLICE = "police killed the gunman"
 CHINESE = ["北京的冬天很冷。", "这是我们昨天买的2本书。", "他在の家商店门口等了很久。"]

@@ -8,8 +8,8 @@ import random
 import pytest
 import torch
 
-from sightline import search
-from sightline.search import Rules, Sampler, beam_search, ensemble, greedy
+from sightline.decoding import search
+from sightline.decoding.search import Rules, Sampler, beam_search, ensemble, greedy
 
 WORDS, START, END = 5, 5, 6  # words are 0 … 4
 SIZE = 4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data.sentences import joining_space, split_sentences
+from sightline.text.sentences import joining_space, split_sentences
 
 # A bar stands where a sentence ends; the blanks behind it stay.
 CASES = {

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving import AT_HOME, FIXTURES, Gate, client_of, refused, some_runs
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.serve import Limits, application
 from sightline.tasks.run import Run
 from sightline.view.page import _asset

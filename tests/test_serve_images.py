@@ -12,8 +12,7 @@ from PIL import Image
 
 from captioning import ENCODER, FLOOR, captioner
 from serving import client_of, refused, some_runs
-from sightline.data.shapes import made_shapes
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.inputs.grid import GridFacts, GridInput
 from sightline.inputs.image import ImageInput
 from sightline.models.grid_at_once import AtOnceConfig
@@ -21,12 +20,13 @@ from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
 from sightline.outputs.cells import CellsOutput
 from sightline.outputs.image_labels import ImageLabelsOutput
+from sightline.outputs.label_names import Labels
 from sightline.serve import Limits
+from sightline.synthetic.shapes import made_shapes
+from sightline.tasks.classify import CLASSIFY
 from sightline.tasks.configs.classify_images import ImageClassifyConfig
 from sightline.tasks.configs.grid import GridConfig
-from sightline.tasks.declared.classify import CLASSIFY
-from sightline.tasks.declared.grid import GRID
-from sightline.tasks.labels import Labels
+from sightline.tasks.grid import GRID
 from sightline.tasks.run import Run
 from test_serve import assert_alike
 from test_serve_browser import Served, answered, open_page, problem  # noqa: F401 - pytest finds the fixture here

@@ -10,8 +10,6 @@ import torch
 import sightline
 from invoke import run
 from runs import read_as, trained_on
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.inputs.question import QuestionInput
 from sightline.inputs.text import to_texts
 from sightline.models.attentive import AttentiveConfig
@@ -19,6 +17,8 @@ from sightline.models.heads import Span
 from sightline.outputs.span import NONE, SpanOutput, answer_tokens
 from sightline.tasks.configs.span import SpanConfig
 from sightline.tasks.task import Example
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 
 KEYS, VALUES = ["ka", "kb", "kc", "kd", "ke", "kf"], ["va", "vb", "vc", "vd", "ve", "vf"]

@@ -11,8 +11,6 @@ import torch
 import sightline
 from invoke import run
 from runs import read_as, trained_on
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.inputs.words import WordsInput, cut_words
 from sightline.interop.pretrained import load_pretrained
@@ -20,7 +18,9 @@ from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.tasks.configs.tag import TagConfig
 from sightline.tasks.task import Example
-from sightline.tasks.windows import owners, windows
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.windows import owners, windows
 from sightline.training.loop import TrainingConfig
 from test_classify import bert
 

@@ -7,11 +7,11 @@ from torch import nn
 from sightline import capture
 from sightline.attention import AttentionConfig
 from sightline.attention.pooling import PoolingConfig
-from sightline.layers.annotating import AnnotationShape, Convolution, WordDropout
-from sightline.layers.rnn import BidirectionalEncoder
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import OneLabel, TagEach
 from sightline.models.text_to_labels import TextModelConfig, Texts
+from sightline.nn.annotating import AnnotationShape, Convolution, WordDropout
+from sightline.nn.rnn import BidirectionalEncoder
 from sightline.vocabulary import END, OURS, PADDING, START, UNKNOWN, Specials
 
 WORDS = 20

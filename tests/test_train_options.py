@@ -8,15 +8,15 @@ import pytest
 import runs
 import sightline
 from invoke import run
-from sightline.commands.train import configured, preset
+from sightline.cli.train import configured, preset
 from sightline.config import ConfigError
-from sightline.data.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.tasks.declared.translate import MODELS, TRANSLATE
 from sightline.tasks.missing import count_missing
 from sightline.tasks.registry import task_named
+from sightline.tasks.translate import MODELS, TRANSLATE
+from sightline.text.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.view.curves import draw_curves
@@ -236,8 +236,8 @@ def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
 
 
 def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
+    from sightline.align.trained_pairs import overlap_with_training
     from sightline.data.store import write_corpus
-    from sightline.tasks.trained_pairs import overlap_with_training
 
     words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))
     pairs = [("hello bye", "bye hello"), ("hello new bye", "bye")]

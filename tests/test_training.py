@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from sightline.decoding.search import Rules, greedy
 from sightline.errors import UserError
+from sightline.kernels.allocator import keep_memory
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import END, START
 from sightline.models.transformer import TransformerConfig
-from sightline.search import Rules, greedy
-from sightline.training.allocator import keep_memory
 from sightline.training.checkpoint import Progress, checkpoints
 from sightline.training.folder import RunFolder, average, load_tensors, save_tensors
 from sightline.training.loop import TrainingConfig, rank_of, train
@@ -291,7 +291,7 @@ def test_the_heap_may_stand_in_large_pages_and_takes_no_memory_for_it():
     script = """
 import re
 from pathlib import Path
-from sightline.training.allocator import keep_memory
+from sightline.kernels.allocator import keep_memory
 used = lambda: int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before = used()
 keep_memory()

@@ -10,7 +10,7 @@ from PIL import Image
 
 import sightline
 from invoke import run
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from test_frozen import FROZEN
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from foreign_models import TEXTS, save_folder, word_pieces
 from invoke import run
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.interop.huggingface import load
 from sightline.interop.tokens import Pieces
 from sightline.records import TopK
@@ -119,7 +119,7 @@ def test_the_panel_says_what_was_measured(folders, kind):
 
 def test_hiding_a_word_turns_the_vector_by_what_it_does(folders):
     """By hand: the mean embedding in the place of one word."""
-    from sightline.evidence import leave_one_out
+    from sightline.explain.evidence import leave_one_out
     from sightline.interop.subjects import VectorSubject
 
     owner = load(folders / "vector")

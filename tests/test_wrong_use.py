@@ -23,10 +23,10 @@ from sightline.attention import (
     Window,
     select,
 )
-from sightline.data.tokenise import TokeniserConfig, train_tokeniser
 from sightline.errors import UserError
+from sightline.explain.capture import capture
 from sightline.models.transformer import TransformerConfig
-from sightline.trace import capture
+from sightline.text.tokenise import TokeniserConfig, train_tokeniser
 
 
 @pytest.fixture(autouse=True)

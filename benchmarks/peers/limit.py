@@ -14,8 +14,8 @@ from shared import Timed
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sightline.commands.common import set_up
-from sightline.layers.products import Product
+from sightline.cli.common import set_up
+from sightline.kernels.products import Product
 
 Shape = tuple[tuple[int, ...], tuple[int, ...]]  # sizes and strides
 Factors = tuple[Shape, Shape, bool]  # and whether the right one is a matrix that was packed, by rows

@@ -20,9 +20,9 @@ from sightline.data.batches import BatchPlan, collate
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.data.store import write_corpus
-from sightline.data.tokenise import TokeniserConfig, train_tokenisers
 from sightline.errors import UserError
 from sightline.files import write_text
+from sightline.text.tokenise import TokeniserConfig, train_tokenisers
 from sightline.vocabulary import SPELLINGS
 
 USUAL = 24  # tokens of a sentence where the vocabulary grows

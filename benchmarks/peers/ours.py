@@ -23,7 +23,7 @@ from shared import (
     trainable,
 )
 
-from sightline.commands.common import set_up
+from sightline.cli.common import set_up
 from sightline.data.store import Corpus
 from sightline.inputs.sequence_text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
@@ -32,10 +32,10 @@ from sightline.models.transformer import TransformerConfig
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.batches import TaskLesson
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.tasks.declared.translate import TRANSLATE
 from sightline.tasks.prepare import Prepared
 from sightline.tasks.run import Run
 from sightline.tasks.train import build
+from sightline.tasks.translate import TRANSLATE
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Event, TrainingConfig
 from sightline.training.loop import train as run_training

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sightline.api import load, load_huggingface, train
     from sightline.attention.tap import show_attention
+    from sightline.explain.capture import capture, cut, uniform
     from sightline.records import Cells, Frames, Grid, Record, Slots, Tokens
-    from sightline.trace import capture, cut, uniform
 
 __version__ = "0.1.0"
 
 # Importing sightline imports neither torch nor NumPy: the command line must answer at once.
 _LAZY = {
     **dict.fromkeys(("load", "load_huggingface", "train"), "sightline.api"),
-    **dict.fromkeys(("capture", "cut", "uniform"), "sightline.trace"),
+    **dict.fromkeys(("capture", "cut", "uniform"), "sightline.explain.capture"),
     "show_attention": "sightline.attention.tap",
     **dict.fromkeys(("Cells", "Frames", "Grid", "Record", "Slots", "Tokens"), "sightline.records"),
 }

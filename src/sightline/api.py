@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.errors import UserError
+from sightline.kernels.allocator import keep_memory
 from sightline.machine import choose_device
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
-from sightline.training.allocator import keep_memory
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
@@ -47,7 +47,7 @@ def train(
     or that of the run to ``start`` from, unless ``config`` is given whole. ``options`` are the task's own, as on the
     command line, such as ``labels="several"`` of classify.
     """
-    from sightline.commands.train import base_config
+    from sightline.cli.train import base_config
     from sightline.tasks.train import train_together
 
     keep_memory()

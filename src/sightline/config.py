@@ -58,9 +58,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformer": "sightline.models.transformer:TransformerConfig",
     },
     "image_encoder": {
-        "cnn": "sightline.layers.image:CNNConfig",
-        "efficientnet_lite0": "sightline.layers.efficientnet:EfficientNetLite0Config",
-        "timm": "sightline.layers.timm_images:TimmConfig",
+        "cnn": "sightline.nn.image:CNNConfig",
+        "efficientnet_lite0": "sightline.nn.efficientnet:EfficientNetLite0Config",
+        "timm": "sightline.nn.timm:TimmConfig",
     },
     "image_to_labels": {"attentive": "sightline.models.image_to_labels:ImageToLabelsConfig"},
     "image_to_text": {

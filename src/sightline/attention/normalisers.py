@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sightline.attention.softmax import softmax
 from sightline.config import Config
+from sightline.kernels.softmax import softmax
 
 
 class Weights(NamedTuple):

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from sightline import __version__
-from sightline.cli.aligning import align
-from sightline.cli.commands import BENCH, COMPARE, EVALUATE, PREDICT, RESUME, VIEW
-from sightline.cli.demo import demo
-from sightline.cli.exporting import export
-from sightline.cli.mechanisms import check, mechanisms
 from sightline.cli.options import Command
-from sightline.cli.saliency import saliency
-from sightline.cli.serving import serve
-from sightline.cli.train import train
+from sightline.cli.parser_align import align
+from sightline.cli.parser_demo import demo
+from sightline.cli.parser_export import export
+from sightline.cli.parser_mechanisms import check, mechanisms
+from sightline.cli.parser_saliency import saliency
+from sightline.cli.parser_serve import serve
+from sightline.cli.parser_train import train
+from sightline.cli.parsers import BENCH, COMPARE, EVALUATE, PREDICT, RESUME, VIEW
 from sightline.errors import MachineError, SightlineError, UserError
 
 DESCRIPTION = """Train attention models on your own data and see what they attend to.

@@ -1,40 +1,55 @@
-"""The command that takes a run to other engines: export."""
+"""Export: a run in another engine's format, and how close it is."""
 
+import json
 from pathlib import Path
-from typing import Literal
 
-import tyro
+import torch
+
+from sightline.cli.common import set_up
+from sightline.export.engine import Format
+from sightline.export.exporting import Exported
+from sightline.export.exporting_readme import closeness_lines
+from sightline.export.run import export_run
 
 
-def export(
-    run: tyro.conf.Positional[Path],
-    to: Literal["ctranslate2", "onnx", "huggingface"],
+def export_command(
+    run: Path,
+    to: Format,
     out: Path,
-    int8: tyro.conf.FlagCreatePairsOff[bool] = False,
-    data: str | None = None,
-    columns: tuple[str, ...] | None = None,
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
-    json: bool = False,
-    threads: int | None = None,
+    int8: bool,
+    data: str | None,
+    columns: tuple[str, ...] | None,
+    overwrite: bool,
+    as_json: bool,
+    threads: int | None,
 ) -> None:
-    """Write a run in the format of another engine, compare it with the run, and say how close it is.
+    """Write, compare, say."""
+    set_up(threads)
+    exported = export_run(
+        run,
+        to,
+        out,
+        int8=int8,
+        data=data,
+        columns=columns,
+        overwrite=overwrite,
+        threads=threads or torch.get_num_threads(),
+    )
+    if as_json:
+        print(json.dumps(exported.to_json(), indent=2, ensure_ascii=False))
+        return
+    for line in _lines(run, exported):
+        print(line)
 
-    ctranslate2 is the fastest on a processor and runs Transformers; onnx runs them and the recurrent models, wherever
-    there is an onnxruntime; huggingface is a folder that transformers loads (a Pegasus, a Marian, or the encoder of a
-    run that classifies, tags, answers or was pre-trained). An export that does not say what the run says is not kept.
 
-    Args:
-        run: The run folder, or one of its checkpoints (RUN/checkpoints/step-N).
-        to: The engine.
-        out: The folder to write; it is there when it is whole.
-        int8: Weights in 8 bits: smaller and faster, and not quite the same; what that costs is said.
-        data: Pairs (of a run that does not translate, texts) to compare on; left out, the run's validation data, and
-            where it has none, texts made of its vocabulary.
-        columns: The names of the columns of --data.
-        overwrite: Replace an earlier export.
-        json: Print JSON instead of sentences.
-        threads: Processor threads; left out, PyTorch decides.
-    """
-    from sightline.commands.exporting import export_command
-
-    export_command(run, to, out, int8, data, columns, overwrite, json, threads)
+def _lines(run: Path, exported: Exported) -> list[str]:
+    weights = " with 8-bit weights" if exported.int8 else ""
+    sizes = f"{exported.size / 1e6:,.1f} MB (the run's weights: {exported.own_size / 1e6:,.1f} MB)"
+    lines = [f"{run} is {exported.described}{weights} in {exported.folder}: {sizes}.", *closeness_lines(exported)]
+    if exported.format != "huggingface":
+        lines.append(f"Use it: sightline predict {exported.folder} --engine {exported.format}")
+    elif exported.described.endswith("encoder"):
+        lines.append("The head of the run did not go along. How to load it stands in README.md there.")
+    else:
+        lines.append("How to load it stands in README.md there.")
+    return lines

@@ -1,110 +1,220 @@
-"""`sightline train TASK`: a real command for each task, with that task's options, models and metrics only."""
+"""Train and resume from the command line: the configuration, the display, the dry run."""
 
-import difflib
+import json
+import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_type_hints
 
-from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Option, parsed
+from rich.console import Console
+
+from sightline.cli.common import set_up
+from sightline.cli.display import Board, Display
+from sightline.config import ConfigError, override
+from sightline.data.progress import watched
+from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.tasks.registry import BUILT_IN, task_named, tasks
-from sightline.tasks.task import SIZES, Task
+from sightline.files import is_no_folder
+from sightline.machine import check_seed, choose_device
+from sightline.tasks.card import CARD
+from sightline.tasks.dry_run import Estimate, estimate
+from sightline.tasks.registry import task_of
+from sightline.tasks.task import SIZES, Task, Variant, imported
+from sightline.tasks.train import started, train_together
+from sightline.training.checkpoint import Progress
+from sightline.training.folder import CONFIG, RunFolder
+from sightline.training.ranks import Ranks
+from sightline.training.steps import Event
+from sightline.training.stopping import Terminated
 
-HELP = """Train a model on your data. Ctrl-C saves; `sightline resume RUN` continues.
-
-Choose a task; `sightline train TASK --help` lists its options:
-
-"""
-
-
-def train(arguments: Sequence[str]) -> None:
-    """Train a model for one of the tasks."""
-    name = arguments[0] if arguments else ""
-    if name in ("", "-h", "--help"):
-        print(f"usage: sightline train TASK [OPTIONS]\n\n{HELP}{_listed()}")
-        sys.exit(0 if name else 2)
-    if name not in BUILT_IN and name not in tasks():
-        close = difflib.get_close_matches(name, list(tasks()), n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(tasks())}"
-        print(f"sightline: there is no task {name!r}; {advice}", file=sys.stderr)
-        sys.exit(2)
-    task = task_named(name)
-    _refuse_others(task, arguments[1:])
-    values = parsed(options_of(task), f"sightline train {name}", described(task), arguments[1:])
-    from sightline.commands.train import train_command
-
-    train_command(task, values)
+SIZES_OF_BATCHES = ("batch", "batch_rows", "batch_tokens")
 
 
-def _refuse_others(task: Task, arguments: Sequence[str]) -> None:
-    """Say whose option it is that another task has: the parser would only say that it does not know it."""
-    own = {one.name for one in task.options}
-    for name in (one[2:].partition("=")[0] for one in arguments if one.startswith("--") and one != "--help"):
-        others = [other.name for other in tasks().values() if name in {one.name for one in other.options}]
-        if others and name not in own:
-            raise UserError(f"--{name} is for {' and '.join(others)}, not for {task.name}; leave it out")
+def preset(variant: Variant, model: str | None = None, size: str = "tiny") -> Any:
+    """The configuration of a model in one of its sizes. A model that is not built in has its defaults only."""
+    if size not in SIZES:
+        raise ConfigError(f"preset is {size!r}; it is one of {', '.join(SIZES)}")
+    kind, name = imported(variant.config), model or next(iter(variant.models))
+    sizes = variant.models.get(name)
+    if sizes is None and size != "tiny":
+        raise ConfigError(f"the model {name!r} has no presets; set its fields with --set")
+    fields = {} if sizes is None else sizes[size]
+    chosen = get_type_hints(kind)["model"].from_json({"kind": name, **fields})
+    rates = variant.rates.get(name, variant.rates.get("", variant.rates))
+    config = replace(kind(), model=chosen)
+    if size in rates:
+        config = replace(config, training=replace(config.training, learning_rate=rates[size]))
+    return override(config, [f"{name}={json.dumps(value)}" for name, value in variant.fields.get(size, {}).items()])
 
 
-def _listed() -> str:
-    width = max(map(len, tasks()))
-    return "\n".join(f"  {name:<{width}}  {task.help}" for name, task in tasks().items())
+def read_config(path: Path, kind: Any) -> Any:
+    """A task's configuration: a file of its fields, or the config.json of a run."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    try:
+        return kind.from_json(data["config"] if isinstance(data, dict) and "config" in data else data)
+    except ConfigError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
-def described(task: Task) -> str:
-    """What stands above a task's options."""
-    return f"Train {task.name}: {task.help}. Ctrl-C saves; `sightline resume RUN` continues."
+def base_config(
+    task: Task, variant: Variant, model: str | None, size: str | None, start: Path | None, path: Path | None = None
+) -> Any:
+    """A configuration file, that of an earlier run to begin with, or a preset."""
+    if path is not None:
+        if model is not None or start is not None or size is not None:
+            raise UserError("--config says which model to train; leave out --model, --preset and --from")
+        return read_config(path, imported(variant.config))
+    if start is not None:
+        if size is not None:
+            raise UserError(f"{start} has its size already; leave out --preset")
+        config = started(task, variant, start).config()
+        if model not in (None, config.model.kind):
+            raise UserError(f"{start} is a {config.model.kind}; what goes on from it cannot be a {model}")
+        return config
+    if model is not None and model not in variant.models and any(model in one.models for one in task.variants):
+        raise UserError(f"--model {model} is for other data; here it is one of {', '.join(variant.models)}")
+    config = preset(variant, model, size or "tiny")
+    return override(config, task.overrides)
 
 
-def options_of(task: Task) -> tuple[Option, ...]:
-    """All options of `train` for one task."""
-    columns = " ".join(f"[{one.name.upper()}]" if one.optional else one.name.upper() for one in task.columns)
-    names = ", ".join(one.name for one in task.columns if not one.optional)
-    models = ", ".join([f"{task.models[0]} (the default)", *task.models[1:]])
-    own = tuple(
-        Option(
-            one.name,
-            bool if one.flag else Path if one.metavar == "FOLDER" else str,
-            one.help,
-            False if one.flag else None,
-            one.metavar or None,
-            one.choices,
-        )
-        for one in task.options
+def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Sequence[str]) -> Any:
+    """A preset, then the file, then the options, then --set: what comes later counts."""
+    try:
+        config = base_config(task, variant, values["model"], values["preset"], values["start"], values["config"])
+        config = override(config, sets)
+        if values["seed"] is not None:
+            config = replace(config, seed=check_seed(values["seed"]))
+        if values.get("metric") is not None:
+            config = override(config, [f"metric={values['metric']}"])
+        limits = {name: values[name] for name in ("epochs", "steps", "minutes") if values[name] is not None}
+        config = override(config, [f"training.{name}={value}" for name, value in limits.items()])
+        return override(config, values["set"])
+    except (ConfigError, ValueError) as error:
+        raise UserError(str(error)) from None
+
+
+def train_command(task: Task, values: dict[str, Any]) -> None:
+    """Build the configuration, train, say what came of it."""
+    set_up(values["threads"])
+    sets, reader = task.own_options(values)
+    source = Source.of(values["data"], values["columns"], **reader)
+    task.check_source(source)
+    valid = None if values["valid"] is None else replace(source, data=values["valid"], options={})
+    variant = task.variant_for(source)
+    task = task.of(variant)
+    own = [f"{name}={one if isinstance(one, str) else json.dumps(one)}" for name, one in sets.items()]
+    config, device, out = configured(task, variant, values, own), choose_device(values["device"]), values["out"]
+    limits = task.limits(values["max_characters"], values["max_bad_share"], options=True)
+    if is_no_folder(out):
+        raise UserError(f"--out is {out}, which is a file; name a folder for the run")
+    if (out / CONFIG).exists() and not Ranks.is_launched():
+        RunFolder.create(out)  # says that there is a run already, before the data is read
+    if values["dry_run"]:
+        print_estimate(estimate(task, source, valid, config, limits, values["start"], device), config, task)
+        return
+    command = shlex.join(["sightline", *sys.argv[1:]])
+    fresh = {"valid": valid, "limits": limits, "start": values["start"], "command": command}
+    _train(task, source, out, config, device, Board(out) if values["tensorboard"] else None, fresh=fresh)
+
+
+def print_estimate(found: Estimate, config: Any, task: Task) -> None:
+    """What training would take."""
+    for line in found.prepared.lines():
+        print(line)
+    training = found.training
+    limits = [
+        f"{getattr(training, name):g} {name}" for name in ("epochs", "steps", "minutes") if getattr(training, name)
+    ]
+    print(f"model   {config.model.kind}, {found.parameters:,} parameters")
+    print(f"data    {found.prepared.output.counts(found.prepared)}; {found.steps_per_epoch:,} steps an epoch")
+    print(
+        f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
+        f"{found.seconds_per_epoch / 60:,.1f} minutes an epoch"
     )
-    return (
-        Option("out", Path, "The run folder to make.", REQUIRED, "FOLDER"),
-        Option("data", str, f"{task.data[0].upper()}{task.data[1:]}; - for a pipe.", None, "FILE"),
-        Option("valid", str, "Validation data in the same form; left out, a part of the data.", None, "FILE"),
-        Option("columns", tuple[str, ...], f"Column names, where they are not {names}.", None, columns),
-        *own,
-        Option("model", str, f"{models}.", None, "NAME", group="model"),
-        Option("preset", str, "The size; tiny unless given.", None, choices=SIZES, group="model"),
-        Option("from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="model"),
-        *_metric(task),
-        Option("config", Path, "A file of the configuration, such as a run's config.json.", group="model"),
-        Option("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="model"),
-        Option("epochs", int, "Stop after this many passes; 30 without any limit.", group="training"),
-        Option("steps", int, "Stop after this many updates.", group="training"),
-        Option("minutes", float, "Stop after this many minutes.", group="training"),
-        Option("seed", int, "Same seed, data and threads: same model; 0 unless given.", group="training"),
-        Option(DEVICE.name, str, DEVICE.help, DEVICE.default, choices=DEVICE.choices, group="training"),
-        Option("threads", int, THREADS.help, group="training"),
-        Option("dry-run", bool, "Train a few batches; print time, memory and disk; keep nothing.", group="training"),
-        Option("tensorboard", bool, "Write RUN/tensorboard too.", group="training"),
-        Option(
-            "max-characters", int, f"Longer texts are left out; {task.max_characters:,} unless given.", group="training"
-        ),
-        Option(
-            "max-bad-share",
-            float,
-            f"Refuse if more rows are bad; {task.max_bad_share:g} unless given.",
-            group="training",
-        ),
-    )
+    print(f"speed   {found.tokens_per_second:,.0f} {task.counted} a second")
+    if found.memory is not None:
+        print(f"memory  {found.memory / 2**20:,.0f} MB")
+    print(f"disk    {found.disk / 2**20:,.0f} MB")
+    print("nothing was kept: leave out --dry-run to train")
 
 
-def _metric(task: Task) -> tuple[Option, ...]:
-    if not task.metrics:
-        return ()
-    about = "Decides which checkpoint is best."
-    return (Option("metric", str, about, None, choices=task.metrics, group="model"),)
+def resume_command(
+    run: Path, verify: int | None, device: str, threads: int | None, tensorboard: bool, set: Sequence[str]
+) -> None:
+    """Go on from the last checkpoint; with ``verify``, prove in copies that this changes nothing."""
+    if verify is not None:
+        from sightline.cli.verifying import verify_command
+
+        if set or tensorboard:
+            raise UserError("--verify changes nothing in the run; leave out --set and --tensorboard")
+        verify_command(run, verify, threads, device)
+        return
+    set_up(threads)
+    folder = RunFolder.open(run)
+    task, about = task_of(run), folder.read_config()
+    try:
+        before = imported(task.variant_of(str(about.get("task"))).config).from_json(about["config"])
+        config = override(before, [_of_training(assignment) for assignment in set])
+    except (ConfigError, KeyError) as error:
+        raise UserError(f"{run}: {error}") from None
+
+    def write() -> None:
+        if config != before:  # whoever resumes next, resumes with this
+            folder.write_json(CONFIG, {**about, "config": config.to_json()})
+
+    _train(task, None, run, config, choose_device(device), Board(run) if tensorboard else None, on_begin=write)
+
+
+def _of_training(assignment: str) -> str:
+    """What may change when a run is resumed: how it is trained, and how large its batches are."""
+    name = assignment.partition("=")[0]
+    return assignment if name in SIZES_OF_BATCHES else f"training.{assignment.removeprefix('training.')}"
+
+
+def _train(
+    task: Task, source: Source | None, out: Path, config: Any, device: str, board: Board | None, **options: Any
+) -> None:
+    console = Console()
+    display = Display(console, task.counted.split()[-1])
+    if source is not None:
+        options["fresh"]["on_items"] = display.items
+
+    def on_step(event: Event) -> None:
+        display.step(event)
+        if board is not None:
+            board.step(event)
+
+    def on_scores(progress: Progress, scores: dict[str, float]) -> None:
+        display.scores(progress, scores)
+        if board is not None:
+            board.scores(progress, scores)
+
+    listeners: dict[str, Any] = {"on_report": display.report, "on_step": on_step, "on_scores": on_scores}
+    try:
+        with display.progress, watched(display.preparing):
+            ended = train_together(
+                task, source, out, config, device=device, on_remark=display.remark, **listeners, **options
+            )
+    except KeyboardInterrupt as stopped:
+        code = 143 if isinstance(stopped, Terminated) else 130
+        raise UserError(_kept(out), exit_code=code) from None
+    if ended is None:
+        return  # the first process tells
+    _, outcome = ended
+    reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
+    lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
+def _kept(out: Path) -> str:
+    """What an interrupted training leaves, and how to resume."""
+    if (out / "checkpoints").exists():
+        return f"stopped, and saved; go on with: sightline resume {out}"
+    if (out / CONFIG).exists():  # the data is prepared, and the model is the one that training begins with
+        return f"stopped before the first step; what was prepared is kept; begin with: sightline resume {out}"
+    return "stopped before training began; there is nothing to go on with yet: give the same command again"

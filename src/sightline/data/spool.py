@@ -21,9 +21,9 @@ from sightline.data.progress import counted
 from sightline.data.scratch import scratch_array
 from sightline.data.splitting import normalise
 from sightline.data.store import Block
-from sightline.data.tokenise import Tokeniser
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
+from sightline.text.tokenise import Tokeniser
 
 BLOCK = 4096  # rows
 PARALLEL = 50_000  # pairs; processes for fewer would take longer to start than they save

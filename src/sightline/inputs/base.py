@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sightline.data.hashes import hash_of
 from sightline.errors import UserError
-from sightline.tasks.lines import object_of
+from sightline.outputs.lines import object_of
 from sightline.tasks.prepare import Rows, Setting, read_keys
 from sightline.tasks.task import BadValueError, Column
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sightline.data.checking import Limits
     from sightline.data.columns import Cells
-    from sightline.explanation import Belief
+    from sightline.explain.explanation import Belief
     from sightline.records import Axis, Record
     from sightline.tasks.run import Saved
 
@@ -38,7 +38,7 @@ class Input(ABC):
     keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
     known_by: ClassVar[str] = ""  # what of an item a run knows again, where that is not the whole: a question's text
     # Where items may have labels: ``module:function`` of a run, an item and options that explains one, and
-    # ``module:Class`` of the baselines (`sightline.tasks.label_baselines`).
+    # ``module:Class`` of the baselines (`sightline.outputs.label_baselines`).
     label_explanation: ClassVar[str | None] = None
     label_baselines: ClassVar[str | None] = None
 

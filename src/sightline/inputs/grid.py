@@ -21,8 +21,8 @@ from sightline.data.image_paths import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
 from sightline.inputs.base import Input
+from sightline.inputs.grid_parts import Part, cut, parts_of
 from sightline.models.grid import Grids
-from sightline.tasks.grid_parts import Part, cut, parts_of
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting, checked, unfitted
 from sightline.tasks.task import BadValueError

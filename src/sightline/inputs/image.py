@@ -1,7 +1,7 @@
 """Images: files, bytes or pixels. A frozen encoder sees each of them once; one that learns is a part of the model.
 
 Of training data all images are read while it is prepared, and what the model is given of them is stored: features, or
-pixels (`sightline.tasks.caption_inputs`). Files with the same content are one image, whatever they are called.
+pixels (`sightline.inputs.caption_inputs`). Files with the same content are one image, whatever they are called.
 """
 
 import hashlib
@@ -17,21 +17,21 @@ from torch import Tensor
 from sightline.data.captioned import BAD_IMAGE
 from sightline.data.columns import Cells, text_problem
 from sightline.data.features import Features
+from sightline.data.image_keys import KEYS, image_key
 from sightline.data.image_paths import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_fitted, read_image
 from sightline.errors import UserError
-from sightline.evidence import believe
-from sightline.explanation import Belief
+from sightline.explain.evidence import believe
+from sightline.explain.explanation import Belief
 from sightline.inputs.base import Input
-from sightline.layers.image import ImageEncoder, ImageEncoderConfig
+from sightline.inputs.caption_inputs import make_inputs, open_inputs
+from sightline.inputs.image_encoding import ENCODER, load_encoder, new_encoder, places_of, save_encoder
+from sightline.inputs.image_sources import AT_ONCE, check_several, named, pixels_of, read_some
 from sightline.models.image_to_text import Places
+from sightline.nn.image import ImageEncoder, ImageEncoderConfig
+from sightline.outputs.image_subject import PlaceSubject, of_images
 from sightline.picture import Picture
 from sightline.records import Grid, Record
-from sightline.tasks.caption_inputs import make_inputs, open_inputs
-from sightline.tasks.image_encoding import ENCODER, load_encoder, new_encoder, places_of, save_encoder
-from sightline.tasks.image_keys import KEYS, image_key
-from sightline.tasks.image_sources import AT_ONCE, check_several, named, pixels_of, read_some
-from sightline.tasks.image_subject import PlaceSubject, of_images
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
@@ -63,7 +63,7 @@ class ImageInput(Input):
     by_item = True
     reads_files = True
     label_explanation = "sightline.outputs.image_labels_explain:explain_image_label"
-    label_baselines = "sightline.tasks.image_floors:ImageBaselines"
+    label_baselines = "sightline.outputs.image_floors:ImageBaselines"
     decodes = "the mean of all places"
     source_name = "image"
     most_measured = 1 << 20

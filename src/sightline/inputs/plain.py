@@ -8,7 +8,7 @@ from sightline.data.columns import Cells
 from sightline.data.plain import without_blanks
 from sightline.inputs.text import ReaderInput, check_length, text_of
 from sightline.tasks.task import BadValueError
-from sightline.tasks.windows import owners, windows
+from sightline.text.windows import owners, windows
 from sightline.vocabulary import MASK_SPELLING
 
 Plain = str | tuple[int, ...]  # a text, or its tokens where a run has kept no more of it

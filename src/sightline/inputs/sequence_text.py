@@ -10,18 +10,18 @@ from torch import Tensor
 
 from sightline.data.batches import SOURCE_EXTRA
 from sightline.data.checking import EMPTY_SIDE, Limits
-from sightline.data.tokenise import Tokeniser
-from sightline.evidence import TextSubject, believe
-from sightline.explanation import Belief
+from sightline.explain.evidence import TextSubject, believe
+from sightline.explain.explanation import Belief
 from sightline.inputs.base import Input
 from sightline.inputs.text import check_length, text_of
 from sightline.models.text_to_text import TextToText
+from sightline.outputs.unknown import Word, attended_words, words_of
 from sightline.records import Record, Tokens
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
-from sightline.tasks.token_axis import token_axis
-from sightline.tasks.unknown import Word, attended_words, words_of
+from sightline.text.token_axis import token_axis
+from sightline.text.tokenise import Tokeniser
 from sightline.vocabulary import END, PADDING
 
 SOURCE = "source.json"
@@ -94,7 +94,7 @@ class SourceText(Input):
         return token_axis(self.tokeniser, part)
 
     def subject(self, model: TextToText, part: Sequence[int], written: Sequence[int]) -> TextSubject:
-        """What to measure a map of these tokens by (`sightline.evidence`)."""
+        """What to measure a map of these tokens by (`sightline.explain.evidence`)."""
         return TextSubject(model, [*part, END], written)
 
     def believe(

@@ -12,16 +12,16 @@ from torch import Tensor
 from sightline.data.checking import TOO_LONG, Limits
 from sightline.data.columns import text_problem
 from sightline.data.labelled import find_columns
-from sightline.data.texts import Text, TextReader
-from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
 from sightline.models.text_to_labels import Texts
-from sightline.tasks.labels import Labels
-from sightline.tasks.lines import object_of
+from sightline.outputs.label_names import Labels
+from sightline.outputs.lines import object_of
 from sightline.tasks.loading import Saved
 from sightline.tasks.task import BadValueError
+from sightline.text.texts import Text, TextReader
+from sightline.text.tokenise import Tokeniser
 from sightline.vocabulary import MASK, Specials
 
 TOKENISER = "tokenizer.json"
@@ -79,7 +79,7 @@ class TextInput(ReaderInput):
     """
 
     label_explanation = "sightline.outputs.labels_explain:explain_label"
-    label_baselines = "sightline.tasks.label_baselines:TextBaselines"
+    label_baselines = "sightline.outputs.label_baselines:TextBaselines"
 
     def __init__(self, config: Any, reader: TextReader | None = None, columns: tuple[str, ...] | None = None) -> None:
         super().__init__(config, reader)

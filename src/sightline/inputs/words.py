@@ -8,12 +8,12 @@ from sightline.data.checking import TOO_LONG, Limits
 from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
 from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
-from sightline.data.texts import TextReader
 from sightline.errors import UserError
 from sightline.inputs.text import ReaderInput
 from sightline.interop.pretrained_tokens import PretrainedTokeniser
 from sightline.tasks.task import BadValueError
-from sightline.tasks.windows import windows
+from sightline.text.texts import TextReader
+from sightline.text.windows import windows
 
 OVERLAP = 64  # tokens that two stretches of a long sentence share
 Words = tuple[str, ...]
@@ -108,7 +108,7 @@ class WordsInput(ReaderInput):
     def parse(self, line: str, number: int, is_json: bool) -> Words:
         words: Any = line
         if is_json:
-            from sightline.tasks.lines import fields_of
+            from sightline.outputs.lines import fields_of
 
             (words,) = fields_of(line, number, (WORD_NAMES,))
         if isinstance(words, str):

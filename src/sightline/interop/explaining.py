@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
-from sightline.evidence import PoolSubject, believe, rollout_records
-from sightline.evidence.removal import chosen_rows
-from sightline.explanation import Belief, Choice, Explanation, Stack, Step
+from sightline.explain.capture import Trace, capture
+from sightline.explain.evidence import PoolSubject, believe, rollout_records
+from sightline.explain.evidence.removal import chosen_rows
+from sightline.explain.explanation import Belief, Choice, Explanation, Stack, Step
 from sightline.interop.subjects import MaskedSubject, NextSubject, VectorSubject, WrittenSubject, believe_vector
 from sightline.records import Record, Tokens
-from sightline.trace import Trace, capture
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
@@ -348,7 +348,7 @@ def _repeated(trace: Trace) -> tuple[str, ...]:
 
 def _ran(owner: "HuggingFaceModel", trace: Trace) -> list[str]:
     if not trace.names:
-        raise UserError(f"{owner.name} ran no attention that can be seen; sightline.interop.door says what can be")
+        raise UserError(f"{owner.name} ran no attention that can be seen; sightline.explain.intercept says what can be")
     return trace.names
 
 

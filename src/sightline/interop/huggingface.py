@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.interop.tokens import CUT, Pieces, read_json
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sightline.errors import UserError
-from sightline.layers.transformer import Activation
 from sightline.models.encoder import EncoderConfig
+from sightline.nn.transformer import Activation
 
 Kind = Literal["bert", "roberta", "distilbert"]
 CLASSES: dict[str, str] = {"bert": "BertModel", "roberta": "RobertaModel", "distilbert": "DistilBertModel"}

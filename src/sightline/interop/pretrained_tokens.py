@@ -46,7 +46,7 @@ _VISIBLE = str.maketrans({" ": "▁", "\t": "⇥", "\n": "↵", "\r": "␍"})
 
 
 class PretrainedTokeniser:
-    """The same methods as `sightline.data.tokenise.Tokeniser`, and ``specials``, the ids that its vocabulary has."""
+    """The same methods as `sightline.text.tokenise.Tokeniser`, and ``specials``, the ids that its vocabulary has."""
 
     dropout = 0.0
     of_words = False

@@ -1,4 +1,4 @@
-"""What to measure on a model that others trained (`sightline.evidence` says what a subject is).
+"""What to measure on a model that others trained (`sightline.explain.evidence` says what a subject is).
 
 Tokens are hidden as everywhere here: the mean embedding stands in their place. What hiding costs is measured by what
 the model was made for: how likely it finds the token it writes next, the label, the word under a mask. A model without
@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.evidence import PoolSubject, removal
-from sightline.evidence.heads import head_costs, uniform_cost
-from sightline.evidence.panel import Weights, agreements, spread
-from sightline.evidence.removal import Removal, leave_one_out
-from sightline.evidence.subject import TokenSubject
-from sightline.explanation import Belief, Finding
+from sightline.explain.evidence import PoolSubject, removal
+from sightline.explain.evidence.heads import head_costs, uniform_cost
+from sightline.explain.evidence.panel import Weights, agreements, spread
+from sightline.explain.evidence.removal import Removal, leave_one_out
+from sightline.explain.evidence.subject import TokenSubject
+from sightline.explain.explanation import Belief, Finding
 
 LOGITS = 1 << 25  # 128 MB of float32
 
@@ -182,7 +182,7 @@ class VectorSubject(PoolSubject):
 
 
 def believe_vector(subject: VectorSubject, looks: Weights, special: Sequence[int], about: str) -> Belief:
-    """As `sightline.evidence.believe`, in words about a vector that turns instead of a token that gets less likely."""
+    """As `sightline.explain.evidence.believe`, in words about a vector that turns instead of a token that gets less likely."""
     alone = leave_one_out(subject, [0])
     even, *resting = spread(subject, looks, special)
     even = replace(even, sentence=even.sentence.replace("Each sentence vector", "This layer", 1))

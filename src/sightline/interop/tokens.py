@@ -8,9 +8,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from sightline.data.sentences import writes_without_spaces
 from sightline.errors import UserError
 from sightline.records import Tokens
+from sightline.text.sentences import writes_without_spaces
 
 LARGEST_FILE = 1 << 28  # bytes: the largest vocabularies there are take a tenth of that
 SPACE = "▁"  # how a label writes the blank before a word

@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sightline.attention.pooling import PoolingConfig
-from sightline.layers.annotating import AnnotationKind, AnnotationShape, Annotator
-from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import QUIET
+from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
+from sightline.nn.annotating import AnnotationKind, AnnotationShape, Annotator
+from sightline.nn.embedding import QUIET
 from sightline.vocabulary import OURS, Specials
 
 

@@ -13,13 +13,13 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from sightline.attention.tap import active_taps
-from sightline.layers.dropout import Dropout
-from sightline.layers.packed import Packed
-from sightline.layers.plain import can_step
-from sightline.layers.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
+from sightline.decoding.search import Step
+from sightline.kernels.dropout import Dropout
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.stacked import StackedWriter, TransformerState
-from sightline.search import Step
+from sightline.nn.packed import Packed
+from sightline.nn.plain import can_step
+from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 
 class CaptioningTransformer(StackedWriter, ImageToText):

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from sightline.attention import PoolingConfig
 from sightline.attention.tap import active_taps
-from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import TokenEmbedding, sinusoids
-from sightline.layers.transformer import Activation, EncoderLayer, LayerShape
-from sightline.layers.unpadded import Unpadded, can_run, encode_unpadded
+from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
 from sightline.models.transformer import Transformer
+from sightline.nn.embedding import TokenEmbedding, sinusoids
+from sightline.nn.transformer import Activation, EncoderLayer, LayerShape
+from sightline.nn.unpadded import Unpadded, can_run, encode_unpadded
 from sightline.vocabulary import OURS, Specials
 
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from sightline.attention import ComposedConfig, GeneralConfig
 from sightline.config import Config
-from sightline.layers.dropout import Dropout
-from sightline.layers.grid import Annotated, EncodedCells, FeatureCells, GridEncoder, PixelCells, PixelHead
-from sightline.layers.image import ImageEncoderConfig
-from sightline.layers.rnn import CellKind
+from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_text import Loss
+from sightline.nn.grid import Annotated, EncodedCells, FeatureCells, GridEncoder, PixelCells, PixelHead
+from sightline.nn.image import ImageEncoderConfig
+from sightline.nn.rnn import CellKind
 
 NOTHING = -1  # no label: behind the edge of a grid, or not known
 

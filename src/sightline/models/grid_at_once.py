@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import Attention, AttentionConfig
-from sightline.layers.grid import Annotated
 from sightline.models.grid import GridModel, GridModelConfig, Grids, Inputs, general
+from sightline.nn.grid import Annotated
 
 
 class AtOnce(GridModel):

@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import AttentionConfig
-from sightline.layers.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
-from sightline.layers.grid import Annotated
-from sightline.layers.scan import Neighbours, Order, Scan, directions, scan
+from sightline.decoding.search import NEVER, Rules, greedy
 from sightline.models.grid import NOTHING, GridModel, GridModelConfig, Inputs, general
-from sightline.search import NEVER, Rules, greedy
+from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
+from sightline.nn.grid import Annotated
+from sightline.nn.scan import Neighbours, Order, Scan, directions, scan
 
 
 class SweepState(NamedTuple):

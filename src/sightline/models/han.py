@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.attention.pooling import PoolingConfig
-from sightline.layers.annotating import WordDropout
-from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import QUIET, TokenEmbedding, check_deviation
-from sightline.layers.rnn import BidirectionalEncoder, CellKind
+from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
+from sightline.nn.annotating import WordDropout
+from sightline.nn.embedding import QUIET, TokenEmbedding, check_deviation
+from sightline.nn.rnn import BidirectionalEncoder, CellKind
 from sightline.vocabulary import OURS, Specials
 
 SMALL, LARGE = 1 << 11, 1 << 16  # words of a group, padding counted: below the one it is not cut, above the other it is

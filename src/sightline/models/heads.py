@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.layers.dropout import Dropout
+from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, Texts
 from sightline.models.text_to_text import Loss
 

@@ -13,9 +13,9 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import sinusoids
+from sightline.kernels.dropout import Dropout
 from sightline.models.writer import Writer
+from sightline.nn.embedding import sinusoids
 
 
 class Places(NamedTuple):

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sightline.attention import AttentionConfig, ComposedConfig, GeneralConfig
-from sightline.layers.decoder import DecoderShape
-from sightline.layers.rnn import CellKind
 from sightline.models.recurrent import RecurrentModel
 from sightline.models.text_to_text import TextToTextConfig, Tying
+from sightline.nn.decoder import DecoderShape
+from sightline.nn.rnn import CellKind
 
 
 def _general() -> ComposedConfig:

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.layers.loss import smoothed_cross_entropy
-from sightline.layers.transformer import ACTIVATIONS
+from sightline.kernels.loss import smoothed_cross_entropy
 from sightline.models.encoder import Encoder
 from sightline.models.text_to_labels import Texts
 from sightline.models.text_to_text import Loss
+from sightline.nn.transformer import ACTIVATIONS
 
 LOGITS = 1 << 24  # made at once: 64 MB of float32
 

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.layers.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
-from sightline.layers.dropout import Dropout
-from sightline.layers.rnn import BidirectionalEncoder, Encoded
+from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_text import PADDING, TextToText, Tying
+from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
+from sightline.nn.rnn import BidirectionalEncoder, Encoded
 
 
 class RecurrentModel(TextToText):

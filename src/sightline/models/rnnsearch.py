@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sightline.attention import AdditiveConfig, AttentionConfig, ComposedConfig
-from sightline.layers.decoder import DecoderShape
-from sightline.layers.rnn import CellKind
 from sightline.models.recurrent import RecurrentModel
 from sightline.models.text_to_text import TextToTextConfig, Tying
+from sightline.nn.decoder import DecoderShape
+from sightline.nn.rnn import CellKind
 
 
 def additive(size: int = 256) -> ComposedConfig:

@@ -7,10 +7,10 @@ one vector, which is why attention was invented; every attention model should be
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sightline.layers.decoder import DecoderShape
-from sightline.layers.rnn import CellKind
 from sightline.models.recurrent import RecurrentModel
 from sightline.models.text_to_text import TextToTextConfig, Tying
+from sightline.nn.decoder import DecoderShape
+from sightline.nn.rnn import CellKind
 
 
 @dataclass(frozen=True)

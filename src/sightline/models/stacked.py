@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.layers.dropout import Dropout
-from sightline.layers.embedding import sinusoids
-from sightline.layers.incremental import OneTokenDecoder
-from sightline.layers.plain import Weights
-from sightline.layers.transformer import DecoderLayerState
+from sightline.kernels.dropout import Dropout
 from sightline.models.writer import Writer
+from sightline.nn.embedding import sinusoids
+from sightline.nn.incremental import OneTokenDecoder
+from sightline.nn.plain import Weights
+from sightline.nn.transformer import DecoderLayerState
 
 
 class TransformerState(NamedTuple):

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from sightline.config import Config
-from sightline.layers.embedding import TokenEmbedding
 from sightline.models.writer import Loss, Writer  # noqa: F401 - others import them from here
+from sightline.nn.embedding import TokenEmbedding
 from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
 Tying = Literal["all", "output", "none"]

@@ -12,14 +12,14 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from sightline.attention.tap import active_taps
-from sightline.layers.dropout import Dropout
-from sightline.layers.incremental import OneTokenDecoder
-from sightline.layers.packed import PackedEncoder
-from sightline.layers.plain import can_step
-from sightline.layers.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
+from sightline.decoding.search import Step
+from sightline.kernels.dropout import Dropout
 from sightline.models.stacked import StackedWriter, TransformerState
 from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying, padding_mask
-from sightline.search import Step
+from sightline.nn.incremental import OneTokenDecoder
+from sightline.nn.packed import PackedEncoder
+from sightline.nn.plain import can_step
+from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 
 class Transformer(StackedWriter, TextToText):

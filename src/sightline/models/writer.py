@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.layers.embedding import TokenEmbedding
-from sightline.layers.loss import smoothed_cross_entropy
-from sightline.search import Step
+from sightline.decoding.search import Step
+from sightline.kernels.loss import smoothed_cross_entropy
+from sightline.nn.embedding import TokenEmbedding
 from sightline.vocabulary import PADDING
 
 

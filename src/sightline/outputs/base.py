@@ -15,13 +15,13 @@ from sightline.data.store import Corpus
 from sightline.data.stratified import LEAST_TEXTS
 from sightline.errors import UserError
 from sightline.inputs.base import Input
+from sightline.outputs.tables import score_table
 from sightline.tasks.batches import RowBatches, validated_rows
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import explain_attention
 from sightline.tasks.prepare import Prepared, Rows, Setting, read_valid, write_rows, write_valid
 from sightline.tasks.run import Run, Saved
-from sightline.tasks.tables import score_table
 from sightline.tasks.task import Column, Divided, Example, PredictOptions
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sightline.data.columns import Cells
     from sightline.data.source import Source
     from sightline.data.store import Numbers
-    from sightline.explanation import Explanation
-    from sightline.training.scores import Statistics
+    from sightline.explain.explanation import Explanation
+    from sightline.metrics import Statistics
 
 
 class Output(ABC):
@@ -393,7 +393,7 @@ class Output(ABC):
         """A prediction as the server answers it."""
         return self.to_json(x, prediction)
 
-    # The JSON schema of what `served` gives, with a description (`sightline.tasks.answer_schema`).
+    # The JSON schema of what `served` gives, with a description (`sightline.outputs.answer_schema`).
     answer: ClassVar[Mapping[str, Any]] = {"description": "A prediction."}
 
     def row(self, example: Example, prediction: Any) -> dict[str, Any]:

@@ -14,26 +14,26 @@ from sightline.data.checking import Limits
 from sightline.data.columns import Cells
 from sightline.data.source import Source
 from sightline.data.splitting import normalise
+from sightline.decoding.options import pad
 from sightline.errors import UserError
-from sightline.evidence.subject import evaluating
+from sightline.explain.capture import capture
+from sightline.explain.evidence.subject import evaluating
 from sightline.inputs.base import Input
 from sightline.inputs.image import ImageInput, one_line
+from sightline.inputs.image_sources import AT_ONCE
 from sightline.inputs.text import check_length, text_of
+from sightline.metrics import Metric
+from sightline.metrics.scripts import words_of
+from sightline.metrics.several import CAPTION_METRICS, bleu_several
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Searched, SequenceOptions, SequenceOutput
 from sightline.outputs.sequence_scores import Scoring
 from sightline.tasks.batches import validated_rows
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.image_sources import AT_ONCE
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.searching import pad
 from sightline.tasks.task import BadValueError, Column, Example
-from sightline.trace import capture
-from sightline.training.scores import Metric
-from sightline.training.scores.scripts import words_of
-from sightline.training.scores.several import CAPTION_METRICS, bleu_several
 from sightline.vocabulary import START
 
 NO_WORDS = "empty caption"

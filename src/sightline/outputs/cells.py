@@ -18,24 +18,24 @@ from sightline.data.grids import GridReport, cell_labels, read_gold, read_mask, 
 from sightline.data.image_paths import free_name
 from sightline.data.images import BadImage
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.files import write_text
 from sightline.inputs.base import Input
 from sightline.inputs.grid import FACTS, FOLDERS, NOT_STORED, GridFacts, GridInput, GridItem, GridPart
+from sightline.inputs.grid_parts import joined
+from sightline.metrics import Statistics
+from sightline.metrics.cells import DISTANCES
 from sightline.models.grid import Gold, Grids
 from sightline.outputs.base import Output
 from sightline.outputs.cells_batches import CellBatches, StoredRows, collate_gold
 from sightline.outputs.cells_reports import CellReports
 from sightline.outputs.cells_scores import GridPrediction, RawCells, Scored, fit_thresholds, label_cells, paint
 from sightline.tasks.card import Wording, table_section
-from sightline.tasks.grid_parts import joined
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Example, PredictOptions
 from sightline.training.folder import RunFolder
-from sightline.training.scores import Statistics
-from sightline.training.scores.cells import DISTANCES
 
 SPLIT = "split.json"
 WRITTEN = (".mask.png", ".overlay.png", ".json")  # behind the name of each image that is predicted

@@ -9,17 +9,17 @@ import torch
 
 from sightline.data.images import BadImage
 from sightline.errors import UserError
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Explanation, Stack
+from sightline.explain.capture import Trace, capture
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Explanation, Stack
 from sightline.inputs.grid import GridInput, GridItem, collate
-from sightline.layers.scan import scan
 from sightline.models.grid import Grids
 from sightline.models.grid_at_once import AtOnce
 from sightline.models.grid_sequential import Sequential
+from sightline.nn.scan import scan
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, TopK
 from sightline.tasks.run import Run
-from sightline.trace import Trace, capture
 from sightline.training.steps import to_device
 
 WHOLE = 1 << 20  # weights; of larger maps the largest of each row are kept

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.inputs.grid import NOT_STORED, GridFacts, GridItem
+from sightline.metrics import Statistics
+from sightline.metrics.cells import difference_interval
+from sightline.outputs.answer_schema import COUNT, NUMBER, TEXT, listed, structure
 from sightline.outputs.base import Output
 from sightline.outputs.cells_scores import GridPrediction, Scored
-from sightline.tasks.answer_schema import COUNT, NUMBER, TEXT, listed, structure
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.task import Example
-from sightline.training.scores import Statistics
-from sightline.training.scores.cells import difference_interval
 
 
 class CellReports(Output):
@@ -93,7 +93,7 @@ class CellReports(Output):
         return Table(names, tuple(rows))
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        from sightline.tasks.tables import class_table
+        from sightline.outputs.tables import class_table
 
         extra, images = evaluation.extra, len(evaluation.examples)
         speed = f"{extra['seconds_per_image'] * 1000:.0f} ms an image"

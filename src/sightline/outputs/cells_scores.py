@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sightline.inputs.grid import GridFacts
-from sightline.outputs.cells_batches import gold_cells
-from sightline.training.scores import OfClass, Statistics, per_class
-from sightline.training.scores.cells import (
+from sightline.metrics import OfClass, Statistics, per_class
+from sightline.metrics.cells import (
     DISTANCES,
     best_threshold,
     cell_statistics,
@@ -18,6 +17,7 @@ from sightline.training.scores.cells import (
     pixel_scores,
     pixel_statistics,
 )
+from sightline.outputs.cells_batches import gold_cells
 
 FITTED_WITHIN = 2  # pixels: the distance that the threshold of pixels is fitted for
 THRESHOLDS = np.arange(1, 20) / 20

@@ -12,11 +12,11 @@ from torch import Tensor
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.inputs.image import ImageInput, Photo, one_line
+from sightline.inputs.image_sources import AT_ONCE
 from sightline.models.image_to_labels import ImageToLabels
 from sightline.outputs.base import Output
+from sightline.outputs.label_names import Labels
 from sightline.outputs.labels import LabelPrediction, LabelsOutput
-from sightline.tasks.image_sources import AT_ONCE
-from sightline.tasks.labels import Labels
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example

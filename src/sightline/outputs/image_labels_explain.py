@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
-from sightline.evidence import believe
-from sightline.evidence.removal import leave_one_out
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Explanation, Stack
-from sightline.layers.transformer import EncoderLayer
+from sightline.explain.capture import Trace, capture
+from sightline.explain.evidence import believe
+from sightline.explain.evidence.removal import leave_one_out
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Explanation, Stack
 from sightline.models.image_to_labels import ImageToLabels
+from sightline.nn.transformer import EncoderLayer
+from sightline.outputs.image_subject import ImageLabelSubject, of_images
 from sightline.outputs.label_choices import explained_label, label_steps, other_labels, shown_label
 from sightline.outputs.labels import LabelPrediction
 from sightline.records import Grid, Record, Tokens
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
-from sightline.tasks.image_subject import ImageLabelSubject, of_images
 from sightline.tasks.run import Run
-from sightline.trace import Trace, capture
 
 LOOKED, HIDING = "label", "hiding"
 TITLE, INSIDE = "From the label to the image", "Inside the image"

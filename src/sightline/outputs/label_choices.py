@@ -1,7 +1,7 @@
 """A predicted label as explanations show it, of a text or of an image: what is explained, and the other labels."""
 
 from sightline.errors import UserError
-from sightline.explanation import Choice, Step
+from sightline.explain.explanation import Choice, Step
 from sightline.outputs.labels import LabelPrediction
 from sightline.outputs.labels_shown import NONE
 from sightline.tasks.explain import LIKELIEST

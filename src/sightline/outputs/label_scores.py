@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sightline import metrics as scores
 from sightline.data.labelled import Label
-from sightline.tasks.labels import UNSEEN, Labels
-from sightline.training import scores
-from sightline.training.scores import OfClass, Statistics
+from sightline.metrics import OfClass, Statistics
+from sightline.outputs.label_names import UNSEEN, Labels
 
 REPORTED: dict[str, tuple[str, ...]] = {
     "one": ("accuracy", "macro_f1"),

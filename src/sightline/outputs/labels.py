@@ -11,19 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sightline import metrics as scores
 from sightline.data.arrays import mapped
 from sightline.data.columns import Cells
 from sightline.data.labelled import Label, read_label, separated
 from sightline.data.labels_checking import LabelReport
 from sightline.data.source import Source
 from sightline.data.store import Corpus
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.files import whole_file
 from sightline.inputs.base import Input
 from sightline.outputs.base import Output
+from sightline.outputs.label_baselines import LabelBaselines
+from sightline.outputs.label_names import LABELS, Labels, labels_of
 from sightline.outputs.label_scores import (
     REPORTED,
     calibration,
@@ -38,13 +39,12 @@ from sightline.outputs.label_scores import (
 from sightline.outputs.labels_shown import ShownLabels
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
-from sightline.tasks.label_baselines import LabelBaselines
-from sightline.tasks.labels import LABELS, Labels, labels_of
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example, PredictOptions, imported
-from sightline.training import scores
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import train_tokeniser
 from sightline.training.folder import RunFolder
 
 THRESHOLD = 0.5  # of several labels, those at least as likely are given

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from sightline.outputs.label_baselines import LabelBaselines
 from sightline.outputs.label_scores import Calibration, calibration, predictions_of, tables_of, values_of
 from sightline.tasks.card import Wording, table_section
-from sightline.tasks.label_baselines import LabelBaselines
 from sightline.tasks.prepare import Prepared
 from sightline.tasks.run import Run
 from sightline.view.confusion import confusion_matrix

@@ -7,10 +7,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from sightline.data.texts import Text
-from sightline.evidence import LabelSubject, NumberSubject, believe, rollout_records
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Belief, Explanation, Highlights, Span, Stack
+from sightline.explain.capture import Trace, capture
+from sightline.explain.evidence import LabelSubject, NumberSubject, believe, rollout_records
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Belief, Explanation, Highlights, Span, Stack
 from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
@@ -20,9 +20,9 @@ from sightline.outputs.label_choices import explained_label, label_steps, other_
 from sightline.outputs.labels import LabelPrediction
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, ExplainOptions
-from sightline.tasks.places import PlacedText, place
 from sightline.tasks.run import Run
-from sightline.trace import Trace, capture
+from sightline.text.places import PlacedText, place
+from sightline.text.texts import Text
 from sightline.training.steps import to_device
 
 # Hiding each token in turn grows with the square of their number, of self-attention with the cube.

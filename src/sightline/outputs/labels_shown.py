@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sightline.outputs.answer_schema import NUMBER, TEXT, structure
 from sightline.outputs.base import Output
-from sightline.tasks.answer_schema import NUMBER, TEXT, structure
+from sightline.outputs.tables import class_table
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.tables import class_table
 
 MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
 TEXT_SHOWN = 300  # characters of a text that was wrong

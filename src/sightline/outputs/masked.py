@@ -10,28 +10,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.data.masking import Handle, MaskedBlocks
+from sightline.baselines.latent import begin_with, text_rows, word_vectors
 from sightline.data.plain import PlainReport
 from sightline.data.stratified import LEAST_TEXTS
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Explanation
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.plain import Masked, Plain, PlainInput
+from sightline.metrics import Statistics
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.outputs.base import Output
-from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
-from sightline.tasks.latent import begin_with, text_rows, word_vectors
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example, PredictOptions
-from sightline.training.scores import Statistics
+from sightline.text.masking import Handle, MaskedBlocks
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import train_tokeniser
 from sightline.training.steps import to_device
 from sightline.vocabulary import MASK, MASK_SPELLING, Specials
 

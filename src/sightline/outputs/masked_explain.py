@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
-from sightline.explanation import Choice, Explanation, Step
+from sightline.explain.explanation import Choice, Explanation, Step
 from sightline.inputs.plain import Masked, Plain, PlainInput
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.places import Place, PlacedText, token_places, words_of_places
 from sightline.tasks.run import Run, to_device
+from sightline.text.places import Place, PlacedText, token_places, words_of_places
 from sightline.vocabulary import MASK_SPELLING
 
 

@@ -17,15 +17,16 @@ from torch import Tensor, nn
 
 from sightline.data.batches import TARGET_EXTRA
 from sightline.data.checking import Limits, PairReport, Report
-from sightline.data.sentences import split_sentences
-from sightline.data.tokenise import Tokeniser, train_tokeniser
+from sightline.decoding.options import pad
+from sightline.decoding.search import Hypothesis
 from sightline.errors import UserError
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Explanation
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.sequence_text import cut_anew, side_of
 from sightline.inputs.text import check_length
 from sightline.machine import one_thread
+from sightline.outputs.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.outputs.sequence_scores import SequenceScores, perplexity
 from sightline.outputs.sequence_search import (
     Prediction,
@@ -36,18 +37,17 @@ from sightline.outputs.sequence_search import (
     joined,
     without_unknown,
 )
-from sightline.search import Hypothesis
+from sightline.outputs.unknown import words_of, written_out
 from sightline.state import select
-from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.tasks.batches import RowBatches
 from sightline.tasks.card import Wording
 from sightline.tasks.loading import Saved
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.searching import pad
 from sightline.tasks.task import Divided, Example
-from sightline.tasks.unknown import words_of, written_out
+from sightline.text.sentences import split_sentences
+from sightline.text.tokenise import Tokeniser, train_tokeniser
 from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 

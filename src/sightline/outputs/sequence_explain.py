@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from sightline.attention import Attention
-from sightline.data.tokenise import Tokeniser
+from sightline.decoding.options import pad
 from sightline.errors import UserError
-from sightline.evidence import choose_shift, rollout_records
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Calculation, Choice, Explanation, Stack, Step
+from sightline.explain.capture import Trace, capture
+from sightline.explain.evidence import choose_shift, rollout_records
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Calculation, Choice, Explanation, Stack, Step
+from sightline.explain.vectors import watch
 from sightline.outputs.sequence_search import Prediction, SequenceOptions
 from sightline.records import Axis, Record, Slots, Tokens
 from sightline.tasks.explain import LARGEST, LIKELIEST, WHOLE, ExplainOptions
 from sightline.tasks.run import Run
-from sightline.tasks.searching import pad
-from sightline.tasks.token_axis import token_axis
-from sightline.tasks.vectors import watch
-from sightline.trace import Trace, capture
+from sightline.text.token_axis import token_axis
+from sightline.text.tokenise import Tokeniser
 from sightline.training.steps import to_device
 from sightline.vocabulary import END, START
 

@@ -5,12 +5,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from sightline import metrics as scores
+from sightline.metrics import BleuTokeniser, Metric, Score, Statistics
 from sightline.outputs.base import Output
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.training import scores
-from sightline.training.scores import BleuTokeniser, Metric, Score, Statistics
 
 
 class Scoring(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sightline.data.sentences import joining_space
+from sightline.decoding.options import SearchConfig
+from sightline.decoding.search import Step
 from sightline.errors import UserError
-from sightline.search import Step
-from sightline.tasks.searching import SearchConfig
 from sightline.tasks.task import PredictOptions
+from sightline.text.sentences import joining_space
 from sightline.vocabulary import UNKNOWN
 
 SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step

@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sightline import metrics as scores
 from sightline.data.answers import AnswerReport, answers_in
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import train_tokeniser
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.question import NONE, Answers, Question, QuestionInput, Stretch, answer_tokens
 from sightline.models.heads import Span
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.answer_schema import NUMBER, PLACE, TEXT, structure
 from sightline.outputs.base import Output
-from sightline.tasks.answer_schema import NUMBER, PLACE, TEXT, structure
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.training import scores
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import train_tokeniser
 
 SHOWN = 300  # characters of a text that was wrong
 

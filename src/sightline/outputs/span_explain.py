@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
-from sightline.evidence.subject import evaluating
-from sightline.explanation import Choice, Explanation, Highlights, Span, Step
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Choice, Explanation, Highlights, Span, Step
 from sightline.inputs.question import NONE, Question, QuestionInput, Stretch, answer_tokens
 from sightline.models.heads import Span as SpanHead
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Looks, Window, axis_of, look
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.places import PlacedText, token_places, words_of_places
 from sightline.tasks.run import Run
+from sightline.text.places import PlacedText, token_places, words_of_places
 from sightline.training.steps import to_device
 
 NOTHING = "no answer"  # what is shown where the text does not say

@@ -9,28 +9,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sightline import metrics as scores
 from sightline.data.columns import text_problem
 from sightline.data.labelled import LONGEST_LABEL
 from sightline.data.tagged import TagReport
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import train_tokeniser
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.words import Cut, Words, WordsInput, words_of
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
+from sightline.outputs.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.outputs.base import Output
-from sightline.tasks.answer_schema import NUMBER, TEXT, listed, structure
+from sightline.outputs.label_names import LABELS, UNSEEN, Labels
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.labels import LABELS, UNSEEN, Labels
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Example
-from sightline.tasks.windows import owners
-from sightline.training import scores
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import train_tokeniser
+from sightline.text.windows import owners
 from sightline.training.folder import RunFolder
 
 
@@ -239,7 +239,7 @@ class TagsOutput(Output):
         return {**unseen, "per_label": table, "in_stretches": extra["in_stretches"]}
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        from sightline.tasks.tables import class_table
+        from sightline.outputs.tables import class_table
 
         extra, lines = evaluation.extra, list[Table | str]()
         if extra["unseen"]:

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
-from sightline.explanation import Choice, Explanation, Step
+from sightline.explain.explanation import Choice, Explanation, Step
 from sightline.inputs.words import Cut, Words, WordsInput, cut_words, piece_places
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.places import Place, PlacedText
 from sightline.tasks.run import Run, to_device
-from sightline.tasks.windows import owners
+from sightline.text.places import Place, PlacedText
+from sightline.text.windows import owners
 
 
 def explain_tags(run: Run, x: Words, options: ExplainOptions) -> Explanation:

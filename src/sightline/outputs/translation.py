@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sightline import metrics as scores
+from sightline.align.trained_pairs import overlap_with_training
 from sightline.attention import Attention
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_blocks
-from sightline.data.tokenise import train_tokenisers
 from sightline.inputs.base import Input
 from sightline.inputs.sequence_text import SourceText
+from sightline.metrics import Bucket, Statistics
 from sightline.outputs.sequence import WARNED, SequenceOptions, SequenceOutput, learnt_lines
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
@@ -21,9 +23,7 @@ from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import TRAIN, VOCABULARY_ROWS, Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.tasks.trained_pairs import overlap_with_training
-from sightline.training import scores
-from sightline.training.scores import Bucket, Statistics
+from sightline.text.tokenise import train_tokenisers
 
 SHIFT_TEXTS = 8
 PAPER_NAMES = {

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sightline import __version__
 from sightline.errors import SightlineError, UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.serve import asking, problems, schema
 from sightline.serve.asking import How
 from sightline.serve.guard import Guard

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.picture import Picture
 from sightline.serve import schema
 from sightline.tasks.explain import ExplainOptions

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.records import Grid, Record
 from sightline.serve import asking
 from sightline.serve.asking import TURN_TEXTS, TURN_TOKENS, How, Received

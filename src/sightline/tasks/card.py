@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from sightline import __version__
+from sightline import metrics as scores
 from sightline.config import Config
-from sightline.training import scores
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Outcome
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.decoding.search import Step
+from sightline.decoding.search import ensemble as mean_step
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.models.writer import Loss
-from sightline.search import Step
-from sightline.search import ensemble as mean_step
 from sightline.tasks.run import Run, is_bad
 from sightline.vocabulary import PADDING
 

@@ -15,9 +15,9 @@ from sightline.data.checking import Limits, Report
 from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
+from sightline.metrics import Resampled, Statistics, paired_bootstrap
 from sightline.tasks.prepare import read_examples, seen_in_training
 from sightline.tasks.task import Example
-from sightline.training.scores import Resampled, Statistics, paired_bootstrap
 
 if TYPE_CHECKING:
     from sightline.tasks.run import Run

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.explanation import Explanation, Stack
+from sightline.explain.capture import capture
+from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Slots
-from sightline.trace import capture
 
 LIKELIEST = 5  # choices shown for each step
 WHOLE = 1 << 24  # weights, over all heads; above that only the largest of each row are kept
@@ -20,7 +20,7 @@ class ExplainOptions:
 
     ``alternatives`` is how many other outputs of the beam to name. ``top`` keeps that many weights of each row; left
     out, all are kept unless the input is long. ``shift`` is the run's own unless given. ``measure`` says whether to
-    believe the map (`sightline.evidence`), which takes many more passes than the map itself.
+    believe the map (`sightline.explain.evidence`), which takes many more passes than the map itself.
     """
 
     output: str | None = None

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
+from sightline.text.tokenise import Tokeniser
 from sightline.training.checkpoint import verify_checkpoint
 from sightline.training.folder import METRICS, MODEL, RunFolder, load_tensors
 

@@ -21,13 +21,13 @@ from sightline.data.pipe import keep_pipe
 from sightline.data.progress import counted
 from sightline.data.shuffled import drawn_share
 from sightline.data.source import Source
+from sightline.data.split import count_different, overlap_with, row_hashes, split_rows
 from sightline.data.splitting import Overlap, normalise
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
 from sightline.data.stratified import different_keys
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
-from sightline.tasks.split import count_different, overlap_with, row_hashes, split_rows
 from sightline.tasks.task import Column, Example, Task, Variant, imported
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from sightline.tasks.task import Task, imported
 
 GROUP = "sightline.task"  # the entry points of other packages; each names a `Task`
 BUILT_IN = {
-    "translate": "sightline.tasks.declared.translate:TRANSLATE",
-    "summarise": "sightline.tasks.declared.summarise:SUMMARISE",
-    "classify": "sightline.tasks.declared.classify:CLASSIFY",
-    "caption": "sightline.tasks.declared.caption:CAPTION",
-    "tag": "sightline.tasks.declared.tag:TAG",
-    "span": "sightline.tasks.declared.span:SPAN",
-    "pretrain": "sightline.tasks.declared.pretrain:PRETRAIN",
-    "grid": "sightline.tasks.declared.grid:GRID",
+    "translate": "sightline.tasks.translate:TRANSLATE",
+    "summarise": "sightline.tasks.summarise:SUMMARISE",
+    "classify": "sightline.tasks.classify:CLASSIFY",
+    "caption": "sightline.tasks.caption:CAPTION",
+    "tag": "sightline.tasks.tag:TAG",
+    "span": "sightline.tasks.span:SPAN",
+    "pretrain": "sightline.tasks.pretrain:PRETRAIN",
+    "grid": "sightline.tasks.grid:GRID",
 }
 
 

@@ -9,18 +9,18 @@ import torch
 from torch import nn
 
 from sightline.errors import UserError
-from sightline.evidence.subject import evaluating
-from sightline.layers.lora import merge_lora
+from sightline.explain.evidence.subject import evaluating
+from sightline.nn.lora import merge_lora
 from sightline.tasks.loading import Saved
 from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
 from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
-    from sightline.explanation import Explanation
+    from sightline.align.choosing import Aligned
+    from sightline.explain.explanation import Explanation
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
-    from sightline.tasks.choosing import Aligned
     from sightline.tasks.evaluate import Comparison, Evaluation
 
 __all__ = ["Run", "Saved"]
@@ -164,8 +164,8 @@ class Run:
         return self.output.explain(self, self.input.item(item), ExplainOptions(output, **options))
 
     def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Aligned":
-        """Which words of pairs belong together, by attention; options are those of `sightline.tasks.choosing.align`."""
-        from sightline.tasks.choosing import align
+        """Which words of pairs belong together, by attention; options are those of `sightline.align.choosing.align`."""
+        from sightline.align.choosing import align
 
         return align(self, sources, targets, **options)
 

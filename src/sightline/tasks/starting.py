@@ -8,15 +8,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from sightline.config import ConfigError
-from sightline.data.texts import TextReader
-from sightline.data.tokenise import Tokeniser, TokeniserConfig
 from sightline.errors import UserError
 from sightline.inputs.text import load_reader
 from sightline.models.encoder import Encoder, EncoderConfig, start_translator
 from sightline.models.text_to_labels import TextModelConfig
 from sightline.models.transformer import Transformer, TransformerConfig
-from sightline.tasks.labels import LABELS, Labels
+from sightline.outputs.label_names import LABELS, Labels
 from sightline.tasks.registry import tasks
+from sightline.text.texts import TextReader
+from sightline.text.tokenise import Tokeniser, TokeniserConfig
 from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 
 STARTS = "sightline.tasks.text_start:"  # what begins with a text model

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from sightline.data.texts import TextReader
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig
 from sightline.tasks.starting import Start, is_foreign, read_start
 from sightline.tasks.task import Task, Variant, imported
 from sightline.tasks.warm_start import continued
+from sightline.text.texts import TextReader
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import TrainingConfig
 

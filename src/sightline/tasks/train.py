@@ -18,7 +18,7 @@ from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.layers.lora import merge_lora
+from sightline.nn.lora import merge_lora
 from sightline.tasks.batches import TaskLesson
 from sightline.tasks.card import ABOUT, CARD, CURVES, card
 from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing, reopened

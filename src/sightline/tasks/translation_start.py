@@ -6,13 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from sightline.data.tokenise import Tokeniser
 from sightline.errors import UserError
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run
 from sightline.tasks.starting import EncoderStart, text_tasks, translating
 from sightline.tasks.task import Task, Variant, imported
 from sightline.tasks.warm_start import SameTask
+from sightline.text.tokenise import Tokeniser
 
 
 class TranslationStart(SameTask):

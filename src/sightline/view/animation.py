@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from sightline.errors import UserError
-from sightline.explanation import Step
+from sightline.explain.explanation import Step
 from sightline.files import whole_file
 from sightline.records import Record
 from sightline.view.flow import flow, height_of, sheet, words_along, write

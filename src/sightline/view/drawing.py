@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sightline.errors import UserError
-from sightline.explanation import Explanation, Highlights, Stack, Step
+from sightline.explain.explanation import Explanation, Highlights, Stack, Step
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, Tokens
 from sightline.view.animation import replay_gif

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from sightline.errors import UserError
-from sightline.explanation import Step
+from sightline.explain.explanation import Step
 from sightline.picture import WHOLE, Box
 from sightline.records import Grid, Record
 from sightline.view.animation import DOTS, MOST_FRAMES, caption_of, write_gif

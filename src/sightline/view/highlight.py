@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from sightline.errors import UserError
-from sightline.explanation import Highlights
+from sightline.explain.explanation import Highlights
 from sightline.records import Record, Slots, Tokens
 from sightline.view.flow import Placed, flow, height_of, sheet, words_along, write
 from sightline.view.fonts import widths

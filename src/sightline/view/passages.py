@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from sightline.explanation import Highlights, Span
+from sightline.explain.explanation import Highlights, Span
 
 STRETCH = 240  # characters of a passage of a long text without sentences
 Piece = tuple[str, Span | None]

@@ -10,13 +10,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sightline.attention import AdditiveConfig, AttentionConfig, ComposedConfig
 from sightline.config import Config
-from sightline.data.tokenise import TokeniserConfig
-from sightline.layers.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
 from sightline.models.writer import Writer
+from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
 from sightline.outputs.sequence import SequenceOutput
 from sightline.records import Axis, Frames
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.task import BadValueError, Column
+from sightline.text.tokenise import TokeniserConfig
 from sightline_extras.vectors import Batch, Vectors, VectorsInput, read_vectors
 
 CODE = {"a": ".-", "d": "-..", "e": ".", "i": "..", "m": "--", "n": "-.", "o": "---", "s": "...", "t": "-"}

@@ -14,11 +14,11 @@ from torch.nn.utils.rnn import pad_sequence
 from sightline.attention import AttentionConfig, MultiHeadConfig
 from sightline.config import Config
 from sightline.inputs.base import Input
+from sightline.metrics import Statistics
 from sightline.outputs.base import Output
 from sightline.records import Axis, Slots
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.task import BadValueError, Column, Example
-from sightline.training.scores import Statistics
 
 Vectors = list[list[float]]
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.data.tokenise import TokeniserConfig
-from sightline.layers.lora import LoraConfig, add_lora
 from sightline.models.encoder import EncoderConfig
 from sightline.models.text_to_labels import TextModelConfig
+from sightline.nn.lora import LoraConfig, add_lora
+from sightline.text.tokenise import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class TextTaskConfig(TaskConfig):
     """What decides a run of a task whose model reads texts.
 
     ``longest`` is how many tokens are read at once. ``lora``: of a model that began with an earlier one, only small
-    products learn (`sightline.layers.lora`).
+    products learn (`sightline.nn.lora`).
     """
 
     model: TextModelConfig = field(default_factory=EncoderConfig)

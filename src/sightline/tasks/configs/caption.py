@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
-from sightline.data.tokenise import TokeniserConfig
-from sightline.layers.image import ImageEncoderConfig, default_encoder
+from sightline.metrics.several import CaptionMetric
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig
+from sightline.nn.image import ImageEncoderConfig, default_encoder
 from sightline.tasks.configs.base import TaskConfig
+from sightline.text.tokenise import TokeniserConfig
 from sightline.training.loop import TrainingConfig
-from sightline.training.scores.several import CaptionMetric
 
 
 def _words() -> TokeniserConfig:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sightline.data.labelled import LabelKind
-from sightline.layers.image import ImageEncoderConfig, default_encoder
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels, ImageToLabelsConfig
+from sightline.nn.image import ImageEncoderConfig, default_encoder
+from sightline.outputs.label_names import Labels
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.configs.classify import LabelChoices, LabelMetric
-from sightline.tasks.labels import Labels
 from sightline.training.loop import TrainingConfig
 
 

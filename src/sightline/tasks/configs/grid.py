@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sightline.data.grids import ClassKind
-from sightline.layers.grid import CELLS
 from sightline.models.grid import GridModel, GridModelConfig, Inputs
 from sightline.models.grid_at_once import AtOnceConfig
+from sightline.nn.grid import CELLS
 from sightline.tasks.configs.base import TaskConfig
 from sightline.training.loop import TrainingConfig
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from sightline.data.masking import MaskingConfig
 from sightline.models.encoder import Encoder, EncoderConfig
 from sightline.models.masked import MaskedWords
 from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
+from sightline.text.masking import MaskingConfig
 from sightline.training.loop import TrainingConfig
 
 
@@ -19,7 +19,7 @@ class PretrainConfig(TextTaskConfig):
     """``next_sentence`` asks as well whether one piece of text follows another.
 
     ``paragraphs``: lines of a .txt file belong together up to an empty one. ``validated`` counts blocks of text.
-    ``latent``: words begin with vectors that tell in which texts they stand (`sightline.tasks.latent`), where there are
+    ``latent``: words begin with vectors that tell in which texts they stand (`sightline.baselines.latent`), where there are
     enough texts and words; not with random ones.
     """
 

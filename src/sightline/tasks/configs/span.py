@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sightline.data.tokenise import TokeniserConfig
 from sightline.models.heads import Span
 from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
+from sightline.text.tokenise import TokeniserConfig
 
 
 def _words() -> TokeniserConfig:

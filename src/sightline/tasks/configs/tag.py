@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from sightline.data.tokenise import TokeniserConfig
-from sightline.layers.embedding import LOUD
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller, build_labeller
 from sightline.models.text_to_labels import TextModelConfig
+from sightline.nn.embedding import LOUD
 from sightline.tasks.configs.base import TextTaskConfig
+from sightline.text.tokenise import TokeniserConfig
 
 
 def _attentive() -> TextModelConfig:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from sightline.data.tokenise import TokeniserConfig
+from sightline.metrics import TextMetric
 from sightline.models.text_to_text import TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.configs.base import TaskConfig
-from sightline.training.scores import TextMetric
+from sightline.text.tokenise import TokeniserConfig
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from sightline.errors import UserError
-from sightline.explanation import Explanation
+from sightline.explain.explanation import Explanation
 from sightline.files import write_text
 from sightline.view.page.packing import pack
 

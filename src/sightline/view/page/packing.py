@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sightline.explanation import Calculation, Explanation, Highlights, Span, Stack
+from sightline.explain.explanation import Calculation, Explanation, Highlights, Span, Stack
 from sightline.picture import Labelling, Picture
 from sightline.records import Axis, Record, TopK
 from sightline.view.passages import excerpt

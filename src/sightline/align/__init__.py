@@ -1,0 +1,1 @@
+"""Word alignment by attention: where a model attends while it is forced to write a given target."""

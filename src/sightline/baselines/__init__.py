@@ -1,0 +1,1 @@
+"""The simple models that a score is compared with."""

@@ -1,0 +1,111 @@
+"""`sightline compare`: several runs on the same data, and whether they differ by more than chance."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.cli.common import load_run, set_up, spelling
+from sightline.cli.evaluate import print_part, read_for
+from sightline.cli.lines import say_bad
+from sightline.cli.scoring import check_ending, predicting, print_json, print_resampled
+from sightline.errors import UserError
+from sightline.machine import check_seed
+from sightline.outputs.base import Output
+from sightline.tasks.evaluate import Comparison, Table, compare
+
+PICTURES = (".png", ".svg", ".pdf")
+MOST_SAMPLES = 1_000_000
+
+
+def compare_command(
+    runs: Sequence[Path],
+    data: str | None,
+    columns: Sequence[str] | None,
+    source: str | None,
+    target: str | None,
+    metrics: Sequence[str] | None,
+    samples: int,
+    seed: int,
+    out: Path | None,
+    json: bool,
+    threads: int | None,
+    **given: Any,
+) -> None:
+    """Score, interval, difference to the first run and its p-value."""
+    set_up(threads)
+    check_seed(seed)
+    check_runs(runs, metrics, samples)
+    if out is not None:
+        check_ending(out, PICTURES)
+    options = {name: value for name, value in given.items() if value is not None}
+    loaded = {str(run): load_run(run) for run in runs}
+    first = next(iter(loaded.values()))
+    if out is not None and not first.output.by_length:
+        raise UserError(
+            f"--out draws scores by the length of the source; {first.name} has no source texts: leave it out"
+        )
+    examples = read_for(first, data, columns, source=source, target=target)
+    with spelling(given), predicting(len(runs) * len(examples)) as advance:
+        found = compare(loaded, examples, metrics=metrics, samples=samples, seed=seed, on_predicted=advance, **options)
+    say_bad(found.bad, first.input.noun)
+    if out is not None:
+        draw_comparison(found, first.output, out)
+    if json:
+        print_json(found.to_json())
+        return
+    print_comparison(found, first.output)
+    if out is not None:
+        print(f"\npicture  {out}")
+
+
+def check_runs(runs: Sequence[Path], metrics: Sequence[str] | None, samples: int) -> None:
+    """Before anything is loaded: two runs or more, each once, and a number of samples that ends."""
+    if len(runs) < 2:
+        raise UserError(f"compare was given {len(runs)} run{'s' if not runs else ''}; expected two or more run folders")
+    for place, run in enumerate(runs):
+        if run.resolve() in {other.resolve() for other in runs[:place]}:
+            raise UserError(f"{run} is given twice; a run does not differ from itself")
+    if metrics is not None and not metrics:
+        raise UserError("--metrics names none; expected at least one, such as bleu")
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise UserError(f"--samples is {samples}; it must be at least 1 and at most {MOST_SAMPLES:,}")
+
+
+def print_comparison(found: Comparison, output: Output) -> None:
+    """Metric by metric, each run beside the first; how metrics were computed; the first one by length."""
+    rows = f"{found.count:,} {found.rows}"
+    print_resampled(found.resampled, output.metric_name, rows, found.samples, found.seed)
+    for metric, extra in found.extra.items():
+        if extra.get("signature"):
+            print(f"{output.metric_name(metric)}: {extra['signature']}")
+        for name, (low, high) in extra.get("difference_interval", {}).items():
+            print(f"{output.metric_name(metric)}, difference of {name}: its 95 % interval is {low:+.2f} – {high:+.2f}")
+    metric = next(iter(found.extra), "")
+    parts = found.extra.get(metric, {}).get("by_length")
+    if parts:
+        names = list(parts[0]["runs"])
+        print(f"\n{output.metric_name(metric)} by length")
+        rows_of = [
+            (_bucket(part), f"{part['pairs']:,}", *(f"{part['runs'][name]:.2f}" for name in names)) for part in parts
+        ]
+        print_part(Table((f"source, {parts[0]['unit']}", found.rows, *names), tuple(rows_of)))
+
+
+def _bucket(part: dict[str, Any]) -> str:
+    return f"{part['least']}+" if part["most"] is None else f"{part['least']}–{part['most']}"
+
+
+def draw_comparison(found: Comparison, output: Output, out: Path) -> Path:
+    """The first metric by the length of the source, a line for each run."""
+    from sightline.view.charts import lines_by_length
+
+    metric, extra = next(iter(found.extra.items()))
+    parts = extra["by_length"]
+    return lines_by_length(
+        [_bucket(part) for part in parts],
+        [part["pairs"] for part in parts],
+        {name: [part["runs"][name] for part in parts] for name in parts[0]["runs"]},
+        out,
+        score=output.paper_name(metric),
+        unit=parts[0]["unit"],
+    )

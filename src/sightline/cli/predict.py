@@ -1,0 +1,103 @@
+"""`sightline predict`: one line for each item, in order; bad items keep their line and are named."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.cli.common import load_run, set_up, spelling
+from sightline.cli.items import blocks_of
+from sightline.cli.lines import BLOCK, Lines, say_bad, write_predictions
+from sightline.errors import UserError
+from sightline.files import check_writable, is_no_folder
+from sightline.tasks.run import Run
+from sightline.tasks.task import BadValueError
+
+
+def predict_command(
+    run: Path,
+    input: str | None,
+    text: Sequence[str],
+    image: Sequence[Path],
+    out: Path | None,
+    format: str,
+    threads: int | None,
+    engine: str | None = None,
+    ensemble: Sequence[Path] = (),
+    **given: Any,
+) -> None:
+    """Predict for what the options name; options that do not apply to the run are refused."""
+    set_up(threads)
+    lines, as_json = Lines(input, text), format == "jsonl"
+    options = {name: value for name, value in given.items() if value is not None and value is not False}
+    loaded = _loaded(run, ensemble, engine, threads)
+    files = out if loaded.output.writes_files else None
+    if files is not None and is_no_folder(files):
+        raise UserError(f"--out is {files}, which is a file; name a folder for masks and pictures")
+    if files is None and out is not None and out.is_dir():
+        raise UserError(f"--out is {out}, which is a folder; name a file")
+    with spelling(given):
+        chosen = loaded.output.options(options)
+    loaded.output.check_written(chosen, as_json)
+    if as_json:
+        chosen = loaded.output.for_json(chosen)
+    if files is not None:
+        check_writable(files)
+    writer = Writer(loaded, chosen, as_json, files)
+    written = None if files is not None else out
+    write_predictions(lines, blocks_of(loaded, lines, image, writer.names), writer.lines, written, writer.finish)
+
+
+def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | None) -> Run:
+    """The run, several as an ensemble, or one on another engine."""
+    if engine not in (None, "sightline"):
+        from sightline.export.run_engine import load_engine
+
+        if ensemble:
+            raise UserError("--ensemble runs on our own engine; leave out --engine")
+        return load_engine(run, engine, threads)
+    loaded = load_run(run)
+    return loaded.output.ensemble([loaded, *map(load_run, ensemble)]) if ensemble else loaded
+
+
+class Writer:
+    """Predictions as lines; what could not be read is remembered."""
+
+    def __init__(self, run: Run, options: Any, as_json: bool, files: Path | None) -> None:
+        self.run, self.options, self.as_json, self.files = run, options, as_json, files
+        self.bad: dict[str, str] = {}
+        self.good = 0
+        self.names: set[str] = set()
+
+    def lines(self, items: list[Any], block: int) -> Iterator[str]:
+        """The lines of a block of items, which has this number."""
+        run, output = self.run, self.run.output
+        parts = run.input.encode(items)
+        usable = [row for row, some in enumerate(parts) if not (some and isinstance(some[0], BadValueError))]
+        options = output.block_options(self.options, block)
+        xs, good = [items[row] for row in usable], set(usable)
+        output.warn(xs, block * BLOCK + 1, options)
+        raws = iter(run.raw(xs, parts=[parts[row] for row in usable], options=options))
+        for row, x in enumerate(items):
+            if row not in good:
+                reason = str(parts[row][0])
+                self.bad[run.input.label(x)] = reason
+                yield run.input.bad_line(x, reason, self.as_json)
+                continue
+            prediction = output.decide(x, next(raws), options)
+            self.good += 1
+            if self.files is not None:
+                output.write_files(run, x, prediction, self.files, self.names)
+            if self.as_json:
+                yield json.dumps(output.to_json(x, prediction), ensure_ascii=False)
+            else:
+                yield output.line(x, prediction)
+            if (remark := output.remark(x, prediction)) is not None:
+                print(f"sightline: {remark}", file=sys.stderr)
+
+    def finish(self) -> None:
+        """Name the items that could not be read; that none could is an error."""
+        say_bad(self.bad, self.run.input.noun)
+        if self.bad and not self.good:
+            raise UserError(f"none of the {self.run.input.noun} could be read")

@@ -1,0 +1,220 @@
+"""`sightline view`: where a run or a Hugging Face model looked, as a picture, a film, a page or plain data."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from sightline.cli.common import load_run, set_up
+from sightline.cli.items import items_of
+from sightline.cli.lines import Lines
+from sightline.errors import UserError
+from sightline.explain.explanation import Explanation
+from sightline.files import check_writable, write_text
+from sightline.tasks.explain import ExplainOptions
+
+PICTURES = (".png", ".svg", ".pdf", ".gif", ".jpg", ".jpeg", ".webp")
+SHOWN_ENDINGS = (".png", ".svg", ".pdf", ".gif", ".html", ".json")
+FOREIGN = "hf:"
+SHOWN = 2_000  # characters of a text on the terminal
+MOST = 50  # explanations in one page: each is some tens of kilobytes
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What of an explanation a picture shows; the page shows everything."""
+
+    layout: str = "alignment"
+    attention: str | None = None
+    head: int | None = None
+    pieces: bool = False
+    width: float | None = None
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.width is not None and not 1 <= self.width <= 50:
+            raise UserError(f"--width is {self.width:g} inches; it must be at least 1 and at most 50")
+
+    def options(self) -> dict[str, Any]:
+        shown = {"layout": self.layout, "name": self.attention, "head": self.head, "merge": not self.pieces}
+        return {**shown, "width": self.width, "title": self.title}
+
+
+def view_command(
+    runs: Sequence[Path],
+    out: Path,
+    text: Sequence[str],
+    text2: Sequence[str],
+    image: Sequence[Path],
+    input: str | None,
+    output: str | None,
+    top: int | None,
+    quick: bool,
+    threads: int | None,
+    beam: int | None,
+    shift: int | None,
+    **drawn: Any,
+) -> None:
+    """Explain each item by each run, and write what the ending of ``out`` says."""
+    drawing, lines = Drawing(**drawn), Lines(input, text)
+    _check_out(out, drawing)
+    if not runs:
+        raise UserError("name the run folder to view")
+    if shift not in (None, -1, 0, 1):
+        raise UserError(f"--shift is {shift}; it is -1, 0 or 1")
+    options = ExplainOptions(output, beam or 5, top=top, shift=shift, measure=not quick)
+    _check_seconds(lines, text2)
+    set_up(threads)
+    eyes = [_explainer(run, options, beam, shift) for run in runs]
+    items = [eye.items(lines, text2, image) for eye in eyes]
+    count = sum(map(len, items))
+    if not count:
+        raise UserError(f"{lines.path or 'the text'} is empty: there is nothing to view")
+    if out.suffix.lower() in PICTURES and count > 1:
+        raise UserError(f"{count} explanations do not go into one picture; write a page (--out NAME.html) instead")
+    if count > MOST:
+        raise UserError(f"{count:,} explanations are too many for one file, which takes {MOST}; choose fewer texts")
+    if output is not None and len(items[0]) > 1:
+        raise UserError("--output goes with one text")
+    check_writable(out.parent)
+    if out.suffix.lower() in eyes[0].pictures and drawing == Drawing():
+        print(eyes[0].picture(items[0][0], out))
+        print(out)
+        return
+    explanations = list(_explained(eyes, items))
+    if out.suffix.lower() == ".html":
+        from sightline.view.page import write_page
+
+        write_page(explanations, out)
+    elif out.suffix.lower() == ".json" and count > 1:
+        write_text(out, json.dumps([one.to_json() for one in explanations], ensure_ascii=False, allow_nan=False))
+    else:
+        explanations[0].save(out, **(drawing.options() if out.suffix.lower() in PICTURES else {}))
+    _print(explanations, out)
+
+
+def _check_out(out: Path, drawing: Drawing) -> None:
+    if out.suffix.lower() not in (*PICTURES, ".html", ".json"):
+        raise UserError(f"--out is {out}; it must end in one of {', '.join(SHOWN_ENDINGS)}")
+    if out.suffix.lower() not in PICTURES and drawing != Drawing():
+        raise UserError("--layout, --attention, --head, --pieces, --width and --title are for pictures, not for a page")
+    if out.suffix.lower() == ".gif" and drawing.layout != "alignment":
+        raise UserError(f"a .gif replays one map; for all {drawing.layout} choose .png, .svg or .pdf")
+    if out.is_dir():
+        raise UserError(f"--out is {out}, which is a folder; name a file")
+
+
+def _check_seconds(lines: Lines, seconds: Sequence[str]) -> None:
+    if seconds and (lines.path is not None or len(seconds) != len(lines.texts)):
+        given = f"{len(lines.texts)} --text" if lines.path is None else "--input"
+        raise UserError(f"found {len(seconds)} --text2 and {given}; expected one --text2 for each --text")
+
+
+def _check_any(lines: Lines, files: Sequence[Path]) -> None:
+    if lines.path is None and not lines.texts and not files:
+        raise UserError("there is no text to view: give one with --text, or a file of lines with --input")
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """What explains items: a run of ours, or a Hugging Face model."""
+
+    items: Callable[[Lines, Sequence[str], Sequence[Path]], list[Any]]
+    explain: Callable[[Any], Explanation]
+    pictures: tuple[str, ...] = ()  # endings of pictures that show a prediction by itself
+    picture: Callable[[Any, Path], str] = lambda item, path: ""  # writes one, and gives the prediction's line
+
+
+def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int | None) -> Explainer:
+    if str(run).startswith(FOREIGN):
+        return _foreign(run, options)
+    loaded = load_run(run)
+    loaded.output.check_explained(loaded, {"--beam": beam, "--shift": shift})
+
+    def items(lines: Lines, seconds: Sequence[str], files: Sequence[Path]) -> list[Any]:
+        for path in files:
+            if path.is_dir():
+                raise UserError(f"--image is {path}, which is a folder; name one image, or several for a page")
+            if not path.is_file():
+                raise UserError(f"there is no image {path}")
+        if loaded.input.reads_files and not (files or lines.path or lines.texts):
+            raise UserError(f"{run} reads {loaded.input.noun}; name one with --image")
+        _check_any(lines, files)
+        if seconds and not loaded.input.reads_files:
+            return [
+                loaded.input.pair(first, second, str(run)) for first, second in zip(lines.texts, seconds, strict=True)
+            ]
+        if loaded.input.two_texts and not all("\t" in text for text in lines.texts):
+            raise UserError(f"{run} reads two texts: give the second with --text2, or behind a tab")
+        return items_of(loaded, lines, files, MOST)
+
+    def picture(item: Any, path: Path) -> str:
+        (prediction,) = loaded.predict([item])
+        loaded.output.save_picture(loaded, item, prediction, path)
+        if (remark := loaded.output.remark(item, prediction)) is not None:
+            print(f"sightline: {remark}", file=sys.stderr)
+        return loaded.output.line(item, prediction)
+
+    return Explainer(items, lambda item: loaded.output.explain(loaded, item, options), loaded.output.pictures, picture)
+
+
+def _foreign(run: Path, options: ExplainOptions) -> Explainer:
+    from sightline.interop.huggingface import load
+
+    model = load(str(run))
+
+    def items(lines: Lines, seconds: Sequence[str], files: Sequence[Path]) -> list[Any]:
+        if files:
+            raise UserError(f"{run} reads texts; --image is for runs that read images")
+        if seconds:
+            raise UserError(f"{run} reads one text; --text2 is for runs that classify pairs of texts")
+        _check_any(lines, files)
+        return [text for block, _ in lines.blocks() for text in block if text.strip()][: MOST + 1]
+
+    def explain(text: str) -> Explanation:
+        explanation = model.explain(text, options.output, top=options.top, measure=options.measure)
+        return explanation if options.shift is None else replace(explanation, shift=options.shift)
+
+    return Explainer(items, explain)
+
+
+def _explained(eyes: Sequence[Explainer], items: Sequence[list[Any]]) -> Iterator[Explanation]:
+    """Item by item, each by all runs: what is to be compared stands side by side."""
+    pairs = [(eye, item) for some in zip(*items, strict=True) for eye, item in zip(eyes, some, strict=True)]
+    console = Console(stderr=True)
+    hidden = len(pairs) == 1 or not sys.stderr.isatty()
+    for eye, item in track(pairs, "explaining", console=console, transient=True, disable=hidden):
+        yield eye.explain(item)
+
+
+def _print(explanations: Sequence[Explanation], out: Path) -> None:
+    for one in explanations:
+        shown = _printable(_short(one.input))  # a model that only reads writes nothing
+        print(f"{shown}  →  {_printable(_with_probability(one))}" if one.output else shown)
+    belief = explanations[0].belief if len(explanations) == 1 else None
+    for finding in () if belief is None else belief.findings:
+        print(f"  {finding.title}: {finding.sentence}")
+    print(out)
+
+
+def _with_probability(one: Explanation) -> str:
+    marked = one.highlights
+    if marked is None or marked.probability is None:
+        return one.output
+    if marked.label == one.output:
+        return f"{one.output} ({marked.probability:.1%})"
+    return f"{one.output} (the map is about {marked.label}, {marked.probability:.1%})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]} … {text[-SHOWN // 2 :]}"
+
+
+def _printable(text: str) -> str:
+    """Text of others must not steer the terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

@@ -1,0 +1,1 @@
+"""Search for sequences, and its options."""

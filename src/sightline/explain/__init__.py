@@ -1,0 +1,1 @@
+"""What a model attended to, as plain data, and the evidence for and against it."""

@@ -1,0 +1,133 @@
+"""Believe it? The numbers that stand beside a map, each with one plain sentence, and never one score for all.
+
+Where a model looked is not why it wrote what it wrote: other weights may give the same output (Jain and Wallace 2019),
+and whether that matters depends on what one wants to know (Wiegreffe and Pinter 2019). So nothing here says yes or no.
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from sightline.errors import UserError
+from sightline.explain.evidence import sentences
+from sightline.explain.evidence.agreement import agreement, mean_of_known
+from sightline.explain.evidence.heads import head_costs, uniform_cost
+from sightline.explain.evidence.removal import DRAWS, MOST_ROWS, chosen_rows, leave_one_out, removal
+from sightline.explain.evidence.shift import moved
+from sightline.explain.evidence.subject import Subject
+from sightline.explain.explanation import Belief, Finding
+from sightline.records import Record, Tokens
+
+Weights = Float[np.ndarray, "t s"]
+Map = np.ndarray | Record | Sequence[Record]
+
+
+def believe(
+    subject: Subject,
+    weights: Map,
+    *,
+    about: str | None = None,
+    names: Collection[str] | None = None,
+    special: Sequence[int] | None = None,
+    heads: bool = True,
+    shift: int = 0,
+    k: int | None = None,
+    draws: int = DRAWS,
+    most_rows: int = MOST_ROWS,
+    seed: int = 0,
+) -> Belief:
+    """What there is to say about a map of this subject: its own, or any other of the same shape.
+
+    Of several records the mean is meant. ``names`` are the attentions that are made uniform (those of the records; of
+    a plain array, all that look at the columns); ``special`` the places of special columns (those of the records'
+    axis; else those that are never hidden). ``shift`` moves the map's rows first, as `choose_shift` says. With
+    ``heads`` every head of the model is cut in turn. ``k`` columns are hidden together (a tenth unless given).
+    """
+    matrix, records = _matrix(weights, subject)
+    placed = moved(matrix, shift)
+    mapped = [row for row in range(subject.rows) if not np.isnan(placed[row]).any() and placed[row].sum() > 0]
+    if not mapped:
+        raise UserError("the map has no row with any weight in it")
+    rows = [mapped[i] for i in chosen_rows(len(mapped), most_rows)]
+    looks = placed[rows]
+    alone = leave_one_out(subject, rows)
+    if names is None and records:
+        names = tuple(dict.fromkeys(record.name for record in records))
+    measured = f"{len(rows)} of {subject.rows} rows measured" if len(rows) < subject.rows else "every row measured"
+    return Belief(
+        about=f"{about or _title(records)}, {measured}",
+        rows=len(rows),
+        findings=(
+            *spread(subject, looks, _special(subject, records) if special is None else special),
+            *agreements(subject, looks, rows, alone),
+            _removed(subject, looks, rows, alone, k, draws, seed),
+            sentences.made_uniform(subject, uniform_cost(subject, names)),
+        ),
+        heads=head_costs([subject]) if heads else (),
+    )
+
+
+def spread(subject: Subject, looks: Weights, special: Sequence[int]) -> list[Finding]:
+    """How even the rows are, and how much of them rests on special columns and on the first."""
+    shares = looks / looks.sum(axis=1, keepdims=True)
+    columns = shares.shape[1]
+    entropy = None
+    if columns > 1:
+        logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+        entropy = max(0.0, float(-(shares * logs).sum(axis=1).mean() / np.log(columns)))  # rounding goes below
+    places = sorted(set(special))
+    resting = float(shares[:, places].sum(axis=1).mean())
+    return [
+        sentences.entropy(subject, entropy),
+        sentences.special(resting, len(places), columns),
+        sentences.first(subject, float(shares[:, 0].mean()), columns),
+    ]
+
+
+def agreements(subject: Subject, looks: Weights, rows: Sequence[int], alone: Weights) -> list[Finding]:
+    """Rank correlation of the rows with what hiding costs and with |gradient × input|, both over hideable columns."""
+    gradients = subject.gradient_times_input(rows).double().abs().cpu().numpy()
+    gradients[:, ~subject.hideable] = np.nan
+    return [
+        sentences.leave_one_out(subject, mean_of_known(agreement(looks, alone))),
+        sentences.gradient(subject, mean_of_known(agreement(looks, gradients))),
+    ]
+
+
+def _removed(
+    subject: Subject, looks: Weights, rows: Sequence[int], alone: Weights, k: int | None, draws: int, seed: int
+) -> Finding:
+    return sentences.removed(subject, removal(subject, looks, rows, k=k, draws=draws, seed=seed, alone=alone))
+
+
+def _matrix(weights: Map, subject: Subject) -> tuple[Weights, list[Record]]:
+    records = [] if isinstance(weights, np.ndarray) else [weights] if isinstance(weights, Record) else list(weights)
+    if records:
+        matrix = np.mean([record.matrix() for record in records], axis=0)
+    elif isinstance(weights, np.ndarray):
+        matrix = weights
+    else:
+        raise UserError("there is no map to believe: no records were given")
+    if matrix.shape != (subject.rows, subject.columns):
+        raise UserError(
+            f"the map has shape {matrix.shape}; there are {subject.rows} rows that were written and "
+            f"{subject.columns} columns to look at"
+        )
+    return matrix.astype(np.float64), records
+
+
+def _special(subject: Subject, records: list[Record]) -> list[int]:
+    axis = records[0].columns if records else None
+    if isinstance(axis, Tokens) and axis.special:
+        return list(axis.special)
+    return np.flatnonzero(~subject.hideable).tolist()
+
+
+def _title(records: list[Record]) -> str:
+    names = {record.name for record in records}
+    if len(records) == 1:
+        return f"{records[0].name}, head {records[0].head + 1}"
+    if len(names) == 1:
+        return f"{records[0].name}, mean of {len(records)} heads"
+    return f"mean of {len(records)} heads of {len(names)} attentions" if records else "the map"

@@ -1,0 +1,258 @@
+"""An explanation: everything that there is to show about one input, as plain data.
+
+A task makes it (`run.explain(x)`), `sightline.view` draws it and `sightline.explain.evidence` says what to make of it. Needs
+NumPy and nothing else; survives a round trip through JSON.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from sightline.files import write_text
+from sightline.picture import Labelling, Picture
+from sightline.records import Record
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that could be written, and how likely the model found it."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row: what was written, how likely that was, and the likeliest choices there, best first."""
+
+    written: str
+    probability: float
+    likeliest: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Attentions that belong together, first layer first: those of an encoder, or those from target to source.
+
+    ``kind``: ``cross`` looks at something else, ``self`` at itself, ``causal`` at itself up to here, ``pool`` gathers a
+    whole into one row.
+    """
+
+    title: str
+    kind: Literal["cross", "self", "causal", "pool"]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Calculation:
+    """The vectors behind one record: what was read (``values``), what asked (``queries``), the sums (``contexts``).
+
+    Of ``size`` numbers in a value only the first few are kept, the same ones in values and contexts, so that
+    weights · values = contexts can be followed by hand.
+    """
+
+    name: str
+    head: int
+    values: np.ndarray  # columns, n
+    queries: np.ndarray  # rows, m
+    contexts: np.ndarray  # rows, n
+    size: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One number beside a map, what to hold it against, and one plain sentence about it."""
+
+    key: str
+    title: str
+    value: float | None
+    reference: float | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class HeadCost:
+    """What is lost when this head reads nothing: of a model that writes, how much the loss of a token grows."""
+
+    name: str
+    head: int
+    cost: float
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Whether to believe a map: findings, never one score.
+
+    ``about`` says which map, ``rows`` how many of its rows were measured.
+    """
+
+    about: str
+    rows: int
+    findings: tuple[Finding, ...]
+    heads: tuple[HeadCost, ...] = ()
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a text, from character ``start`` up to ``end``, and its weight.
+
+    Where sentences were weighed too, a word has the number of its ``sentence`` and its weight ``in_sentence``; its
+    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in;
+    ``marked``, that it is of the answer.
+    """
+
+    start: int
+    end: int
+    text: str
+    weight: float
+    in_sentence: float | None = None
+    sentence: int | None = None
+    part: int | None = None
+    marked: bool | None = None
+
+
+@dataclass(frozen=True)
+class Highlights:
+    """What of a text (of two, for a pair) a model looked at while it gave a label, or an answer that stands there.
+
+    ``probabilities`` are those of the labels, likeliest first; ``probability`` is that of ``label``, which the map is
+    about; a number has neither. Words stand in the order of the text, and of ``read`` words only those with the
+    largest weights where there are very many. ``sentences`` are there if the model weighs them.
+    """
+
+    label: str
+    probability: float | None
+    probabilities: tuple[Choice, ...]
+    texts: tuple[str, ...]
+    words: tuple[Span, ...]
+    sentences: tuple[Span, ...] = ()
+    read: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        data = {name: getattr(self, name) for name in ("label", "probability", "read")}
+        data["probabilities"] = {one.text: one.probability for one in self.probabilities}
+        data["texts"] = list(self.texts)
+        for name in ("words", "sentences"):
+            spans = [asdict(one) for one in getattr(self, name)]
+            data[name] = [{key: value for key, value in one.items() if value is not None} for one in spans]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Highlights":
+        return cls(
+            data["label"],
+            data["probability"],
+            tuple(Choice(text, probability) for text, probability in data["probabilities"].items()),
+            tuple(data["texts"]),
+            words=tuple(Span(**one) for one in data["words"]),
+            sentences=tuple(Span(**one) for one in data["sentences"]),
+            read=data["read"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """One input, what the model made of it, and where it looked.
+
+    ``shift`` is how many rows the maps should be moved down by when they are shown, because this model looks at a word
+    before or after it writes that word. ``highlights`` are those of a classifier. ``image`` is what records whose
+    columns are a `Grid` look at; ``cells`` are labels for the cells of a grid over it.
+    """
+
+    title: str
+    task: str
+    input: str
+    output: str
+    records: tuple[Record, ...]
+    stacks: tuple[Stack, ...]
+    steps: tuple[Step, ...] = ()
+    calculations: tuple[Calculation, ...] = ()
+    alternatives: tuple[Choice, ...] = ()
+    belief: Belief | None = None
+    shift: int = 0
+    notes: tuple[str, ...] = ()
+    highlights: Highlights | None = None
+    image: Picture | None = None
+    cells: Labelling | None = None
+
+    def __post_init__(self) -> None:
+        known = {record.name for record in self.records}
+        missing = [name for stack in self.stacks for name in stack.names if name not in known]
+        if missing:
+            raise ValueError(f"no record is named {missing[0]!r}; there is {', '.join(sorted(known)) or 'none'}")
+
+    def of(self, name: str) -> list[Record]:
+        """The records of one attention, head by head."""
+        return [record for record in self.records if record.name == name]
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write it as what the ending says: .png, .svg, .pdf or .gif (options as `sightline.view.drawing.draw` takes
+        them), .html for the page, .json for the plain data."""
+        path = Path(path)
+        if path.suffix.lower() == ".html":
+            from sightline.view.page import write_page
+
+            return write_page([self], path)
+        if path.suffix.lower() == ".json":
+            return write_text(path, json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False))
+        from sightline.view.drawing import draw
+
+        return draw(self, path, **options)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from sightline.view.page import fragment
+
+        return fragment(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary that `json` can write."""
+        data = {name: getattr(self, name) for name in ("title", "task", "input", "output", "shift", "notes")}
+        data["records"] = [record.to_json() for record in self.records]
+        for name in ("stacks", "steps", "alternatives"):
+            data[name] = [asdict(one) for one in getattr(self, name)]
+        data["calculations"] = [_calculation_to_json(one) for one in self.calculations]
+        data["belief"] = None if self.belief is None else asdict(self.belief)
+        for name in ("highlights", "image", "cells"):
+            if getattr(self, name) is not None:
+                data[name] = getattr(self, name).to_json()
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Explanation":
+        return cls(
+            **{name: data[name] for name in ("title", "task", "input", "output", "shift")},
+            notes=tuple(data["notes"]),
+            records=tuple(map(Record.from_json, data["records"])),
+            stacks=tuple(Stack(one["title"], one["kind"], tuple(one["names"])) for one in data["stacks"]),
+            steps=tuple(Step(one["written"], one["probability"], _choices(one["likeliest"])) for one in data["steps"]),
+            alternatives=_choices(data["alternatives"]),
+            calculations=tuple(map(_calculation, data["calculations"])),
+            belief=None if data["belief"] is None else _belief(data["belief"]),
+            highlights=Highlights.from_json(data["highlights"]) if data.get("highlights") else None,
+            image=Picture.from_json(data["image"]) if data.get("image") else None,
+            cells=Labelling.from_json(data["cells"]) if data.get("cells") else None,
+        )
+
+
+def _choices(data: Any) -> tuple[Choice, ...]:
+    return tuple(Choice(**one) for one in data)
+
+
+def _calculation_to_json(one: Calculation) -> dict[str, Any]:
+    vectors = {side: getattr(one, side).tolist() for side in ("values", "queries", "contexts")}
+    return {"name": one.name, "head": one.head, "size": one.size, **vectors}
+
+
+def _calculation(data: Mapping[str, Any]) -> Calculation:
+    vectors = {side: np.array(data[side], dtype=np.float32) for side in ("values", "queries", "contexts")}
+    return Calculation(data["name"], data["head"], size=data["size"], **vectors)
+
+
+def _belief(data: Mapping[str, Any]) -> Belief:
+    findings = tuple(Finding(**one) for one in data["findings"])
+    return Belief(data["about"], data["rows"], findings, tuple(HeadCost(**one) for one in data["heads"]))

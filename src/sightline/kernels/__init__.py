@@ -1,0 +1,1 @@
+"""Hand-written fast paths of numerical code."""

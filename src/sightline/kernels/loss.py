@@ -1,0 +1,121 @@
+"""The loss over a large vocabulary without ever holding all of its logits."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sightline.kernels.products import STEP, VANISHING, Product
+
+# Rows of logits held at once. 512 rows of 8,000 words are 16 MB.
+CHUNK_ELEMENTS = 1 << 22
+LOWEST = -70.0  # e to the power of it, and of what is 16 below it, is a number in float32 with all of its digits
+LARGEST = 1e4  # beyond it a number would lose what it is taken from
+
+
+def smoothed_cross_entropy(
+    features: Float[Tensor, "n d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    targets: Int[Tensor, " n"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Σ over rows of −(1 − ε) log p(target) − ε · mean log p, with logits = features · weightᵀ + bias.
+
+    The sum, not the mean: the caller knows how many tokens all processes have. Loss and gradient are made together,
+    chunk by chunk, so that memory does not grow with rows × words.
+    """
+    return _ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing)
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+    ) -> Tensor:
+        needs = ctx.needs_input_grad
+        words = weight.shape[0]
+        spread = smoothing / words
+        total = features.new_zeros((), dtype=torch.float64)
+        # What smoothing spreads over all words is the same for each of them: their sums serve, and no pass over the
+        # logits. Its share of the gradients is where they begin.
+        weights = weight.sum(dim=0)
+        d_features = torch.empty_like(features) if needs[0] else None
+        d_weight = (-spread * features.sum(dim=0)).repeat(words, 1) if needs[1] else None
+        d_bias = torch.full_like(bias, -spread * len(features)) if bias is not None and needs[2] else None
+        shift = _common_shift(features, weight, bias, weights)
+        if shift is None:
+            logits_of = Product(weight, bias)
+        else:
+            logits_of = Product(weight, weight.new_full((words,), -shift) if bias is None else bias - shift)
+        features_of = Product(weight.t()) if needs[0] else None
+        rows = chunk_rows(words)
+        for start in range(0, len(features), rows):
+            x, y = features[start : start + rows], targets[start : start + rows]
+            loss = -(1 - smoothing) * _logits_of_targets(x, weight, bias, y)
+            if smoothing:
+                loss -= spread * (x @ weights + (0.0 if bias is None else bias.sum()))
+            # Passes over a vocabulary are felt. The softmax is never made: what it divides by is divided out of the
+            # gradients, which are smaller. And what is subtracted from all logits is in the bias already.
+            if shift is None:
+                logits = logits_of(x)
+                top = logits.amax(dim=-1, keepdim=True)
+                powers = logits.sub_(top).exp_()
+                loss += top.squeeze(-1)
+            else:
+                powers = logits_of.powers(x)
+                loss += shift
+            sums = powers.sum(dim=-1, keepdim=True, dtype=torch.promote_types(powers.dtype, torch.float32))
+            total += (loss + sums.squeeze(-1).log()).sum(dtype=torch.float64)
+            if not any(needs[:3]):
+                continue
+            if sums.dtype != powers.dtype:  # half precision, where a sum may be no number
+                powers, sums = (powers / sums).to(powers.dtype), torch.ones_like(sums, dtype=powers.dtype)
+            # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already
+            powers.scatter_add_(-1, y.unsqueeze(-1), (smoothing - 1) * sums)
+            if d_features is not None and features_of is not None:
+                torch.sub(features_of(powers).div_(sums), spread * weights, out=d_features[start : start + rows])
+            if d_weight is not None:
+                d_weight.addmm_(powers.t(), x / sums)
+            if d_bias is not None:
+                d_bias.addmv_(powers.t(), sums.reciprocal().squeeze(-1))
+        ctx.gradients = (d_features, d_weight, d_bias)
+        return total.to(features.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (factor,) = upstream
+        scaled = [None if gradient is None else gradient * factor for gradient in ctx.gradients]
+        return (*scaled, None, None)
+
+
+def chunk_rows(words: int) -> int:
+    """How many rows of logits are held at once."""
+    rows = max(1, CHUNK_ELEMENTS // max(1, words))
+    return rows // STEP * STEP or rows
+
+
+def _logits_of_targets(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor) -> Float[Tensor, " n"]:
+    found = (x * weight.index_select(0, y)).sum(dim=-1, dtype=torch.promote_types(x.dtype, torch.float32))
+    return found if bias is None else found + bias.index_select(0, y)
+
+
+def _common_shift(features: Tensor, weight: Tensor, bias: Tensor | None, weights: Tensor) -> float | None:
+    """A number that brings every logit below −`VANISHING` and the largest of each row not below `LOWEST`; None where
+    there may be none.
+
+    No logit is larger than the lengths of its two vectors allow, and the largest is not smaller than the mean. Where
+    that is not enough, or an answer would be waited for, or numbers end early, each row has to look for its largest.
+    """
+    if features.device.type != "cpu" or features.dtype not in (torch.float32, torch.float64) or not len(features):
+        return None
+    if torch.is_autocast_enabled("cpu"):
+        return None
+    largest, mean = features.norm(dim=-1).amax() * weight.norm(dim=-1), (features @ weights).amin() / len(weight)
+    if bias is not None:
+        largest, mean = largest + bias, mean + bias.mean()
+    shift = float(largest.amax()) + VANISHING
+    return shift if abs(shift) < LARGEST and float(mean) - shift > LOWEST else None

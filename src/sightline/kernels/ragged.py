@@ -1,0 +1,222 @@
+"""Recurrent layers over sequences of many lengths, without any padding.
+
+The words of all sequences stand in one list. Sequences are taken from the longest to the shortest, so those that still
+go on are always the first rows of a step, and a short one costs a long one nothing. For training on a processor the
+backward pass is written out: the gradient of the recurrent weights is one product over all words instead of a small one
+for each step, and no gradients of slices are filled with zeros. A test holds both cells to `torch.nn`.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import PackedSequence
+
+from sightline.kernels.gru import gru_gradients, tanh_
+
+PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
+class Steps(NamedTuple):
+    """How a list of words is gone through: step by step, at each step the sequences that are that long.
+
+    ``ahead`` says which word of the list comes next in that order, ``back`` the same from each sequence's end;
+    ``returns`` and ``returns_back`` undo them. ``counts`` are the sequences of each step.
+    """
+
+    ahead: Int[Tensor, " n"]
+    back: Int[Tensor, " n"]
+    returns: Int[Tensor, " n"]
+    returns_back: Int[Tensor, " n"]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, lengths: Int[Tensor, " r"]) -> "Steps":
+        """For sequences one behind the other in a list, the longest first, none of them empty."""
+        device, longest = lengths.device, int(lengths[0])
+        offsets = lengths.cumsum(0) - lengths
+        row = torch.repeat_interleave(torch.arange(len(lengths), device=device), lengths)
+        step = torch.arange(len(row), device=device) - offsets[row]
+        counts = torch.bincount(step, minlength=longest)
+        starts = counts.cumsum(0) - counts
+        ahead, back = torch.empty_like(row), torch.empty_like(row)
+        numbers = torch.arange(len(row), device=device)
+        returns = starts[step] + row
+        ahead[returns] = numbers
+        returns_back = starts[lengths[row] - 1 - step] + row
+        back[returns_back] = numbers
+        return cls(ahead, back, returns, returns_back, counts.tolist())
+
+
+def run_layer(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
+    """A bidirectional GRU or LSTM layer of PyTorch over a list of words."""
+    # PyTorch's kernel is the faster one where nothing is learned: for one long text by a half, LSTMs by much more.
+    run = _both_ways if x.device.type == "cpu" and torch.is_grad_enabled() else _packed
+    return run(layer, x, steps)
+
+
+def _packed(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
+    """By PyTorch's own kernel."""
+    packed = PackedSequence(x.index_select(0, steps.ahead), torch.tensor(steps.counts))
+    return layer(packed)[0].data.index_select(0, steps.returns)
+
+
+def _both_ways(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
+    """A word forward and a word backward in one product at each step."""
+    ways = [[getattr(layer, f"{part}_l0{way}").to(x.dtype) for part in PARTS] for way in ("", "_reverse")]
+    weights = [torch.stack([way[i].t() for way in ways]) for i in (0, 1)]
+    biases = [torch.stack([way[i] for way in ways]).unsqueeze(1) for i in (2, 3)]
+    loop = _GRU if isinstance(layer, nn.GRU) else _LSTM
+    return loop.apply(x, weights[0], biases[0], weights[1], biases[1], steps)
+
+
+def _enter(x: Tensor, steps: Steps) -> Float[Tensor, "2 n e"]:
+    """The words in the order in which each direction reads them."""
+    found = x.new_empty(2, *x.shape)
+    torch.index_select(x, 0, steps.ahead, out=found[0])
+    torch.index_select(x, 0, steps.back, out=found[1])
+    return found
+
+
+def _leave(states: Float[Tensor, "2 n h"], steps: Steps) -> Float[Tensor, "n a"]:
+    """Both directions' states side by side, in the order of the list."""
+    return torch.cat([states[0].index_select(0, steps.returns), states[1].index_select(0, steps.returns_back)], dim=-1)
+
+
+def _enter_gradient(d: Float[Tensor, "2 n e"], steps: Steps) -> Float[Tensor, "n e"]:
+    return d[0].index_select(0, steps.returns).add_(d[1].index_select(0, steps.returns_back))
+
+
+def _leave_gradient(d: Float[Tensor, "n a"], steps: Steps) -> Float[Tensor, "2 n h"]:
+    ahead, back = d.chunk(2, dim=-1)
+    return torch.stack([ahead.index_select(0, steps.ahead), back.index_select(0, steps.back)])
+
+
+def _before(states: Float[Tensor, "2 n h"], counts: list[int]) -> Float[Tensor, "2 n h"]:
+    """The state that each word found: that of its sequence one step earlier, zeros at the first."""
+    found = torch.empty_like(states)
+    found[:, : counts[0]] = 0.0
+    if counts[-1] == counts[0]:
+        found[:, counts[0] :] = states[:, : -counts[0]]
+        return found
+    blocks = states.split(counts, dim=1), found.split(counts, dim=1)
+    for count, earlier, here in zip(counts[1:], blocks[0], blocks[1][1:], strict=False):
+        here.copy_(earlier[:, :count])
+    return found
+
+
+class _GRU(torch.autograd.Function):
+    """Words `n e` → annotations `n 2h`. The form of torch.nn.GRU: the reset gate acts on the projected state."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, enter: Tensor, enter_bias: Tensor, weight: Tensor, bias: Tensor, steps: Steps
+    ) -> Tensor:
+        h, counts = weight.shape[1], steps.counts
+        # Reset, update and candidate are made where the input's part of them stands.
+        gates = torch.baddbmm(enter_bias, _enter(x, steps), enter)
+        states = x.new_empty(2, len(x), h)
+        owns = x.new_empty(2, len(x), h if any(ctx.needs_input_grad) else 0)
+        state = x.new_zeros(2, counts[0], h)
+        parts = (*gates.split((2 * h, h), dim=-1), states, owns)
+        for count, both, candidate, moved, kept in zip(
+            counts, *(part.split(counts, dim=1) for part in parts), strict=True
+        ):
+            state = state[:, :count]
+            own_gates, own = torch.baddbmm(bias, state, weight).split((2 * h, h), dim=-1)
+            both.add_(own_gates).sigmoid_()
+            tanh_(candidate.addcmul_(both[..., :h], own))
+            torch.lerp(candidate, state, both[..., h:], out=moved)
+            if kept.shape[-1]:
+                kept.copy_(own)
+            state = moved
+        ctx.save_for_backward(x, enter, weight, gates, states, owns)
+        ctx.steps = steps
+        return _leave(states, steps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        x, enter, weight, gates, states, owns = ctx.saved_tensors
+        steps, h, counts = ctx.steps, weight.shape[1], ctx.steps.counts
+        above, before = _leave_gradient(upstream[0], steps), _before(states, counts)
+        d_all = gates.new_empty(2, len(x), 4 * h)
+        # The state's weights in the order of its gradients: the candidate's first.
+        back = torch.cat([weight[..., 2 * h :], weight[..., : 2 * h]], dim=-1).transpose(1, 2)
+        later = above.new_zeros(2, 0, h)
+        parts = (above, before, *gates.split((2 * h, h), dim=-1), owns, d_all)
+        blocks = zip(*(reversed(part.split(counts, dim=1)) for part in parts), strict=True)
+        for d_state, old, both, candidate, own, to_all in blocks:
+            d_state[:, : later.shape[1]] += later
+            gru_gradients(d_state, old, both, candidate, own, to_all)
+            later = torch.baddbmm(d_state.mul_(both[..., h:]), to_all[..., : 3 * h], back)
+        d_own, d_gates = d_all[..., : 3 * h], d_all[..., h:]
+        d_weight, d_bias = before.transpose(1, 2) @ d_own, d_own.sum(dim=1, keepdim=True)
+        return (
+            _enter_gradient(torch.bmm(d_gates, enter.transpose(1, 2)), steps),
+            _enter(x, steps).transpose(1, 2) @ d_gates,
+            d_gates.sum(dim=1, keepdim=True),
+            d_weight.roll(-h, dims=-1),
+            d_bias.roll(-h, dims=-1),
+            None,
+        )
+
+
+class _LSTM(torch.autograd.Function):
+    """The same for the LSTM, with the gates in the order of torch.nn.LSTM: enter, forget, candidate, leave."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, enter: Tensor, enter_bias: Tensor, weight: Tensor, bias: Tensor, steps: Steps
+    ) -> Tensor:
+        h, counts = weight.shape[1], steps.counts
+        gates = torch.baddbmm(enter_bias + bias, _enter(x, steps), enter)
+        states, cells = x.new_empty(2, len(x), h), x.new_empty(2, len(x), h)
+        state = cell = x.new_zeros(2, counts[0], h)
+        parts = (gates, states, cells)
+        for count, now, moved, kept in zip(counts, *(part.split(counts, dim=1) for part in parts), strict=True):
+            now.baddbmm_(state[:, :count], weight)
+            now[..., : 2 * h].sigmoid_()
+            now[..., 2 * h : 3 * h].tanh_()
+            now[..., 3 * h :].sigmoid_()
+            enters, forget, candidate, leave = now.chunk(4, dim=-1)
+            torch.mul(forget, cell[:, :count], out=kept).addcmul_(enters, candidate)
+            torch.mul(leave, kept.tanh(), out=moved)
+            state, cell = moved, kept
+        ctx.save_for_backward(x, enter, weight, gates, states, cells)
+        ctx.steps = steps
+        return _leave(states, steps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        x, enter, weight, gates, states, cells = ctx.saved_tensors
+        steps, h, counts = ctx.steps, weight.shape[1], ctx.steps.counts
+        above = _leave_gradient(upstream[0], steps)
+        d_gates = torch.empty_like(gates)
+        back = weight.transpose(1, 2)
+        later = later_cell = above.new_zeros(2, 0, h)
+        parts = (above, _before(cells, counts), cells, gates, d_gates)
+        blocks = zip(*(reversed(part.split(counts, dim=1)) for part in parts), strict=True)
+        for d_state, old, cell, now, d_now in blocks:
+            enters, forget, candidate, leave = now.chunk(4, dim=-1)
+            to_enter, to_forget, to_candidate, to_leave = d_now.chunk(4, dim=-1)
+            d_state[:, : later.shape[1]] += later
+            seen = cell.tanh()
+            torch.mul(d_state, leave, out=to_leave)
+            d_cell = (seen * seen).neg_().add_(1).mul_(to_leave)
+            d_cell[:, : later_cell.shape[1]] += later_cell
+            to_leave.mul_(seen).mul_(1 - leave)
+            torch.mul(d_cell, enters, out=to_enter)
+            torch.mul(to_enter, (candidate * candidate).neg_().add_(1), out=to_candidate)
+            to_enter.mul_(candidate).mul_(1 - enters)
+            later_cell = d_cell.mul_(forget)
+            torch.mul(later_cell, old, out=to_forget).mul_(1 - forget)
+            later = d_now @ back
+        words = _enter(x, steps).transpose(1, 2)
+        sums = d_gates.sum(dim=1, keepdim=True)
+        d_words = _enter_gradient(d_gates @ enter.transpose(1, 2), steps)
+        d_weight = _before(states, counts).transpose(1, 2) @ d_gates
+        return d_words, words @ d_gates, sums, d_weight, sums, None

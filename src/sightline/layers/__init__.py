@@ -1,1 +1,0 @@
-"""Encoders and decoders made of attention: what models are put together from."""

@@ -1,0 +1,151 @@
+"""Scores of labels: one for each text, or any number of them. All are made of counts, so the bootstrap works on them.
+
+Classes are numbers from 0. Texts whose right label the model has never seen keep a class of their own, behind those of
+the model: they count as wrong, in their own row, and are not left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int, Int64
+
+from sightline.metrics.base import Statistics, mean_statistics, metric
+
+Labels = Int[np.ndarray, " texts"]
+Sets = Bool[np.ndarray, "texts classes"]
+
+
+@dataclass(frozen=True)
+class OfClass:
+    """How one class was found. What would be a share of nothing is None.
+
+    ``precision`` of the texts called so that are so; ``recall`` of the texts that are so that were called so; ``f1``
+    their harmonic mean; ``support`` the texts that are so, ``said`` those called so.
+    """
+
+    name: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    support: int
+    said: int
+
+
+@metric()
+def accuracy(said: Labels, gold: Labels) -> Statistics:
+    """The share of texts with the right label."""
+    _same_length(said, gold)
+    return mean_statistics((100.0 * (said == gold)).tolist())
+
+
+@metric("macro|classes:seen")
+def macro_f1(said: Labels, gold: Labels, classes: int) -> Statistics:
+    """The mean of the F1 of classes, each counting the same, however rare.
+
+    Over the classes that some text has or was given; a class that is in neither says nothing and is left out. So one
+    that is only ever said by mistake counts, with 0.
+    """
+    return several_macro_f1.statistics(_one_hot(said, classes), _one_hot(gold, classes))
+
+
+def confusion(said: Labels, gold: Labels, classes: int) -> Int64[np.ndarray, "gold said"]:
+    """How many texts of each class (row) were called what (column)."""
+    _same_length(said, gold)
+    for labels in (said, gold):
+        if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+            raise ValueError(f"classes run from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+    flat = gold.astype(np.int64) * classes + said
+    return np.bincount(flat, minlength=classes * classes).reshape(classes, classes)
+
+
+def per_class(matrix: Int64[np.ndarray, "gold said"], names: Sequence[str]) -> list[OfClass]:
+    """A row of the table for each class, from the confusion matrix."""
+    if len(names) != len(matrix):
+        raise ValueError(f"{len(names)} names of {len(matrix)} classes")
+    return _table(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1), names)
+
+
+def labels_over(probabilities: Float[np.ndarray, "texts classes"], threshold: float = 0.5) -> Sets:
+    """The labels that are at least as probable as the threshold."""
+    return probabilities >= threshold
+
+
+def best_threshold(probabilities: Float[np.ndarray, "texts classes"], gold: Sets) -> float:
+    """The threshold with the best micro-F1, to be found on validation texts: half way between two probabilities.
+
+    Where even all labels of the lowest one are best taken, it is half of that.
+    """
+    order = np.argsort(-probabilities, axis=None, kind="stable")
+    values = probabilities.ravel()[order]
+    if not gold.any():
+        return 0.5
+    hits = np.cumsum(gold.ravel()[order])
+    f1 = 2 * hits / (np.arange(1, len(values) + 1) + gold.sum())
+    # only behind the last of equal probabilities can a line be drawn
+    ends = np.append(values[1:] < values[:-1], True)
+    last = int(np.argmax(np.where(ends, f1, -1.0)))
+    return float((values[last] + (values[last + 1] if last + 1 < len(values) else 0.0)) / 2)
+
+
+@metric()
+def subset_accuracy(said: Sets, gold: Sets) -> Statistics:
+    """The share of texts of which every label is right, and none too many."""
+    _same_length(said, gold)
+    return mean_statistics((100.0 * (said == gold).all(axis=1)).tolist())
+
+
+@metric("micro")
+def micro_f1(said: Sets, gold: Sets) -> Statistics:
+    """F1 of all labels of all texts together. 0 where there is none to find and none was said."""
+    _same_length(said, gold)
+    rows = np.stack([(said & gold).sum(axis=1), said.sum(axis=1), gold.sum(axis=1)], axis=1)
+    return Statistics(rows.astype(np.float64), f1_of_sums)
+
+
+@metric("macro|classes:seen")
+def several_macro_f1(said: Sets, gold: Sets) -> Statistics:
+    """The mean of the F1 of labels, over those that some text has or was given."""
+    _same_length(said, gold)
+    return Statistics(np.concatenate([said & gold, said, gold], axis=1).astype(np.float64), _macro_of_sums)
+
+
+def several_per_class(said: Sets, gold: Sets, names: Sequence[str]) -> list[OfClass]:
+    """A row of the table for each label, where a text may have several."""
+    _same_length(said, gold)
+    return _table((said & gold).sum(axis=0), said.sum(axis=0), gold.sum(axis=0), names)
+
+
+def f1_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
+    """F1 of hits, said and wanted."""
+    hits, said, wanted = sums.T
+    return 200 * hits / np.maximum(said + wanted, 1)
+
+
+def _macro_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
+    hits, said, wanted = np.split(sums, 3, axis=1)
+    seen = said + wanted
+    f1 = 200 * hits / np.maximum(seen, 1)
+    return f1.sum(axis=1) / np.maximum((seen > 0).sum(axis=1), 1)
+
+
+def _one_hot(labels: Labels, classes: int) -> Sets:
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"classes run from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+    return labels[:, None] == np.arange(classes)
+
+
+def _table(hits: np.ndarray, said: np.ndarray, wanted: np.ndarray, names: Sequence[str]) -> list[OfClass]:
+    return [
+        OfClass(name, _share(hit, all_said), _share(hit, there), _share(2 * hit, all_said + there), there, all_said)
+        for name, hit, all_said, there in zip(names, hits.tolist(), said.tolist(), wanted.tolist(), strict=True)
+    ]
+
+
+def _share(part: int, whole: int) -> float | None:
+    return 100.0 * part / whole if whole else None
+
+
+def _same_length(said: np.ndarray, gold: np.ndarray) -> None:
+    if said.shape != gold.shape:
+        raise ValueError(f"labels of shape {said.shape} against gold of shape {gold.shape}")

@@ -1,0 +1,1 @@
+"""Encoders and decoders made of attention: the parts that models are built from."""

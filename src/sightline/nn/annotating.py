@@ -1,0 +1,161 @@
+"""Tokens to annotations: embeddings, and what is put on top of them by configuration.
+
+Embeddings alone, a feed-forward layer, a convolution, or a recurrent network in both directions; and on top of any of
+them a layer of self-attention. Padding is never read, so it changes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from sightline.kernels.dropout import Dropout
+from sightline.nn.embedding import QUIET, TokenEmbedding, check_deviation
+from sightline.nn.rnn import BidirectionalEncoder, longest_first
+from sightline.nn.transformer import EncoderLayer, LayerShape
+from sightline.vocabulary import Specials
+
+AnnotationKind = Literal["embedding", "feed_forward", "cnn", "gru", "lstm"]
+
+
+@dataclass(frozen=True)
+class AnnotationShape:
+    """What annotations are made of. ``size`` is an annotation's; embeddings alone have that of the embedding.
+
+    ``widths`` are those of the convolution's filters, which share ``size`` among them (Kim 2014), ``heads`` those of
+    the self-attention on top (0: none), ``parts`` the texts that a pair is told apart by (0: not at all), ``deviation``
+    is that of word vectors before training.
+    """
+
+    kind: AnnotationKind
+    embedding_size: int
+    size: int
+    layers: int = 1
+    widths: tuple[int, ...] = (3, 4, 5)
+    heads: int = 0
+    dropout: float = 0.0
+    word_dropout: float = 0.0
+    parts: int = 0
+    deviation: float = QUIET
+
+    def __post_init__(self) -> None:
+        for name in ("embedding_size", "size", "layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not 0 <= self.word_dropout < 1:
+            raise ValueError(f"word_dropout is {self.word_dropout}; it must be at least 0 and below 1")
+        if self.kind in ("gru", "lstm") and self.size % 2:
+            raise ValueError(f"size is {self.size}; the two directions of a {self.kind} need an even one")
+        check_deviation(self.deviation)
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"widths is {list(self.widths)}; give one or more, each at least 1")
+        if self.kind == "cnn" and self.size < len(self.widths):
+            raise ValueError(f"size is {self.size}; {len(self.widths)} widths need at least as much")
+        if self.heads < 0 or (self.heads and self.annotation_size % self.heads):
+            raise ValueError(f"annotations of size {self.annotation_size} do not divide into {self.heads} heads")
+
+    @property
+    def annotation_size(self) -> int:
+        return self.embedding_size if self.kind == "embedding" else self.size
+
+
+class WordDropout(nn.Module):
+    """In training, a share of the words becomes unknown: no single word may decide (Iyyer et al. 2015)."""
+
+    def __init__(self, rate: float, specials: Specials) -> None:
+        super().__init__()
+        self.rate, self.unknown = rate, specials.unknown
+        self.kept = tuple(
+            one for one in (specials.padding, specials.start, specials.end, specials.mask) if one is not None
+        )
+
+    def forward(self, words: Int[Tensor, "*b s"]) -> Int[Tensor, "*b s"]:
+        if not self.training or not self.rate:
+            return words
+        dropped = torch.rand(words.shape, device=words.device) < self.rate
+        for special in self.kept:
+            dropped &= words != special
+        return words.masked_fill(dropped, self.unknown)
+
+
+class Convolution(nn.Module):
+    """Filters of several widths over the words, each annotation having words on both sides. Zeros stand outside."""
+
+    def __init__(self, input_size: int, size: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        sizes = [size // len(widths) + (i < size % len(widths)) for i in range(len(widths))]
+        self.filters = nn.ModuleList(
+            nn.Conv1d(input_size, filters, width) for filters, width in zip(sizes, widths, strict=True)
+        )
+
+    def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
+        x = (x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)).transpose(1, 2)
+        found = []
+        for one in self.filters:
+            assert isinstance(one, nn.Conv1d)
+            width = one.kernel_size[0]
+            found.append(one(F.pad(x, ((width - 1) // 2, width // 2))))
+        return F.relu(torch.cat(found, dim=1)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """One layer for each word by itself."""
+
+    def __init__(self, input_size: int, size: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(input_size, size)
+
+    def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
+        return F.relu(self.layer(x))
+
+
+class Annotator(nn.Module):
+    """Padded tokens → one vector for each. What it says of padding is nobody's business."""
+
+    def __init__(self, shape: AnnotationShape, words: int, specials: Specials) -> None:
+        super().__init__()
+        self.shape, self.padding = shape, specials.padding
+        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding, shape.deviation)
+        self.parts = nn.Embedding(shape.parts, shape.embedding_size) if shape.parts else None
+        self.word_dropout, self.dropout = WordDropout(shape.word_dropout, specials), Dropout(shape.dropout)
+        sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]
+        self.recurrent: BidirectionalEncoder | None = None
+        self.stack = nn.ModuleList()
+        if shape.kind == "gru" or shape.kind == "lstm":
+            self.recurrent = BidirectionalEncoder(
+                shape.kind, shape.embedding_size, shape.size // 2, shape.layers, shape.dropout
+            )
+        elif shape.kind == "cnn":
+            self.stack = nn.ModuleList(Convolution(size, shape.size, shape.widths) for size in sizes)
+        elif shape.kind == "feed_forward":
+            self.stack = nn.ModuleList(FeedForward(size, shape.size) for size in sizes)
+        self.self_attention: EncoderLayer | None = None
+        if shape.heads:
+            size = shape.annotation_size
+            self.self_attention = EncoderLayer(LayerShape(size, shape.heads, 2 * size, shape.dropout))
+
+    def forward(self, words: Int[Tensor, "b s"], parts: Int[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
+        mask = words != self.padding
+        if not mask.any():  # nothing but empty texts
+            return self.embedding.weight.new_zeros(*words.shape, self.shape.annotation_size)
+        x = self.embedding(self.word_dropout(words))
+        if self.parts is not None and parts is not None:
+            x = x + self.parts(parts)
+        x = self.dropout(x)
+        if self.recurrent is not None:
+            x = self._recur(self.recurrent, x, mask)
+        # A batch without padding, such as one long text, needs no mask; a graphics card would have to be waited for.
+        padded = None if words.device.type == "cpu" and bool(mask.all()) else mask
+        for i, layer in enumerate(self.stack):
+            x = layer(self.dropout(x) if i else x, padded)
+        return x if self.self_attention is None else self.self_attention(x, padded)
+
+    def _recur(self, encoder: BidirectionalEncoder, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> Tensor:
+        """Without the padding: the longest text first, all words in one list, and back to where they stood."""
+        lengths, _, places = longest_first(mask)
+        flat = encoder.annotate(x.flatten(0, 1).index_select(0, places), lengths[lengths > 0])
+        found = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
+        return found.view(*mask.shape, flat.shape[-1])

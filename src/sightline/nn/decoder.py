@@ -1,0 +1,198 @@
+"""The one recurrent attention decoder: it serves every recurrent model there is.
+
+Two questions tell the papers apart. *When does it look?* Before its state moves on, with the old state as the query
+(Bahdanau et al. 2015), or after, with the new one (Luong et al. 2015), or never (Sutskever et al. 2014). *What is
+written from?* A maxout of old state, last word and context (Bahdanau), tanh(W [context; state]) (Luong), which can
+also be fed into the next step, or the deep output: the last word's embedding plus W [context; state] (Xu et al. 2015).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sightline.attention import Attention, AttentionConfig, Carry, Memory, Read
+from sightline.attention.tap import active_taps
+from sightline.kernels.dropout import Dropout
+from sightline.kernels.maxout import maxout
+from sightline.nn.rnn import Cell, CellKind, CellState
+from sightline.nn.rnnsearch_loop import align, can_align
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    """The answers to both questions, and sizes. ``attention`` left out: one context vector for everything.
+
+    ``gates_context``: the state that looks also says how much of what it reads counts, β = σ(w · state + b).
+    """
+
+    embedding_size: int
+    annotation_size: int
+    size: int
+    layers: int = 1
+    cell: CellKind = "gru"
+    attention: AttentionConfig | None = None
+    looks: Literal["before", "after"] = "after"
+    feeds_input: bool = False
+    writes_from: Literal["maxout", "tanh", "deep"] = "tanh"
+    dropout: float = 0.0
+    gates_context: bool = False
+
+
+class DecoderState(NamedTuple):
+    """Everything that goes from one word to the next. A plain tuple, so that beams can be reordered."""
+
+    cells: tuple[CellState, ...]
+    fed: Float[Tensor, "b h"] | None
+    memory: Memory | None
+    carry: Carry | None
+
+
+class RecurrentAttentionDecoder(nn.Module):
+    """Embedded words in, features for the output layer out; one word at a time or a whole sentence."""
+
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.attention: Attention | None = None
+        context_size = 0
+        if shape.attention is not None:
+            self.attention = shape.attention.build(shape.size, shape.annotation_size, shape.annotation_size)
+            context_size = self.attention.context_size
+        self.looks_before = self.attention is not None and shape.looks == "before"
+        extra = (context_size if self.looks_before else 0) + (shape.size if shape.feeds_input else 0)
+        sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]
+        cells = [Cell(shape.cell, n, shape.size) for n in sizes]
+        # What the step before gives to the first cell: apart from the words' part, which is known beforehand.
+        self.inner_input = nn.Linear(extra, cells[0].input.out_features, bias=False) if extra else None
+        self.cells = nn.ModuleList(cells)
+        self.between = Dropout(shape.dropout)
+        if shape.writes_from == "maxout":
+            self.write = nn.Linear(shape.size + shape.embedding_size + context_size, 2 * shape.size)
+        else:
+            written = shape.embedding_size if shape.writes_from == "deep" else shape.size
+            self.write = nn.Linear(shape.size + context_size, written)
+        self.gate = nn.Linear(shape.size, 1) if shape.gates_context else None
+
+    def begin(
+        self,
+        hidden: Float[Tensor, "l b h"],
+        annotations: Float[Tensor, "b s a"] | None,
+        mask: Tensor | None,
+        cell_memory: Float[Tensor, "l b h"] | None = None,
+    ) -> DecoderState:
+        """Start every layer from ``hidden``, an LSTM's memory from ``cell_memory``, with the annotations to look at."""
+        starts = zip(self.cells, hidden, [None] * len(hidden) if cell_memory is None else cell_memory, strict=True)
+        cells = tuple(cell.begin(start, kept) for cell, start, kept in starts)  # type: ignore[operator]
+        fed = torch.zeros_like(hidden[0]) if self.shape.feeds_input else None
+        if self.attention is None or annotations is None:
+            return DecoderState(cells, fed, None, None)
+        memory = self.attention.remember(annotations, mask=mask)
+        return DecoderState(cells, fed, memory, self.attention.begin(memory))
+
+    def forward(
+        self, words: Float[Tensor, "b t e"], state: DecoderState, reads: list[Read] | None = None
+    ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
+        """Any number of words that follow what the state has seen.
+
+        ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
+        """
+        if self._can_align(state, reads):
+            return self._aligned(words, state)
+        # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
+        projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
+        tops: list[Tensor] = []
+        olds: list[Tensor] = []
+        contexts: list[Tensor | None] = []
+        for word in projected:
+            olds.append(state.cells[-1][0])
+            context, state = self._step(word, state, reads)
+            tops.append(state.cells[-1][0])
+            contexts.append(context)
+        new, old = torch.stack(tops, dim=1), torch.stack(olds, dim=1)
+        if self.attention is None:
+            return self._write(words, old, new, None), state
+        if contexts[0] is not None:
+            return self._write(words, old, new, torch.stack(contexts, dim=1)), state  # type: ignore[arg-type]
+        # Nothing of what is read goes back into the loop: look with all states at once.
+        context, carry = self._read(new, state, reads)
+        return self._write(words, old, new, context), state._replace(carry=carry)
+
+    def _can_align(self, state: DecoderState, reads: list[Read] | None) -> bool:
+        """Whether all words can be gone through by `align`: where gradients may be wanted, and nobody looks on."""
+        if not self.looks_before or self.shape.feeds_input or self.gate is not None or reads is not None:
+            return False
+        if not torch.is_grad_enabled() or active_taps() or self.attention is None or self.inner_input is None:
+            return False
+        return can_align(self.attention, self.cells, self.inner_input, state.memory, len(state.cells[0][0]))
+
+    def _aligned(
+        self, words: Float[Tensor, "b t e"], state: DecoderState
+    ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
+        assert self.attention is not None
+        assert self.inner_input is not None
+        assert state.memory is not None
+        assert state.carry is not None
+        cell = self.cells[0]
+        projected = cell.project(words.transpose(0, 1))  # type: ignore[operator]
+        states, contexts = align(self.attention, cell, self.inner_input, projected, state.cells[0][0], state.memory)
+        old, new, context = (x.transpose(0, 1) for x in (states[:-1], states[1:], contexts))
+        carry = state.carry._replace(position=state.carry.position + words.shape[1])
+        return self._write(words, old, new, context), state._replace(cells=((states[-1],),), carry=carry)
+
+    def _step(
+        self, projected: Float[Tensor, "b g"], state: DecoderState, reads: list[Read] | None
+    ) -> tuple[Tensor | None, DecoderState]:
+        """One word: the cells move on, and where the next step needs it, attention looks inside the loop."""
+        context, carry = None, state.carry
+        inner = []
+        if self.looks_before:
+            context, carry = self._look(state.cells[-1][0], state, reads)
+            inner.append(context)
+        if state.fed is not None:
+            inner.append(state.fed)
+        if self.inner_input is not None:
+            projected = projected + self.inner_input(torch.cat(inner, dim=-1) if len(inner) > 1 else inner[0])
+        cells = self._move(projected, state.cells)
+        fed = None
+        if state.fed is not None:
+            moved = state._replace(cells=cells, carry=carry)
+            if self.attention is not None and not self.looks_before:
+                context, carry = self._look(cells[-1][0], moved, reads)
+            new = cells[-1][0].unsqueeze(1)
+            fed = self._write(new[..., :0], new, new, None if context is None else context.unsqueeze(1)).squeeze(1)
+        return context, DecoderState(cells, fed, state.memory, carry)
+
+    def _look(self, query: Float[Tensor, "b h"], state: DecoderState, reads: list[Read] | None) -> tuple[Tensor, Carry]:
+        context, carry = self._read(query.unsqueeze(1), state, reads)
+        return context.squeeze(1), carry
+
+    def _read(
+        self, query: Float[Tensor, "b t h"], state: DecoderState, reads: list[Read] | None
+    ) -> tuple[Tensor, Carry]:
+        assert self.attention is not None
+        assert state.memory is not None
+        read = self.attention(query, state.memory, state.carry, need_weights=reads is not None)
+        if reads is not None:
+            reads.append(read)
+        return read.context if self.gate is None else read.context * torch.sigmoid(self.gate(query)), read.carry
+
+    def _move(self, projected: Float[Tensor, "b g"], states: tuple[CellState, ...]) -> tuple[CellState, ...]:
+        moved: list[CellState] = []
+        for i, (cell, state) in enumerate(zip(self.cells, states, strict=True)):
+            if i:
+                projected = cell.project(self.between(moved[-1][0]))  # type: ignore[operator]
+            moved.append(cell(projected, state))
+        return tuple(moved)
+
+    def _write(
+        self, words: Tensor, old: Tensor, new: Tensor, context: Float[Tensor, "b t c"] | None
+    ) -> Float[Tensor, "b t h"]:
+        looked = [] if context is None else [context]
+        if self.shape.writes_from == "maxout":
+            return maxout(self.write(torch.cat([old, words, *looked], dim=-1)))
+        if self.shape.writes_from == "deep":
+            return words + self.write(torch.cat([new, *looked], dim=-1))
+        return torch.tanh(self.write(torch.cat([new, *looked], dim=-1)))

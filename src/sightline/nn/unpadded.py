@@ -1,0 +1,144 @@
+"""Self-attention over texts of different lengths without padding, in training too.
+
+Between attentions the tokens of a batch stand in one list, text after text, the short ones first. Texts of one length
+stand together and attend in one call; nothing needs to be hidden, because nothing is there that should be. Where the
+texts of a batch stand in it makes no difference, so their order costs nothing.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from sightline.attention import Composed, DotProductScore, MultiHead
+from sightline.attention.normalisers import Softmax
+from sightline.kernels.dropout import byte_mask
+from sightline.nn.transformer import EncoderLayer
+
+
+class Run(NamedTuple):
+    """Texts of one length that stand together."""
+
+    texts: int
+    length: int
+
+
+class Unpadded(NamedTuple):
+    """Where the tokens of a batch stand when its padding is left out.
+
+    ``places`` are those of the tokens in the flattened batch, ``rows`` the batch's rows in the order of their texts
+    here, ``firsts`` where each text begins. Rows without a token are left out.
+    """
+
+    places: Int[Tensor, " n"]
+    rows: Int[Tensor, " r"]
+    firsts: Int[Tensor, " r"]
+    runs: tuple[Run, ...]
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, real: Bool[Tensor, "b s"]) -> "Unpadded":
+        """Of a batch, given which of its places hold a token."""
+        lengths = real.sum(dim=1)
+        rows = torch.argsort(lengths, stable=True)
+        rows = rows[lengths[rows] > 0]
+        width = real.shape[1]
+        found = real[rows].flatten().nonzero().squeeze(-1)
+        places = rows[found // max(width, 1)] * width + found % max(width, 1)
+        ordered = lengths[rows]
+        runs = tuple(Run(len(list(group)), length) for length, group in itertools.groupby(ordered.tolist()))
+        return cls(places, rows, ordered.cumsum(0) - ordered, runs, (real.shape[0], width))
+
+    def take(self, x: Tensor) -> Tensor:
+        """``b s …`` → ``n …``"""
+        return x.flatten(0, 1).index_select(0, self.places)
+
+    def spread(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b s d"]:
+        """With padding again, which is zero."""
+        full = x.new_zeros(self.shape[0] * self.shape[1], x.shape[1]).index_copy(0, self.places, x)
+        return full.view(*self.shape, -1)
+
+    def spread_texts(self, x: Float[Tensor, "r d"]) -> Float[Tensor, "b d"]:
+        """One vector for each text, zeros for a row without tokens."""
+        return x.new_zeros(self.shape[0], x.shape[1]).index_copy(0, self.rows, x)
+
+
+def encode_unpadded(
+    layer: nn.Module, x: Float[Tensor, "n d"], unpadded: Unpadded, first: bool = False
+) -> Float[Tensor, "m d"]:
+    """An encoder layer; with ``first`` only for the first token of each text, which reads all the others."""
+    assert isinstance(layer, EncoderLayer)
+    dropout = layer.attention_dropout if layer.training else 0.0
+    read = attend_unpadded(layer.attention, layer.around_attention.enter(x), unpadded, dropout, first)
+    x = layer.around_attention.leave(x.index_select(0, unpadded.firsts) if first else x, read)
+    return layer.around_feed_forward.leave(x, layer.feed_forward(layer.around_feed_forward.enter(x)))
+
+
+def can_run(attention: nn.Module) -> bool:
+    """Whether this attention is of the kind that `attend_unpadded` is for: softmax over a dot product, in heads."""
+    if type(attention) is not MultiHead or type(attention.inner) is not Composed or attention.shared != 1:
+        return False
+    return isinstance(attention.inner.score, DotProductScore) and type(attention.inner.normaliser) is Softmax
+
+
+def attend_unpadded(
+    attention: nn.Module, x: Float[Tensor, "n d"], unpadded: Unpadded, dropout: float = 0.0, first: bool = False
+) -> Float[Tensor, "m d"]:
+    """What the texts' tokens read of their own text. With ``first``, only what the first token of each text reads.
+
+    ``dropout`` leaves out some of the weights.
+    """
+    assert isinstance(attention, MultiHead)
+    assert isinstance(attention.inner, Composed)
+    score = attention.inner.score
+    assert isinstance(score, DotProductScore)
+    asking = x.index_select(0, unpadded.firsts) if first else x
+    sizes = [texts * length for texts, length in unpadded.runs]
+    queries = attention.project_query(asking).split([run.texts for run in unpadded.runs] if first else sizes)
+    keys, values = attention.project_keys(x).split(sizes), attention.project_values(x).split(sizes)
+    read = []
+    for run, *parts in zip(unpadded.runs, queries, keys, values, strict=True):
+        query, key, value = (
+            part.view(run.texts, -1, attention.key_heads, part.shape[-1] // attention.key_heads).transpose(1, 2)
+            for part in parts
+        )
+        query, key = score.project_query(query, 0), score.project_keys(key, 0)
+        bias = score.bias(0, query.shape[-2], run.length, query)
+        if dropout:
+            context = _DroppedAttention.apply(query * score.scale, key, value, bias, dropout)
+        else:
+            # Nothing is hidden, so the kernel is at its fastest, also where there are few keys.
+            context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=score.scale)
+        read.append(context.transpose(1, 2).flatten(2).flatten(0, 1))
+    return attention.output(torch.cat(read) if read else asking.new_zeros(0, attention.output.in_features))
+
+
+class _DroppedAttention(torch.autograd.Function):
+    """softmax(q kᵀ + bias) with some of the weights left out, times v.
+
+    The library's kernel has no dropout on a processor, and what it does instead takes several times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, rate: float) -> Tensor:
+        if bias is not None and bias.requires_grad:
+            raise ValueError("attention dropout does not go with positions that are learnt in the scores")
+        scores = torch.matmul(query, key.transpose(-2, -1))
+        weights = torch.softmax(scores if bias is None else scores.add_(bias), dim=-1)
+        mask = byte_mask(weights.shape, rate, weights.dtype)
+        ctx.save_for_backward(query, key, value, weights, mask)
+        return torch.matmul(weights * mask, value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, weights, mask = ctx.saved_tensors
+        (gradient,) = upstream
+        d_value = torch.matmul((weights * mask).transpose(-2, -1), gradient)
+        d_weights = torch.matmul(gradient, value.transpose(-2, -1)).mul_(mask)
+        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+        return torch.matmul(d_scores, key), torch.matmul(d_scores.transpose(-2, -1), query), d_value, None, None

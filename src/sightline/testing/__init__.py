@@ -1,0 +1,99 @@
+"""The laws of the contracts of attention and of tasks, as suites for any mechanism and any task: ours or yours.
+
+::
+
+    from sightline.testing import check_attention, check_task
+    check_attention(MyAttentionConfig())
+    check_task(MY_TASK, rows)
+
+Each law is a function of a `Case` in `sightline.testing.attention_laws` or `sightline.testing.task_laws`; `laws()` and `task_laws()` list them,
+so that a test can be made of each one. A law that does not hold raises `AssertionError` with the law's name, what was
+expected and what was found.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import sightline.testing.attention_laws
+from sightline.attention import AttentionConfig
+from sightline.testing.attention_laws import Case
+
+if TYPE_CHECKING:
+    from sightline.tasks.task import Task
+    from sightline.testing.task_laws import Case as TaskCase
+
+__all__ = ["Case", "Law", "check_attention", "check_task", "laws", "task_case", "task_laws"]
+
+Law = Callable[[Case], None]
+TaskLaw = Callable[["TaskCase"], None]
+
+
+def laws() -> dict[str, Law]:
+    """Every law of attention, by name."""
+    return _laws(sightline.testing.attention_laws)
+
+
+def task_laws() -> "dict[str, TaskLaw]":
+    """Every law of a task, by name."""
+    import sightline.testing.task_laws
+
+    return _laws(sightline.testing.task_laws)
+
+
+def _laws(module: ModuleType) -> dict[str, Any]:
+    return {name.removeprefix("law_"): law for name, law in vars(module).items() if name.startswith("law_")}
+
+
+def check_attention(config: AttentionConfig, *, seed: int = 0, sizes: tuple[int, int, int] = (8, 8, 8)) -> list[str]:
+    """Hold a mechanism to every law. Gives the names of the laws; raises `AssertionError` at the first broken one."""
+    return _hold(type(config).__name__, laws(), lambda: Case.of(config, seed, sizes))
+
+
+def check_task(
+    task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None, without: Sequence[str] = ()
+) -> list[str]:
+    """Hold a task to every law. Gives the names of the laws; raises `AssertionError` at the first broken one.
+
+    ``data`` are some twenty good rows or more, or their path: enough to split. ``items`` are what to predict; left out,
+    those of the data. ``config`` is that of the model to train, the smallest preset unless given; a few steps are
+    trained, in a temporary folder. ``without`` names laws to leave out.
+    """
+    chosen = {name: law for name, law in task_laws().items() if name not in without}
+    with task_case(task, data, items=items, config=config) as case:
+        return _hold(task.name, chosen, lambda: case)
+
+
+@contextmanager
+def task_case(
+    task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None
+) -> "Iterator[TaskCase]":
+    """What the laws of a task are functions of. Inside the block the task is known by its name, installed or not."""
+    from sightline.tasks.registry import tasks
+    from sightline.testing.task_laws import Case as TaskCase
+
+    known = tasks()
+    before = known.get(task.name)
+    known[task.name] = task
+    try:
+        with tempfile.TemporaryDirectory(prefix="sightline-check-") as folder:
+            yield TaskCase.of(task, data, Path(folder), items, config)
+    finally:
+        if before is None:
+            del known[task.name]
+        else:
+            known[task.name] = before
+
+
+def _hold(name: str, chosen: dict[str, Any], case: Callable[[], Any]) -> list[str]:
+    for law_name, law in chosen.items():
+        try:
+            law(case())
+        except AssertionError as error:
+            raise AssertionError(f"{name} breaks the law {law_name!r}: {error}") from None
+        except Exception as error:
+            raise AssertionError(f"{name} breaks the law {law_name!r}: {type(error).__name__}: {error}") from error
+    return list(chosen)

@@ -1,0 +1,295 @@
+"""The laws of the contract of a task, one function each. `sightline.testing.check_task` runs them all."""
+
+import base64
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from sightline.cli import parsers as commands
+from sightline.cli.parser_train import train as train_command
+from sightline.data.source import Source
+from sightline.explain.explanation import Explanation
+from sightline.files import write_text
+from sightline.outputs.base import Output
+from sightline.tasks.bench import works
+from sightline.tasks.dry_run import estimate
+from sightline.tasks.evaluate import compare, examples_for
+from sightline.tasks.registry import BUILT_IN, GROUP, tasks
+from sightline.tasks.run import Run
+from sightline.tasks.task import Task
+from sightline.testing.task_case import STOPPED, Case, command, plain, refusal, same, write_lines
+from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
+from sightline.training.folder import MODEL, RunFolder, load_tensors
+
+
+def law_declaration_without_torch(case: Case) -> None:
+    """Importing the declaration imports no model: help and lists of tasks wait for none."""
+    points = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
+    modules = [points[case.task.name].partition(":")[0]] if case.task.name in points else []
+    modules += [name for name, one in list(sys.modules.items()) if case.task in _values(one) and name not in modules]
+    assert modules, "no module holds the declaration"
+    code = "import sys, importlib; importlib.import_module(sys.argv[1]); sys.exit('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code, modules[0]], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{modules[0]} cannot be imported without torch: {done.stderr.strip()[-300:]}"
+
+
+def _values(module: Any) -> list[Task]:
+    return [one for one in list(getattr(module, "__dict__", {}).values()) if type(one) is Task]  # others may be lazy
+
+
+def law_data_is_read_once(case: Case) -> None:
+    """Preparing reads every row once, wherever it comes from. The first one may also tell which variant reads it."""
+    case.run  # noqa: B018 - trains
+    first, *others = case.counted.times
+    assert first <= len(case.task.variants), f"the first row was read {first} times while the data was prepared"
+    most, least = max(others), min(others)
+    assert (least, most) == (1, 1), f"rows were read {least} to {most} times while the data was prepared"
+
+
+def law_bad_rows_are_named(case: Case) -> None:
+    """A row that cannot be used is left out, and named by file and line."""
+    first = (case.variant.columns or case.task.columns)[0].name
+    rows = [*case.rows[:3], {**case.rows[3], first: None}, *case.rows[4:]]
+    path = write_lines(case.folder / "bad.jsonl", rows)
+    report = examples_for(case.run, path)[1]
+    assert report is not None
+    assert report.bad == 1, f"of 1 bad row, {report.bad} were left out"
+    assert "bad.jsonl:4: " in report.places[0], f"line 4 of bad.jsonl is bad; the report names {report.places}"
+
+
+def law_resumes_bit_for_bit(case: Case) -> None:
+    """A training that was stopped, and goes on with `sightline resume`, ends as one without a break: bit for bit."""
+
+    def stop(event: Any) -> None:
+        if event.progress.step == STOPPED:
+            raise KeyboardInterrupt
+
+    whole = case.run
+    with contextlib.suppress(KeyboardInterrupt):
+        case.train(case.rows, "stopped", on_step=stop)
+        raise AssertionError(f"training ended before step {STOPPED}")
+    command(commands.RESUME, case.folder / "stopped", "--device", "cpu")
+    ends = [checkpoints(case.folder / name)[-1] for name in ("run", "stopped")]
+    states = [{**load_tensors(end / MODEL), **load_tensors(end / OPTIMISER)} for end in ends]
+    assert states[0].keys() == states[1].keys(), "the checkpoints hold other tensors"
+    differing = [name for name, tensor in states[0].items() if not tensor.equal(states[1][name])]
+    assert not differing, f"after resuming, {len(differing)} tensors differ, such as {differing[0]}"
+    places = [replace(read_progress(end), seconds=0.0) for end in ends]
+    assert places[0] == places[1], f"it stands at {places[1]}, not at {places[0]}"
+    same(
+        case.predicted(Run.load(case.folder / "stopped")),
+        case.predicted(Run.load(whole.name)),
+        "a prediction after resuming",
+        0.0,
+    )
+
+
+def law_another_task_is_refused(case: Case) -> None:
+    """A run of this task is no run of another one: one sentence names both."""
+    run, name = case.run, case.task.name
+    other = next(one for one in tasks().values() if one.name != name)
+    assert refusal(lambda: Run.load(case.folder / "run", other), name, other.name), "it loads as another task"
+    stranger = replace(run, task=other)
+    both = {"this": run, "other": stranger}
+    assert refusal(lambda: compare(both, case.examples), name, other.name), "it is compared with a run of another task"
+
+
+def law_survives_save_load_and_move(case: Case) -> None:
+    """A run folder is complete: loaded, moved, or saved again, it predicts the same."""
+    expected = case.predicted()
+    moved = case.folder / "moved" / "elsewhere"
+    shutil.copytree(case.folder / "run", moved)
+    loaded = Run.load(moved)
+    same(case.predicted(loaded), expected, "a prediction of a run that was moved")
+    folder = RunFolder.create(case.folder / "saved")
+    loaded.save(folder, "saved")
+    same(case.predicted(Run.load(folder.path)), expected, "a prediction of a run that was saved again")
+
+
+def law_rows_survive_storing(case: Case) -> None:
+    """`pack` gives plain data from which `unpack` makes the same item and target."""
+    reading, output = case.run.input, case.run.output
+    for example in case.examples[:4]:
+        row = [*reading.pack(example.x), *output.pack(example.y)]
+        x, rest = reading.unpack(plain(row))
+        again = [*reading.pack(x), *output.pack(output.unpack(rest))]
+        same(plain(again), plain(row), "a row that was stored", 0.0)
+        assert reading.identity(x) == reading.identity(example.x), "a stored item has another identity"
+
+
+def law_nothing_fitted_on_the_declaration(case: Case) -> None:
+    """Two runs of one task, trained on other data, are used side by side; neither changes the other."""
+    declared, expected = repr(case.task), case.predicted()
+    case.train(case.rows[len(case.rows) // 3 :], "other")
+    same(case.predicted(), expected, "a prediction of the first run after a second was trained", 0.0)
+    assert repr(case.task) == declared, "training changed the declaration"
+
+
+def law_batches_do_not_matter(case: Case) -> None:
+    """An item is predicted the same alone, among others, and in another order."""
+    whole = case.predicted()
+    alone = [one for item in case.items for one in case.predicted(items=[item])]
+    same(alone, whole, "a prediction alone")
+    same(case.predicted(items=case.items[::-1])[::-1], whole, "a prediction in another order")
+
+
+def law_no_items(case: Case) -> None:
+    """Nothing to predict gives nothing."""
+    assert case.run.predict([]) == [], "an empty list gives something"
+
+
+def law_scores_are_sums(case: Case) -> None:
+    """Statistics have a row for each example, and their sum is the score; training scores by the same.
+
+    Where decisions are calibrated after training, training decides otherwise.
+    """
+    run, found = case.run, case.run.evaluate(case.examples)
+    assert found.values, "there is no score"
+    for name, one in found.statistics.items():
+        assert len(one) == len(found.examples), f"{name} counts {len(one)} rows of {len(found.examples)} examples"
+        if name in found.values:
+            same(found.values[name], one.score(list(range(len(one)))), f"{name} as a sum of rows")
+    scores = run.output.validate(run, found.raws, found.examples)
+    assert scores, "training has no score"
+    calibrated = type(run.output).calibrate is not Output.calibrate
+    for name in () if calibrated else scores.keys() & found.values.keys():
+        same(scores[name], found.values[name], f"{name} in training", 1e-3)
+
+
+def law_dry_run(case: Case) -> None:
+    """What a training takes is measured, and nothing is kept."""
+    found = estimate(case.task, Source.of(case.rows), None, case.config, case.limits)
+    assert found.parameters > 0, "a model without parameters"
+    assert found.seconds > 0, "training takes no time"
+
+
+def law_training_by_command(case: Case) -> None:
+    """`sightline train` on a file gives the weights that Python gives for the same rows."""
+    config, out = case.folder / "config.json", case.folder / "commanded"
+    write_text(config, case.config.dumps())
+    arguments = [case.task.name, "--data", case.file, "--out", out, "--config", config, "--device", "cpu"]
+    command(train_command, *arguments, "--max-bad-share", "1.0")
+    weights, expected = (load_tensors(path / MODEL) for path in (out, Path(case.run.name)))
+    differing = [name for name, tensor in expected.items() if not tensor.equal(weights[name])]
+    assert not differing, f"{len(differing)} tensors differ from those of Python, such as {differing[0]}"
+
+
+def law_predicting_by_command(case: Case) -> None:
+    """`sightline predict` gives what Python gives; an option that there is not is refused in one sentence."""
+    which, items = case.arguments()
+    case.run  # noqa: B018 - trains
+    extra = ["--out", case.folder / "files"] if case.run.output.writes_files else []
+    lines = command(commands.PREDICT, case.folder / "run", *which, "--format", "jsonl", *extra).splitlines()
+    xs, chosen = list(map(case.run.input.item, items)), case.run.output.for_json(case.run.output.options({}))
+    predictions = [
+        case.run.output.decide(x, raw, chosen) for x, raw in zip(xs, case.run.raw(xs, options=chosen), strict=True)
+    ]
+    expected = [plain(case.run.output.to_json(x, one)) for x, one in zip(xs, predictions, strict=True)]
+    same([json.loads(line) for line in lines], expected, "what predict writes")
+    assert refusal(lambda: case.run.predict(case.items, no_such_option=1), "no_such_option"), "it takes any option"
+
+
+def law_evaluating_by_command(case: Case) -> None:
+    """`sightline evaluate` gives the scores that Python gives."""
+    found = json.loads(command(commands.EVALUATE, case.run.name, "--data", case.file, "--json"))
+    expected = plain(case.run.evaluate(case.file).to_json())
+    for data in (found, expected):
+        for name in [one for one in data if one.startswith("seconds")]:
+            del data[name]  # how long it took
+    same(found, expected, "what evaluate prints")
+
+
+def law_comparing_by_command(case: Case) -> None:
+    """`sightline compare` finds no difference between a run and its copy."""
+    copy = case.folder / "copy"
+    shutil.copytree(case.run.name, copy)
+    options = ["--data", case.file, "--samples", "20", "--json"]
+    found = json.loads(command(commands.COMPARE, case.run.name, copy, *options))
+    assert found["metrics"], "nothing is compared"
+    for metric, one in found["metrics"].items():
+        first, second = one["runs"].values()
+        same(second["value"], first["value"], f"{metric} of a copy")
+
+
+def law_explains_every_prediction(case: Case) -> None:
+    """Each prediction can be explained, as plain data that survives JSON, as a picture and as a page."""
+    for number, item in enumerate(case.items[:3]):
+        found = case.run.explain(item, measure=number == 0)
+        assert found.task, "the explanation names no task"
+        data = json.loads(json.dumps(found.to_json(), allow_nan=False))
+        same(plain(Explanation.from_json(data).to_json()), data, "an explanation after JSON", 0.0)
+        if number == 0:
+            for ending in (".png", ".html"):
+                path = found.save(case.folder / f"seen{ending}")
+                assert path.stat().st_size > 0, f"{path.name} is empty"
+
+
+def law_viewing_by_command(case: Case) -> None:
+    """`sightline view` writes what `Run.explain` gives."""
+    which, items = case.arguments()
+    out = case.folder / "viewed.json"
+    command(commands.VIEW, case.run.name, *(which if which[0] == "--input" else which[:2]), "--quick", "--out", out)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    expected = case.run.explain(items[0], measure=False)
+    same(found[0] if isinstance(found, list) else found, plain(expected.to_json()), "what view writes")
+
+
+def law_serving(case: Case) -> None:
+    """The server answers what Python predicts and explains; needs the extra serve."""
+    if not all(importlib.util.find_spec(name) for name in ("fastapi", "httpx2")):
+        return
+    from starlette.testclient import TestClient
+
+    from sightline.serve import application
+
+    run = case.run
+    xs = [run.input.item(one) for one in case.items[:2]]
+    expected = [plain(run.output.served(x, one)) for x, one in zip(xs, run.predict(case.items[:2]), strict=True)]
+    with TestClient(application({"run": run}), base_url="http://127.0.0.1:8000") as client:
+        answer = client.post("/predict", json={"run": "run", **_asked(run, case.items[:2], xs, "s")})
+        assert answer.status_code == 200, f"predict is answered with {answer.status_code}: {answer.text[:300]}"
+        same(answer.json()["predictions"], expected, "what the server predicts")
+        asked = {name: one[0] for name, one in _asked(run, case.items[:1], xs[:1], "").items()}
+        answer = client.post("/explain", json={"run": "run", **asked})
+        assert answer.status_code == 200, f"explain is answered with {answer.status_code}: {answer.text[:300]}"
+
+
+def _asked(run: Run, items: Sequence[Any], xs: Sequence[Any], plural: str) -> dict[str, list[str]]:
+    """Items as a request has them."""
+    if run.input.reads_files:
+        return {f"image{plural}": [base64.b64encode(Path(one).read_bytes()).decode() for one in items]}
+    if run.input.two_texts:
+        firsts, seconds = zip(*map(run.input.texts, xs), strict=True)
+        return {f"text{plural}": list(firsts), f"text{plural}2": list(seconds)}
+    return {f"text{plural}": [run.input.label(x) for x in xs]}
+
+
+def law_measuring_speed(case: Case) -> None:
+    """What `sightline bench` measures can be done: steps of training, and predictions."""
+    found = works(Run.load(case.run.name))
+    assert len(found) > 1, f"only {[one.name for one in found]} would be measured"
+    for one in found:
+        one.call()
+        assert one.amount > 0, f"{one.name} is no work"
+
+
+def law_exporting(case: Case) -> None:
+    """`sightline export` writes a folder, or says in one sentence that there is no export of such runs yet."""
+    from sightline.cli.exporting import export_command
+
+    def export() -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            export_command(Path(case.run.name), "onnx", case.folder / "exported", False, None, None, False, True, None)
+
+    refusal(export)

@@ -1,0 +1,1 @@
+"""Tokenisers, sentences, words and where they stand in a text."""
