@@ -20,7 +20,7 @@ from sightline.attention import ComposedConfig, ScaledDotConfig, SparsemaxConfig
 from sightline.cli.parser_export import export
 from sightline.errors import MachineError, UserError
 from sightline.export.engine import engine_for
-from sightline.export.exporting import Closeness, Example, compare, examples_for, whole_folder, write_export
+from sightline.export.exporting import Closeness, ExportExample, compare, examples_for, whole_folder, write_export
 from sightline.export.run import export_run
 from sightline.export.run_engine import load_engine
 from sightline.models.luong import LuongConfig
@@ -49,7 +49,7 @@ RECURRENT = {
 def compared(config, to, folder, **options):
     translator = translator_of(config, **options)
     write_export(translator, to, folder)
-    found = compare(translator, engine_for(to, folder, 1), [Example(text) for text in TEXTS])
+    found = compare(translator, engine_for(to, folder, 1), [ExportExample(text) for text in TEXTS])
     outputs = {one.tokens for one in translator.predict(TEXTS, beam=1)}
     assert len(outputs) > 3, "outputs that are all alike show nothing"
     return found
@@ -287,11 +287,11 @@ def test_sentences_are_those_given_or_the_runs_own(tmp_path):
     run = run_of(tmp_path / "run")
     tokeniser = sightline.load(run).input.tokeniser
     examples, tried = examples_for(run, None, None, tokeniser)
-    assert (examples[1], tried) == (Example("ab cd", "dc ba"), "its validation data")
+    assert (examples[1], tried) == (ExportExample("ab cd", "dc ba"), "its validation data")
     assert examples_for(run / "checkpoints" / "step-1", None, None, tokeniser)[0] == examples
     table = tmp_path / "data.tsv"
     table.write_text("source\ttarget\nthe cat\tTHE CAT\n" + "a" * 200 + "\tlong\n")
-    assert examples_for(run, str(table), None, tokeniser) == ([Example("the cat", "THE CAT")], str(table))
+    assert examples_for(run, str(table), None, tokeniser) == ([ExportExample("the cat", "THE CAT")], str(table))
     table.write_text("source\ttarget\n" + "a" * 200 + "\tlong\n")
     with pytest.raises(UserError, match="no source of 1 to 100 tokens"):
         examples_for(run, str(table), None, tokeniser)

@@ -13,7 +13,7 @@ from sightline.models.heads import (
     Number,
     OneLabel,
     SeveralLabels,
-    Span,
+    SpanHead,
     TagEach,
     build_labeller,
 )
@@ -112,7 +112,7 @@ def pair() -> Texts:
 
 
 def test_spans_stand_in_the_second_text_only(model):
-    head = Span(model)
+    head = SpanHead(model)
     scores = head.scores(pair())
     assert scores.shape == (2, 2, 7)
     p = scores.softmax(dim=-1)
@@ -135,7 +135,7 @@ def test_spans_stand_in_the_second_text_only(model):
 def test_the_best_span_is_the_best_of_all(longest):
     scores = torch.randn(40, 2, 9)
     logs = F.log_softmax(scores, dim=-1)
-    found = Span.best(scores, longest)
+    found = SpanHead.best(scores, longest)
     for one, places in zip(logs, found.tolist(), strict=True):
         pairs = [(i, j) for i in range(9) for j in range(i, min(9, i + longest))]
         assert tuple(places) == max(pairs, key=lambda pair: float(one[0, pair[0]] + one[1, pair[1]]))
@@ -148,7 +148,7 @@ def test_empty_texts_have_finite_losses(model):
         (SeveralLabels(model, 2), torch.zeros(2, 2)),
         (Number(model, 0.0, 1.0), torch.zeros(2)),
         (TagEach(model, 2), torch.full((2, 4), NOTHING)),
-        (Span(model), torch.full((2, 2), NOTHING)),
+        (SpanHead(model), torch.full((2, 2), NOTHING)),
     ):
         total = head.loss(nothing, gold).total
         assert torch.isfinite(total)
@@ -162,7 +162,7 @@ def test_heads_by_name(model):
         ("several_labels", SeveralLabels),
         ("number", Number),
         ("tag_each", TagEach),
-        ("span", Span),
+        ("span", SpanHead),
     ):
         head = build_labeller(name, model, 3, mean=2.0, spread=4.0)
         assert type(head) is owner

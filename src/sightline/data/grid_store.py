@@ -18,7 +18,7 @@ VALUES, MASKS, INDEX = "values.bin", "masks.bin", "index.json"
 VERSION = 1
 
 
-class Example(NamedTuple):
+class GridExample(NamedTuple):
     """An image (uint8) or a grid of features (float32), and the class of every pixel or place."""
 
     name: str
@@ -45,12 +45,12 @@ class GridStore:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, row: int) -> Example:
+    def __getitem__(self, row: int) -> GridExample:
         height, width = self.sizes[row].tolist()
         start, end = self._starts[row : row + 2].tolist()
         values = self._values[start * self.channels : end * self.channels].reshape(height, width, self.channels)
         masks = self._masks[start:end].reshape(height, width)
-        return Example(self.rows[row][0], np.asarray(values), self._lookup[masks])
+        return GridExample(self.rows[row][0], np.asarray(values), self._lookup[masks])
 
     @classmethod
     def open(cls, folder: Path, classes: Classes) -> "GridStore":

@@ -35,7 +35,7 @@ CLOSE, QUANTISED = 1e-3, 0.5  # the largest difference of log-probabilities in f
 SAME = 0.9  # of the outputs in float32; equals are told apart by the last digit
 
 
-class Example(NamedTuple):
+class ExportExample(NamedTuple):
     """A text to compare on, and what it should give, where that is known."""
 
     source: str
@@ -123,7 +123,7 @@ def write_export(run: Run, to: Format, folder: Path, int8: bool = False) -> str:
     return f"a {write_huggingface(model, source, target, folder).capitalize()}"
 
 
-def cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str | None:
+def cut_otherwise(run: Run, folder: Path, examples: Sequence[ExportExample]) -> str | None:
     """Why the tokeniser that goes with the model must not be used."""
     import transformers
 
@@ -135,7 +135,7 @@ def cut_otherwise(run: Run, folder: Path, examples: Sequence[Example]) -> str | 
 
 
 @torch.inference_mode()
-def compare(run: Run, engine: Engine, examples: Sequence[Example]) -> Closeness:
+def compare(run: Run, engine: Engine, examples: Sequence[ExportExample]) -> Closeness:
     """Greedy outputs of both, and the log-probabilities that both give to the run's own."""
     texts = [example.source for example in examples]
     model, source, target = translating(run)
@@ -174,14 +174,14 @@ def _differences(found: np.ndarray, wanted: np.ndarray, tokens: list[int]) -> tu
 
 def examples_for(
     run: Path, data: str | None, columns: tuple[str, ...] | None, tokeniser: Tokeniser
-) -> tuple[list[Example], str]:
+) -> tuple[list[ExportExample], str]:
     """Sentences to compare on, and where they come from: given, the run's own, or made of its vocabulary."""
     if data is not None:
         rows = pair_cells(Source(data, columns), ())
-        good = (Example(*row.values) for row in rows if row.problem is None)
+        good = (ExportExample(*row.values) for row in rows if row.problem is None)
         examples, tried = list(islice(good, SENTENCES)), data
     else:
-        examples = [Example(source, target) for source, target in valid_rows(run, _is_pair)]
+        examples = [ExportExample(source, target) for source, target in valid_rows(run, _is_pair)]
         tried = "its validation data"
     cut = tokeniser.encode([example.source for example in examples])
     examples = [example for example, tokens in zip(examples, cut, strict=True) if 0 < len(tokens) <= LONGEST]
@@ -189,7 +189,7 @@ def examples_for(
         return examples, tried
     if data is not None:
         raise UserError(f"{data} has no source of 1 to {LONGEST} tokens to compare on")
-    return [Example(text) for text in made_up(tokeniser)], "texts made of its vocabulary"
+    return [ExportExample(text) for text in made_up(tokeniser)], "texts made of its vocabulary"
 
 
 def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:

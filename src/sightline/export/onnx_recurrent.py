@@ -29,7 +29,7 @@ def recurrent_graphs(model: RecurrentModel, int8: bool) -> tuple[Graph, Graph]:
             "the attention of this run has no ONNX graph yet; those of softmax over additive, dot, scaled_dot and "
             "general scores have one"
         )
-    return _encoder(model, int8), _step(model, int8)
+    return _recurrent_encoder(model, int8), _recurrent_step(model, int8)
 
 
 def _is_known(attention: nn.Module) -> bool:
@@ -39,7 +39,7 @@ def _is_known(attention: nn.Module) -> bool:
     return type(score) in (Additive, Dot, General) or (type(score) is ScaledDot and score.relative is None)
 
 
-def _encoder(model: RecurrentModel, int8: bool) -> Graph:
+def _recurrent_encoder(model: RecurrentModel, int8: bool) -> Graph:
     graph = Graph("encoder", int8)
     source = graph.input("source", "int64", ["rows", "words"])
     real = graph("Cast", graph("Not", graph("Equal", source, graph.numbers(PADDING))), to=6)  # 6: int32
@@ -105,7 +105,7 @@ def _first(decoder: RecurrentAttentionDecoder, firsts: list[str], nothing: str) 
     return [*values, nothing] if decoder.shape.feeds_input else values
 
 
-def _step(model: RecurrentModel, int8: bool) -> Graph:
+def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
     graph, decoder, shape = Graph("step", int8), model.decoder, model.decoder.shape
     tokens = graph.input("tokens", "int64", ["rows"])
     states = {name: graph.input(name, "float32", ["rows", size]) for name, size in _moving(decoder)}

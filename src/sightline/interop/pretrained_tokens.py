@@ -17,7 +17,7 @@ from sightline.files import write_text
 from sightline.interop.tokens import CUT, from_bytes, read_json
 from sightline.vocabulary import Specials
 
-LARGEST_FILE = 64 << 20  # bytes; RoBERTa's has 3 million
+LARGEST_TOKENISER = 64 << 20  # bytes; RoBERTa's has 3 million
 MOST_WORDS = 1_000_000
 LONGEST_WORD = 1_000  # characters of a word that WordPiece looks at: the time grows with their square
 PLAIN_NORMALIZERS = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Nmt"}
@@ -120,7 +120,7 @@ class PretrainedTokeniser:
     @classmethod
     def load(cls, path: Path) -> "PretrainedTokeniser":
         """Read a tokenizer.json from a stranger, or what `save` wrote."""
-        return cls(read_json(path, LARGEST_FILE), str(path))
+        return cls(read_json(path, LARGEST_TOKENISER), str(path))
 
     def _label(self, piece: str | None) -> str:
         if piece is None:

@@ -15,7 +15,7 @@ def pearson(said: Numbers, gold: Numbers) -> Statistics:
     0 where one side is the same number everywhere: it says nothing of the other.
     """
     x, y = _centred(said), _centred(gold)
-    _same_length(x, y)
+    _same_count(x, y)
     return Statistics(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _pearson_of_sums)
 
 
@@ -68,11 +68,11 @@ def _centred(values: Numbers) -> Float64[np.ndarray, " texts"]:
 
 
 def _errors(said: Numbers, gold: Numbers) -> Float64[np.ndarray, " texts"]:
-    _same_length(said, gold)
+    _same_count(said, gold)
     return said.astype(np.float64) - gold.astype(np.float64)
 
 
-def _same_length(said: np.ndarray, gold: np.ndarray) -> None:
+def _same_count(said: np.ndarray, gold: np.ndarray) -> None:
     if said.shape != gold.shape:
         raise ValueError(f"{len(said)} numbers against {len(gold)} of gold")
 

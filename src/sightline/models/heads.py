@@ -124,7 +124,7 @@ class TagEach(Classes):
         return self._of_words(texts)
 
 
-class Span(Labeller):
+class SpanHead(Labeller):
     """Where an answer starts and ends: two pointers over the words of the second text. Gold `NOTHING`: no loss.
 
     With ``none`` the pointers may also stand on the first token of all: the second text does not hold the answer.
@@ -190,7 +190,7 @@ def build_labeller(
     if objective == "tag_each":
         return TagEach(model, classes, weights, smoothing, dropout)
     if objective == "span":
-        return Span(model, dropout)
+        return SpanHead(model, dropout)
     raise ValueError(f"there is no objective {objective!r}; there is one_label, several_labels, number, tag_each, span")
 
 

@@ -67,7 +67,7 @@ class OneTokenDecoder:
         decoders = [layer for layer in layers if isinstance(layer, DecoderLayer)]
         first = decoders[0]
         assert isinstance(first.attention, MultiHead)
-        blocks, self.start = Stack.of(block for layer in decoders for block in _blocks(layer))
+        blocks, self.start = Stack.of(block for layer in decoders for block in _decoder_blocks(layer))
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
         self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
@@ -150,7 +150,7 @@ def _source_weight(layer: DecoderLayer) -> Tensor:
     return keys_and_values(layer.cross)
 
 
-def _blocks(layer: DecoderLayer) -> tuple[Block, Block, Block]:
+def _decoder_blocks(layer: DecoderLayer) -> tuple[Block, Block, Block]:
     return (
         own_block(layer.around_attention, layer.attention),
         cross_block(layer.around_cross, layer.cross),

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sightline.data.checking import Report
-from sightline.data.grid_store import Example as Stored
+from sightline.data.grid_store import GridExample
 from sightline.data.grid_store import GridStore
 from sightline.data.grids import GridReport, cell_labels, read_gold, read_mask, whole_map
 from sightline.data.image_paths import free_name
@@ -321,7 +321,7 @@ class CellsOutput(CellReports):
         save_picture(shown, path)
 
 
-def _counts(examples: Iterator[Stored], side: int, share: float, classes: int) -> tuple[int, ...]:
+def _counts(examples: Iterator[GridExample], side: int, share: float, classes: int) -> tuple[int, ...]:
     """Cells of each class."""
     counts = np.zeros(classes, dtype=np.int64)
     for one in examples:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sightline.data.grid_store import Example, GridStore
+from sightline.data.grid_store import GridExample, GridStore
 from sightline.data.grids import NO_PIXEL, cell_labels, whole_map
 from sightline.inputs.grid import collate
 from sightline.models.grid import NOTHING, Gold, Grids
@@ -24,7 +24,7 @@ class StoredRows:
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, row: int) -> Example:
+    def __getitem__(self, row: int) -> GridExample:
         return self.store[int(self.chosen[row])]
 
 
@@ -72,7 +72,7 @@ class CellBatches:
         return grids, self.output.collate(classes, grids)
 
 
-def cut_and_turn(example: Example, side: int, turn: bool, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def cut_and_turn(example: GridExample, side: int, turn: bool, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A square of an image, anywhere in it: never the same cells twice. Also turned, mirrored, lighter or darker."""
     values, classes = example.values, example.classes
     height, width = classes.shape

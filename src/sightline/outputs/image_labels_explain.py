@@ -36,7 +36,7 @@ def explain_image_label(run: Run, image: Any, options: ExplainOptions) -> Explan
     prediction = run.output.decide(image, raw)
     label = explained_label(run, prediction, options.output)
     explanation = replace(_looks(run, source, prediction, label, options), **run.input.shown(image))
-    return _measured(run, explanation, source, label) if options.measure else explanation
+    return _measured_places(run, explanation, source, label) if options.measure else explanation
 
 
 @torch.no_grad()
@@ -93,7 +93,7 @@ def _top(model: ImageToLabels, places: int) -> int | None:
     return None if heads * places**2 <= WHOLE else LARGEST
 
 
-def _measured(run: Run, found: Explanation, source: Tensor, label: str) -> Explanation:
+def _measured_places(run: Run, found: Explanation, source: Tensor, label: str) -> Explanation:
     model, output = run.model, run.output
     assert isinstance(model, ImageToLabels)
     labels, temperature = output.labels, output.temperature  # type: ignore[attr-defined]

@@ -14,7 +14,8 @@ from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.run import Run, to_device
+from sightline.tasks.run import Run
+from sightline.training.steps import to_device
 from sightline.text.places import Place, PlacedText, token_places, words_of_places
 from sightline.vocabulary import MASK_SPELLING
 

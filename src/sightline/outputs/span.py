@@ -13,7 +13,7 @@ from sightline.data.answers import AnswerReport, answers_in
 from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.question import NONE, Answers, Question, QuestionInput, Stretch, answer_tokens
-from sightline.models.heads import Span
+from sightline.models.heads import SpanHead
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.answer_schema import NUMBER, PLACE, TEXT, structure
 from sightline.outputs.base import Output
@@ -120,7 +120,7 @@ class SpanOutput(Output):
         logits = run.model.scores(batch).float()  # type: ignore[operator]
         log_probs, inside = torch.log_softmax(logits, dim=-1), logits.clone()
         inside[:, :, NONE] = torch.finfo(logits.dtype).min
-        places = Span.best(inside, self.config.longest_answer)
+        places = SpanHead.best(inside, self.config.longest_answer)
         rows = torch.arange(len(places), device=places.device)
         likely = log_probs[rows, 0, places[:, 0]] + log_probs[rows, 1, places[:, 1]]
         none = log_probs[:, :, NONE].sum(dim=1)

@@ -9,7 +9,7 @@ from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Choice, Explanation, Highlights, Span, Step
 from sightline.inputs.question import NONE, Question, QuestionInput, Stretch, answer_tokens
-from sightline.models.heads import Span as SpanHead
+from sightline.models.heads import SpanHead
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Looks, Window, axis_of, look
 from sightline.records import Tokens

@@ -13,7 +13,8 @@ from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
 from sightline.records import Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.run import Run, to_device
+from sightline.tasks.run import Run
+from sightline.training.steps import to_device
 from sightline.text.places import Place, PlacedText
 from sightline.text.windows import owners
 

@@ -9,7 +9,7 @@ from sightline.view.pictures import save
 
 # Okabe and Ito's colours, without the yellow that is lost on white: told apart by every kind of colour vision.
 # Markers tell the lines apart in grey print.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -30,10 +30,10 @@ def lines_by_length(
         axes.plot(
             range(len(labels)),
             list(values),
-            color=COLOURS[place % len(COLOURS)],
+            color=LINE_COLOURS[place % len(LINE_COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
             # after as many lines as there are colours, dashes tell the second round from the first
-            linestyle=("-", "--", ":", "-.")[place // len(COLOURS) % 4],
+            linestyle=("-", "--", ":", "-.")[place // len(LINE_COLOURS) % 4],
             clip_on=False,  # a marker at 0 is whole
         )[0]
         for place, values in enumerate(lines.values())

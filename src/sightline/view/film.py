@@ -31,7 +31,7 @@ MARGIN = 0.1
 
 
 @dataclass
-class _Scene:
+class _ImageScene:
     """What changes from frame to frame."""
 
     figure: Figure
@@ -86,16 +86,16 @@ def image_gif(
     if steps is not None and len(steps) != len(record.rows):
         raise UserError(f"there are {len(steps)} steps for {len(record.rows)} rows")
     with matplotlib.rc_context(STEADY), quiet():
-        scene = _set(image, record, record.columns, title, width, largest([record]) if most is None else most, box)
+        scene = _set_image(image, record, record.columns, title, width, largest([record]) if most is None else most, box)
         fit_fonts(scene.figure, path)
         frames = [scene.show(step, caption_of(record, steps, step)) for step in range(len(record.rows))]
         frames.append(scene.show(None, "the whole caption"))
     return write_gif(frames, path, seconds, photograph=True)
 
 
-def _set(
+def _set_image(
     image: np.ndarray, record: Record, grid: Grid, title: str | None, width: float, most: float, box: Box
-) -> _Scene:
+) -> _ImageScene:
     """The title, the image, the words under it."""
     size = size_for(width) + 1
     line = line_of(size)
@@ -121,4 +121,4 @@ def _set(
     caption = figure.text(MARGIN / width, 1.9 * line / height, "", fontsize=size - 1, va="center", parse_math=False)
     scale = scale_of(most, len(record.rows))
     figure.text(MARGIN / width, 0.8 * line / height, scale, fontsize=size - 2, va="center", color="#555555")
-    return _Scene(figure, dark, written, caption, record.matrix(), grid, pixels.shape[:2], most, box)
+    return _ImageScene(figure, dark, written, caption, record.matrix(), grid, pixels.shape[:2], most, box)

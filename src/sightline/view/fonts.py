@@ -66,7 +66,7 @@ def fit_fonts(figure: Figure, path: Path, *, warn: bool = True) -> None:
             text.set_fontfamily(list(chosen))
     if path.suffix.lower() == ".svg":
         return
-    missing -= emoji.paint(figure, everything, missing)
+    missing -= paint(figure, everything, missing)
     if warn:
         warn_missing(missing, everything)
 
@@ -178,7 +178,7 @@ def _rank(name: str, language: str) -> tuple[bool, bool, bool, str]:
 def _script(character: str) -> str:
     name = unicodedata.name(character, "")
     first = name.split(" ")[0]
-    if emoji.is_emoji(character):
+    if is_emoji(character):
         return "emoji"
     if first in ("CJK", "KANGXI", "BOPOMOFO", "IDEOGRAPHIC"):
         return "Chinese"

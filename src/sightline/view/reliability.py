@@ -7,11 +7,11 @@ from typing import Protocol, runtime_checkable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sightline.view.charts import COLOURS
+from sightline.view.charts import LINE_COLOURS
 from sightline.view.layout import COLUMN_WIDTH, title_lines
 from sightline.view.pictures import save
 
-_BLUE, _ORANGE = COLOURS[0], COLOURS[1]
+_BLUE, _ORANGE = LINE_COLOURS[0], LINE_COLOURS[1]
 _SIZE = 8.0
 
 

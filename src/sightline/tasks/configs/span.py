@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sightline.models.heads import Span
+from sightline.models.heads import SpanHead
 from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
 from sightline.text.tokenise import TokeniserConfig
 
@@ -35,5 +35,5 @@ class SpanConfig(TextTaskConfig):
     def fitted(self, input: Any, output: Any, new: bool) -> "SpanConfig":
         return replace(self, model=fitted_to_pairs(self.model)) if new else self
 
-    def build(self, input: Any, output: Any) -> Span:
-        return Span(self.model.build(input.reader.words, input.reader.specials), self.dropout, none=True)
+    def build(self, input: Any, output: Any) -> SpanHead:
+        return SpanHead(self.model.build(input.reader.words, input.reader.specials), self.dropout, none=True)
