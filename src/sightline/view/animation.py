@@ -170,8 +170,8 @@ def _palette(frames: Sequence[Image.Image]) -> Image.Image:
     """The colours of all frames together, so that nothing flickers."""
     few = [frames[place] for place in sorted({0, len(frames) // 2, len(frames) - 1})]
     together = Image.new("RGB", (few[0].width, few[0].height * len(few)))
-    for number, frame in enumerate(few):
-        together.paste(frame, (0, number * frame.height))
+    for number, one in enumerate(few):
+        together.paste(one, (0, number * one.height))
     few_colours = COLOURS_OF_A_GIF - 1
     palette = together.quantize(few_colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     colours = np.full((COLOURS_OF_A_GIF, 3), 255, dtype=np.uint8)  # the last one is white
