@@ -31,7 +31,7 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.run import Run
 from sightline.tasks.translate import TRANSLATE
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 
 ERROR_AT_MOST = 0.02  # of reversal, with 20 gold pairs and with the agreement of both directions
 

@@ -28,7 +28,7 @@ from sightline.explain.capture import capture
 from sightline.explain.evidence import PoolSubject, Subject, TextSubject, believe
 from sightline.models.luong import LuongConfig
 from sightline.models.recurrent import RecurrentModel
-from sightline.nn.embedding import TokenEmbedding
+from sightline.nn.annotating import TokenEmbedding
 from sightline.nn.rnn import BidirectionalEncoder
 from sightline.vocabulary import END, PADDING, START
 

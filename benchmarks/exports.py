@@ -24,9 +24,9 @@ from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.export.engine import engine_for
-from sightline.export.exporting import LONGEST
+from sightline.export.predicting import load_engine
 from sightline.export.run import export_run
-from sightline.export.run_engine import load_engine
+from sightline.export.writing import LONGEST
 from sightline.kernels.allocator import keep_memory
 from sightline.metrics import bleu, tokenised_bleu
 from sightline.tasks.run import Run

@@ -188,11 +188,10 @@ def stores(folder: Path) -> dict[str, Target]:
     from sightline.api import train
     from sightline.cli.train import read_config
     from sightline.data.features import Features, Fitted, write_features
-    from sightline.data.grid_store import GridStore
-    from sightline.data.grids import read_values
+    from sightline.data.grids import GridStore, read_values
     from sightline.data.store import Corpus
+    from sightline.export.predicting import load_engine
     from sightline.export.run import export_run
-    from sightline.export.run_engine import load_engine
     from sightline.interop.pretrained import load_pretrained
     from sightline.outputs.cells import CellsOutput
     from sightline.tasks.configs.translate import TranslateConfig

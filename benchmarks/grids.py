@@ -26,7 +26,7 @@ from sightline.config import override
 from sightline.data.grids import read_values
 from sightline.data.source import Source
 from sightline.kernels.allocator import keep_memory
-from sightline.synthetic.made_grids import parity_grids
+from sightline.synthetic.shapes import parity_grids
 from sightline.tasks.configs.grid import GridConfig
 from sightline.tasks.evaluate import Evaluation, compare, examples_for
 from sightline.tasks.grid import GRID

@@ -19,8 +19,7 @@ from report import machine, write_section
 from sightline import load
 from sightline.files import write_text
 from sightline.metrics import buckets_by_length
-from sightline.view.charts import lines_by_length
-from sightline.view.curves import draw_curves
+from sightline.view.charts import draw_curves, lines_by_length
 
 ABOUT = (
     "Multi30k English to German (29,000 pairs, tokenised and lower-cased; test 2016), joint BPE of 5,000, the tiny "

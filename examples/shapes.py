@@ -37,7 +37,7 @@ from sightline.attention import AttentionConfig
 from sightline.data.images import Box
 from sightline.synthetic.shapes import COLOURS, SHAPES, Made, made_shapes
 from sightline.data.source import Source
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.inputs.image import ImageInput
 from sightline.nn.image import CNNConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft

@@ -15,7 +15,7 @@ from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.caption import CAPTION
 from sightline.tasks.configs.caption import CaptionConfig
 from sightline.tasks.run import Run
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 
 ENCODER = CNNConfig(size=16, channels=(8, 8), blocks=0)

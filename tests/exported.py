@@ -11,7 +11,7 @@ from sightline.cli.train import preset
 from sightline.decoding.options import pad
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.translate import TRANSLATE
-from sightline.text.tokenise import TokeniserConfig, train_tokenisers
+from sightline.text.tokeniser import TokeniserConfig, train_tokenisers
 from sightline.vocabulary import END, START
 
 TEXTS = ["a", "ab cd", "the cat", "a dog runs", "at last!", "é ü", "cd ab the"]

@@ -5,7 +5,7 @@ from PIL import Image
 
 from sightline.inputs.grid import GridInput
 from sightline.outputs.cells import CellsOutput
-from sightline.synthetic.made_grids import parity_grids
+from sightline.synthetic.shapes import parity_grids
 from sightline.tasks.grid import GRID
 from sightline.tasks.run import Run
 

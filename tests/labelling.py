@@ -8,13 +8,13 @@ from sightline.inputs.text import TextInput
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
-from sightline.outputs.label_names import Labels
+from sightline.outputs.label_scores import Labels
 from sightline.outputs.labels import LabelsOutput
 from sightline.tasks.classify import CLASSIFY
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.run import Run
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.encoding import TextReader
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 
 TEXT = "The film begins slowly. Then comes the finest scene of the year! Wonderful, unforgettable."
 CHINESE = "房间有点小，但是非常干净！早餐不错。下次还会再来。"

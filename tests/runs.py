@@ -6,7 +6,7 @@ from dataclasses import replace
 from sightline.cli.train import base_config
 from sightline.data.checking import Limits
 from sightline.data.source import Source
-from sightline.inputs.sequence_text import SourceText
+from sightline.inputs.text import SourceText
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.prepare import Setting, preparing, read_examples

@@ -22,7 +22,7 @@ from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.serve import application
 from sightline.tasks.run import Run
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FROZEN = sorted(FIXTURES.glob("run-format-*"))

@@ -65,7 +65,7 @@ def test_every_row_has_its_line_whatever_it_holds(command, pairs, links, tmp_pat
     (tmp_path / "holes.tsv").write_bytes(
         table(rows).encode() + b"\xff\xfe\tx\n" + table(pairs[:1]).split("\n")[1].encode()
     )
-    from sightline.cli import aligning
+    from sightline.cli import align as aligning
 
     monkeypatch.setattr(aligning, "BLOCK", 7)
     done = command("--data", "holes.tsv", *READ)

@@ -24,7 +24,7 @@ from sightline.align.links import (
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.text.words import covered_words, cutting_of, word_spans
 
 MODELS = {

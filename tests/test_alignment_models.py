@@ -22,7 +22,7 @@ from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.text.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
 from test_frozen import FROZEN
 

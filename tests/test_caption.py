@@ -22,13 +22,13 @@ from sightline.nn import efficientnet
 from sightline.nn.efficientnet import EfficientNetLite0Config
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks import train
-from sightline.tasks.batches import TaskLesson
 from sightline.tasks.caption import CAPTION
 from sightline.tasks.configs.caption import CaptionConfig
 from sightline.tasks.dry_run import estimate
 from sightline.tasks.evaluate import compare, evaluate
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
+from sightline.tasks.train import TaskLesson
 
 LENIENT = Limits(max_bad_share=0.9)
 

@@ -8,7 +8,7 @@ from PIL import Image
 import invoke
 from captioning import FLOOR, tiny, written
 from runs import trained_on
-from sightline.data.image_paths import image_paths
+from sightline.data.image_tables import image_paths
 from sightline.errors import UserError
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.run import Run

@@ -7,16 +7,17 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from sightline.metrics import paired_bootstrap
-from sightline.metrics.bleu_orders import bleu_order
-from sightline.metrics.cider import cider, cider_of_each
-from sightline.metrics.scripts import words_of
-from sightline.metrics.several import (
+from sightline.metrics.captions import (
     CAPTION_METRICS,
+    bleu_order,
     bleu_several,
     chrf_several,
+    cider,
+    cider_of_each,
     exact_several,
     rouge_l,
 )
+from sightline.metrics.texts import words_of
 
 WORDS = ["a", "the", "dog", "cat", "runs", "jumps", "over", "on", "grass", "red", "ball", "Two", "men", ",", "."]
 

@@ -15,7 +15,7 @@ from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
 from sightline.nn.image import CNNConfig
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.run import Run
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
 
 PATH = Path(__file__).parents[1] / "examples" / "shapes.py"

@@ -18,7 +18,7 @@ from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft, 
 from sightline.models.text_to_text import TextToText
 from sightline.models.writer import Writer
 from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
-from sightline.nn.incremental import OneTokenDecoder
+from sightline.nn.inference import OneTokenDecoder
 from sightline.nn.rnn import Cell
 from sightline.vocabulary import END, PADDING, START
 

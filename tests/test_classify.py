@@ -12,23 +12,22 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import sightline
 from runs import saved, trained_on
 from sightline.errors import UserError
-from sightline.export.pretrained_export import export_encoder
+from sightline.export.encoders import export_encoder
 from sightline.inputs.text import TextInput
 from sightline.interop.pretrained import load_pretrained
-from sightline.interop.pretrained_tokens import PretrainedTokeniser
+from sightline.interop.tokens import PretrainedTokeniser
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
 from sightline.nn.lora import LoraConfig
-from sightline.outputs.label_names import Labels
-from sightline.outputs.label_scores import truth_of
+from sightline.outputs.label_scores import Labels, truth_of
 from sightline.outputs.labels import LabelsOutput
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.evaluate import compare
 from sightline.tasks.prepare import Prepared
 from sightline.tasks.run import Run, examples
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.encoding import TextReader
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 

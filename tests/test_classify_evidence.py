@@ -17,8 +17,8 @@ from sightline.explain.capture import capture
 from sightline.explain.evidence import LabelSubject, NumberSubject, leave_one_out
 from sightline.explain.explanation import Explanation
 from sightline.models.text_to_labels import Texts
-from sightline.text.places import place
-from sightline.view.passages import excerpt
+from sightline.text.words import place
+from sightline.view.highlight import excerpt
 
 PAIRED = replace(ATTENTIVE, pairs=True)
 

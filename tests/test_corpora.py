@@ -15,12 +15,11 @@ from runs import prepared_as
 from sightline.data import splitting, spool
 from sightline.data.answers import answer_cells
 from sightline.data.checking import Limits
-from sightline.data.hashes import hash_of
+from sightline.data.disk import hash_of, scratch_array
 from sightline.data.labelled import labelled_cells
 from sightline.data.plain import plain_cells
 from sightline.data.progress import counted, watched
 from sightline.data.reading import pair_cells
-from sightline.data.scratch import scratch_array
 from sightline.data.source import Source
 from sightline.data.spool import Spool
 from sightline.data.store import write_blocks, write_corpus
@@ -30,7 +29,7 @@ from sightline.outputs import translation
 from sightline.tasks import prepare
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.registry import task_named
-from sightline.text.tokenise import TokeniserConfig, train_tokenisers
+from sightline.text.tokeniser import TokeniserConfig, train_tokenisers
 from test_data_checking import checked_pairs
 
 SHARDS = [[("one", "eins"), ("two", "zwei")], [("three", "drei")], [("four", "vier"), ("five", "fünf")]]

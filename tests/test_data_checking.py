@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from sightline.data.checking import Lengths, Limits
 from sightline.data.columns import Cells
-from sightline.data.hashes import hash_of
+from sightline.data.disk import hash_of
 from sightline.data.splitting import Overlap, key_of, normalise, overlap_of_hashes, split_hashes
 from sightline.errors import UserError
-from sightline.inputs.sequence_text import SourceText
+from sightline.inputs.text import SourceText
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.prepare import checked
 from sightline.tasks.registry import task_named

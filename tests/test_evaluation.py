@@ -16,14 +16,14 @@ import sightline
 from sightline import cli
 from sightline import metrics as scores
 from sightline.errors import UserError
-from sightline.inputs.sequence_text import SourceText
+from sightline.inputs.text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.outputs.sequence_search import Prediction, Searched
+from sightline.outputs.sequence import Prediction, Searched
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.evaluate import compare, evaluate
 from sightline.tasks.task import Example
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 from sightline.view.charts import lines_by_length
 

@@ -22,8 +22,8 @@ from sightline.explain.evidence import (
     removal,
     sentences,
 )
+from sightline.explain.evidence.measures import chosen_rows, default_k
 from sightline.explain.evidence.panel import spread
-from sightline.explain.evidence.removal import chosen_rows, default_k
 from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Slots, Tokens
 

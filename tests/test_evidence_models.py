@@ -27,7 +27,7 @@ from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.nn.embedding import TokenEmbedding
+from sightline.nn.annotating import TokenEmbedding
 from sightline.records import Record, Slots
 from sightline.vocabulary import END, PADDING, START
 

@@ -9,15 +9,15 @@ import torch
 import runs
 import sightline
 from sightline.errors import UserError
-from sightline.inputs.sequence_text import SourceText
+from sightline.inputs.text import SourceText
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.outputs import sequence_explain
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.text.token_axis import word_numbers
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
+from sightline.text.words import word_numbers
 from sightline.vocabulary import END, START
 from test_frozen import FROZEN
 

@@ -17,12 +17,12 @@ import runs
 import sightline
 from exported import TEXTS, TRANSFORMER, readme_code, run_of, translator_of
 from sightline.attention import ComposedConfig, ScaledDotConfig, SparsemaxConfig
-from sightline.cli.parser_export import export
+from sightline.cli.parsers import export
 from sightline.errors import MachineError, UserError
 from sightline.export.engine import engine_for
-from sightline.export.exporting import Closeness, ExportExample, compare, examples_for, whole_folder, write_export
+from sightline.export.predicting import load_engine
 from sightline.export.run import export_run
-from sightline.export.run_engine import load_engine
+from sightline.export.writing import Closeness, ExportExample, compare, examples_for, whole_folder, write_export
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig

@@ -77,7 +77,7 @@ def test_an_encoder_is_loaded_and_gives_the_same_annotations(tmp_path):
 def test_an_encoder_that_is_wrong_is_not_kept(tmp_path, monkeypatch):
     config = EncoderConfig(16, 2, 24, 1, dropout=0.0, norm="post", embedding_norm=True)
     classifier_run(tmp_path / "run", config)
-    wrong = "sightline.export.pretrained_export.sinusoids"
+    wrong = "sightline.export.encoders.sinusoids"
     monkeypatch.setattr(wrong, lambda start, count, size, like: torch.zeros(count, size))
     with pytest.raises(UserError, match="annotations are off"):
         export_run(tmp_path / "run", "huggingface", tmp_path / "out")

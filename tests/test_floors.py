@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from sightline.baselines import texts as module
-from sightline.baselines.linear import Matrix, fit_linear, ratios
-from sightline.baselines.ngrams import cut_words, find_ngrams, learn_ngrams
+from sightline.baselines.linear import Matrix, cut_words, find_ngrams, fit_linear, learn_ngrams, ratios
 from sightline.baselines.texts import FACTS, WEIGHTS, Floors, fit_floors
 from sightline.errors import UserError
 
@@ -46,7 +45,7 @@ def ngrams_by_hand(text, longest):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_ngrams_are_those_counted_by_hand(at_once, monkeypatch):
-    monkeypatch.setattr("sightline.baselines.ngrams._WORDS_AT_ONCE", at_once)
+    monkeypatch.setattr("sightline.baselines.linear._WORDS_AT_ONCE", at_once)
     texts = ["a b a b", "", "b a", "c", "a b c d", "b a b c"]
     by_hand = [ngrams_by_hand(text, 3) for text in texts]
     known, rows = learn_ngrams(texts, 3, at_least=1)

@@ -17,7 +17,7 @@ import sightline.training.loop as loop
 from invoke import run
 from sightline.data.spool import Spool
 from sightline.errors import UserError
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.checkpoint import STATE, _digest, checkpoints, read_progress, save_checkpoint, verify_checkpoint
 from sightline.training.folder import MODEL, RunFolder
 from sightline.training.loop import TrainingConfig, train

@@ -8,16 +8,17 @@ from PIL import Image
 
 from grids import write_photos
 from runs import prepared_as
-from sightline.data.grid_store import GridStore, write_store
 from sightline.data.grids import (
     BadImage,
     Classes,
+    GridStore,
     Raw,
     cell_labels,
     classes_of,
     read_mask,
     read_values,
     whole_map,
+    write_store,
 )
 from sightline.errors import UserError
 from sightline.metrics.cells import (

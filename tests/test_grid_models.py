@@ -14,10 +14,9 @@ from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
 from sightline.models.luong import LuongConfig
 from sightline.nn.decoder import RecurrentAttentionDecoder
-from sightline.nn.grid import Block, GridEncoder, PixelCells
+from sightline.nn.grid import Block, GridEncoder, PixelCells, directions, scan
 from sightline.nn.image import CNNConfig
-from sightline.nn.scan import directions, scan
-from sightline.outputs.cells_batches import collate_gold
+from sightline.outputs.cell_scores import collate_gold
 
 SMALL = {"width": 8, "cell_size": 12, "rnn_size": 4, "pixel_width": 6, "dropout": 0.0}
 DECODER = {**SMALL, "attn_num_hidden": 12}

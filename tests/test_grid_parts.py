@@ -16,8 +16,7 @@ import invoke
 from runs import saved
 from sightline.data.grids import Raw
 from sightline.errors import UserError
-from sightline.inputs.grid import GridFacts
-from sightline.inputs.grid_parts import cut, joined, parts_of, stretches
+from sightline.inputs.grid import GridFacts, cut, joined, parts_of, stretches
 from sightline.models.grid import Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.tasks.configs.grid import GridConfig

@@ -14,7 +14,7 @@ import invoke
 from runs import prepared_as, saved, trained_on
 from sightline.cli.train import preset
 from sightline.data.checking import Limits
-from sightline.data.labels_checking import LabelReport
+from sightline.data.labelled import LabelReport
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.inputs.image import ImageInput
@@ -22,10 +22,10 @@ from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConf
 from sightline.models.image_to_text import Places
 from sightline.nn.efficientnet import EfficientNetLite0Config
 from sightline.nn.image import CNNConfig
-from sightline.outputs.image_floors import ImageBaselines
-from sightline.outputs.image_labels import ImageLabelsOutput
-from sightline.outputs.image_labels_explain import HIDING, LOOKED
-from sightline.outputs.label_names import Labels
+from sightline.outputs.label_baselines import ImageBaselines
+from sightline.outputs.label_scores import Labels
+from sightline.outputs.labels import ImageLabelsOutput
+from sightline.outputs.labels_explain import HIDING, LOOKED
 from sightline.records import Grid
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.classify import CLASSIFY

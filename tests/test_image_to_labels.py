@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.explain.evidence.removal import leave_one_out
+from sightline.explain.evidence.measures import leave_one_out
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
 from sightline.models.image_to_text import Places
 from sightline.nn.image import CNNConfig

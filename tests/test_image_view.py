@@ -17,7 +17,8 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.picture import LONGEST, Labelling, Picture, fitted_box
 from sightline.records import Grid, Record, Tokens
-from sightline.view import film, overlay
+from sightline.view import animation as film
+from sightline.view import overlay
 from sightline.view.drawing import draw
 from sightline.view.page.packing import pack
 from test_explanation import make

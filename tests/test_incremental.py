@@ -9,9 +9,9 @@ from runs import translator as run_of
 from sightline.explain.capture import capture
 from sightline.models import transformer
 from sightline.models.transformer import TransformerConfig
-from sightline.nn import incremental
+from sightline.nn import inference as incremental
 from sightline.state import Shared, reorder, select
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 
 SHAPES = {
     "pre": TransformerConfig(16, 2, 32, 2, 3, tied="none"),

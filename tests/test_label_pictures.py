@@ -7,8 +7,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from sightline.metrics import ece, reliability_bins
-from sightline.view.confusion import MOST, confusion_figure, confusion_matrix
-from sightline.view.reliability import reliability, reliability_figure
+from sightline.view.charts import MOST, confusion_figure, confusion_matrix, reliability, reliability_figure
 
 MATRIX = np.array([[90, 10, 0], [5, 15, 0], [0, 0, 0]])
 NAMES = ["fréquent", "酒店", "a name that is far too long to be written in a picture"]

@@ -15,8 +15,8 @@ from sightline.data.splitting import normalise
 from sightline.errors import UserError
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.task import Example
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.encoding import TextReader
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, PADDING, START
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data import batches, shuffled, store
+from sightline.data import batches, store
+from sightline.data import batches as shuffled
 from sightline.data.batches import BatchPlan
-from sightline.data.hashes import Distinct, hash_of
+from sightline.data.disk import Distinct, hash_of
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
 
@@ -99,7 +100,7 @@ def test_permutations_are_even(size):
 FLAT = """
 import numpy as np
 from sightline.data.batches import BatchPlan
-from sightline.data.scratch import scratch_array
+from sightline.data.disk import scratch_array
 def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024
 rows = 2_000_000

@@ -10,9 +10,7 @@ import torch
 from torch import nn
 
 from runs import prepared_as, trained_on
-from sightline.baselines.latent import LONGEST, OWN, _one_way_round, begin_with, text_rows, word_vectors
-from sightline.baselines.linear import rarities
-from sightline.baselines.ngrams import Rows
+from sightline.baselines.linear import LONGEST, OWN, Rows, _one_way_round, begin_with, rarities, text_rows, word_vectors
 from sightline.cli.train import preset
 from sightline.data.store import Corpus, write_corpus
 from sightline.tasks.configs.pretrain import PretrainConfig

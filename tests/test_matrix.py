@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from invoke import run
-from sightline.cli import display, verifying
+from sightline.cli import display
+from sightline.cli import verify as verifying
 
 RUNS = Path(__file__).parent / "fixtures" / "runs"
 KINDS = ("translate", "summarise", "classify-text", "classify-pair", "classify-image")
@@ -154,7 +155,7 @@ def serve(kind, here, place):
     import base64
 
     from serving import client_of
-    from sightline.cli.serving import named
+    from sightline.cli.serve import named
 
     given = items_of(kind, here)
     if kind in IMAGES:

@@ -9,9 +9,10 @@ from matplotlib import font_manager
 from matplotlib.image import imread
 
 from sightline import Record, Slots, Tokens
-from sightline.view import emoji, fonts
+from sightline.view import fonts
+from sightline.view import fonts as emoji
 from sightline.view.pictures import heat_map
-from sightline.view.texts import right_to_left, shown
+from sightline.view.words import right_to_left, shown
 
 
 def record(*texts):

@@ -11,10 +11,11 @@ from sightline import Record, Slots, Tokens
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation, Stack, Step
 from sightline.records import Cells, Grid
-from sightline.view import animation, heads, highlight, overlay, pictures
+from sightline.view import animation, highlight, overlay, pictures
+from sightline.view import pictures as heads
 from sightline.view.drawing import draw
-from sightline.view.flow import flow
 from sightline.view.fonts import widths
+from sightline.view.highlight import flow
 from sightline.view.layout import SMALLEST, ink, largest, largest_of, title_lines
 
 RANDOM = np.random.default_rng(0)

@@ -17,12 +17,12 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.outputs import unknown
-from sightline.outputs.sequence_search import Prediction, Searched
+from sightline.outputs.sequence import Prediction, Searched
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.ensemble import ensemble
 from sightline.tasks.run import batches_by_size
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 

@@ -10,7 +10,7 @@ import pytest
 
 import test_prediction
 from sightline.decoding.options import SearchConfig
-from sightline.outputs.sequence_search import Prediction, Searched, SequenceOptions
+from sightline.outputs.sequence import Prediction, Searched, SequenceOptions
 from sightline.tasks.run import Run
 from test_prediction import texts_of
 

@@ -17,7 +17,7 @@ from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig, translator_tensors
 from sightline.tasks.configs.pretrain import PretrainConfig
 from sightline.tasks.run import Run
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import MASK

@@ -8,12 +8,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from sightline.errors import UserError
-from sightline.export.pretrained_export import export_encoder
+from sightline.export.encoders import export_encoder
 from sightline.interop.pretrained import load_pretrained
-from sightline.interop.pretrained_tokens import PretrainedTokeniser
+from sightline.interop.tokens import PretrainedTokeniser
 from sightline.models.encoder import EncoderConfig
 from sightline.models.text_to_labels import Texts
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,7 +9,7 @@ import pytest
 
 from chromium import cell_of, tip
 from serving import FIXTURES, Gate, some_runs
-from sightline.cli.serving import named
+from sightline.cli.serve import named
 from sightline.serve import Limits, application
 from sightline.serve.running import Server, bind
 

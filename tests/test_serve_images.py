@@ -19,8 +19,8 @@ from sightline.models.grid_at_once import AtOnceConfig
 from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
 from sightline.outputs.cells import CellsOutput
-from sightline.outputs.image_labels import ImageLabelsOutput
-from sightline.outputs.label_names import Labels
+from sightline.outputs.label_scores import Labels
+from sightline.outputs.labels import ImageLabelsOutput
 from sightline.serve import Limits
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.classify import CLASSIFY

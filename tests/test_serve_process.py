@@ -11,7 +11,7 @@ import pytest
 
 from invoke import run
 from serving import connect, head, post, process_of, read_answer
-from sightline.cli.serving import named
+from sightline.cli.serve import named
 from test_frozen import FROZEN
 
 RUN = FROZEN[-1]

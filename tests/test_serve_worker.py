@@ -7,7 +7,7 @@ import pytest
 
 from serving import Gate, client_of, some_runs
 from sightline.errors import UserError
-from sightline.outputs.sequence_search import SequenceOptions
+from sightline.outputs.sequence import SequenceOptions
 from sightline.serve import Limits
 from sightline.serve.asking import How
 from sightline.serve.problems import RefusedError

@@ -17,8 +17,8 @@ from sightline.models.heads import Span
 from sightline.outputs.span import NONE, SpanOutput, answer_tokens
 from sightline.tasks.configs.span import SpanConfig
 from sightline.tasks.task import Example
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.encoding import TextReader
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 
 KEYS, VALUES = ["ka", "kb", "kc", "kd", "ke", "kf"], ["va", "vb", "vc", "vd", "ve", "vf"]

@@ -18,9 +18,8 @@ from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.tasks.configs.tag import TagConfig
 from sightline.tasks.task import Example
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
-from sightline.text.windows import owners, windows
+from sightline.text.encoding import TextReader, owners, windows
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 from test_classify import bert
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from sightline.errors import UserError
-from sightline.text import pipeline
-from sightline.text.tokenise import FEW, Tokeniser, TokeniserConfig, train_tokeniser, train_tokenisers
+from sightline.text import tokeniser as pipeline
+from sightline.text.tokeniser import FEW, Tokeniser, TokeniserConfig, train_tokeniser, train_tokenisers
 from sightline.vocabulary import END, PADDING, SPELLINGS, START, UNKNOWN
 
 TEXTS = [
@@ -158,7 +158,7 @@ def test_the_same_texts_give_the_same_vocabulary(tmp_path, method):
     # In processes of their own: the library's order of things changes from process to process.
     code = (
         "import sys; from pathlib import Path\n"
-        "from sightline.text.tokenise import TokeniserConfig, train_tokeniser\n"
+        "from sightline.text.tokeniser import TokeniserConfig, train_tokeniser\n"
         "texts = Path('CONTRIBUTING.md').read_text().splitlines() + Path('README.zh-CN.md').read_text().splitlines()\n"
         "train_tokeniser(texts, TokeniserConfig(sys.argv[1], words=600)).save(Path(sys.argv[2]))\n"
         "assert 'torch' not in sys.modules\n"

@@ -16,10 +16,10 @@ from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.missing import count_missing
 from sightline.tasks.registry import task_named
 from sightline.tasks.translate import MODELS, TRANSLATE
-from sightline.text.tokenise import Tokeniser, TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
-from sightline.view.curves import draw_curves
+from sightline.view.charts import draw_curves
 from test_translate import QUICK, make_pairs, write_tsv
 
 
@@ -236,7 +236,7 @@ def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
 
 
 def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
-    from sightline.align.trained_pairs import overlap_with_training
+    from sightline.align.choosing import overlap_with_training
     from sightline.data.store import write_corpus
 
     words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))

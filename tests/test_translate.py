@@ -17,7 +17,7 @@ from invoke import run as invoke
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.tasks.configs.translate import TranslateConfig
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from signals import start_interruptible

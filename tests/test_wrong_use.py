@@ -26,7 +26,7 @@ from sightline.attention import (
 from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.models.transformer import TransformerConfig
-from sightline.text.tokenise import TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from sightline.data.source import Source
 from sightline.data.store import write_corpus
 from sightline.errors import UserError
 from sightline.files import write_text
-from sightline.text.tokenise import TokeniserConfig, train_tokenisers
+from sightline.text.tokeniser import TokeniserConfig, train_tokenisers
 from sightline.vocabulary import SPELLINGS
 
 USUAL = 24  # tokens of a sentence where the vocabulary grows

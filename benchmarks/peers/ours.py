@@ -25,16 +25,15 @@ from shared import (
 
 from sightline.cli.common import set_up
 from sightline.data.store import Corpus
-from sightline.inputs.sequence_text import SourceText
+from sightline.inputs.text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.outputs.translation import TranslationOutput
-from sightline.tasks.batches import TaskLesson
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.prepare import Prepared
 from sightline.tasks.run import Run
-from sightline.tasks.train import build
+from sightline.tasks.train import TaskLesson, build
 from sightline.tasks.translate import TRANSLATE
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Event, TrainingConfig

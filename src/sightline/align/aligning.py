@@ -28,10 +28,10 @@ from sightline.attention.tap import Look, Tap, open_tap
 from sightline.decoding.options import pad
 from sightline.errors import UserError
 from sightline.explain.capture import capture
-from sightline.explain.evidence.shift import SHIFTS
+from sightline.explain.evidence.measures import SHIFTS
 from sightline.explain.evidence.subject import evaluating
 from sightline.models.text_to_text import TextToText
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
 from sightline.text.words import Cutting, covered_words, word_spans
 from sightline.vocabulary import END, START
 

@@ -26,8 +26,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, Shaped
 from torch import Tensor
 
-from sightline.baselines.linear import Loss, Matrix, fit_linear, rarities, ratios
-from sightline.baselines.ngrams import Rows, Text, find_ngrams, learn_ngrams
+from sightline.baselines.linear import Loss, Matrix, Rows, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.metrics import accuracy, macro_f1, micro_f1

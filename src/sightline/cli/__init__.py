@@ -8,14 +8,22 @@ import tyro
 
 from sightline import __version__
 from sightline.cli.options import Command
-from sightline.cli.parser_align import align
-from sightline.cli.parser_demo import demo
-from sightline.cli.parser_export import export
-from sightline.cli.parser_mechanisms import check, mechanisms
-from sightline.cli.parser_saliency import saliency
-from sightline.cli.parser_serve import serve
 from sightline.cli.parser_train import train
-from sightline.cli.parsers import BENCH, COMPARE, EVALUATE, PREDICT, RESUME, VIEW
+from sightline.cli.parsers import (
+    BENCH,
+    COMPARE,
+    EVALUATE,
+    PREDICT,
+    RESUME,
+    VIEW,
+    align,
+    check,
+    demo,
+    export,
+    mechanisms,
+    saliency,
+    serve,
+)
 from sightline.errors import MachineError, SightlineError, UserError
 
 DESCRIPTION = """Train attention models on your own data and see what they attend to.

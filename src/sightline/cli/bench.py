@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sightline.cli.common import set_up
-from sightline.cli.scoring import print_json
+from sightline.cli.common import print_json, set_up
 from sightline.errors import UserError
 from sightline.tasks.bench import Measured, measure, profiled, rate_by_threads, works
 from sightline.tasks.run import Run

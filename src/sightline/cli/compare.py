@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.cli.common import load_run, set_up, spelling
+from sightline.cli.common import check_ending, load_run, predicting, print_json, print_resampled, set_up, spelling
 from sightline.cli.evaluate import print_part, read_for
 from sightline.cli.lines import say_bad
-from sightline.cli.scoring import check_ending, predicting, print_json, print_resampled
 from sightline.errors import UserError
 from sightline.machine import check_seed
 from sightline.outputs.base import Output

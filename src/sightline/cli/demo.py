@@ -24,7 +24,7 @@ from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.run import Run
 from sightline.tasks.train import train_task
 from sightline.tasks.translate import TRANSLATE
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
 from sightline.training.loop import TrainingConfig
 

@@ -7,17 +7,19 @@ from typing import Any
 
 from rich.text import Text
 
-from sightline.cli.common import load_run, set_up, spelling
-from sightline.cli.lines import say_bad
-from sightline.cli.scoring import (
+from sightline.cli.common import (
     check_rows_wanted,
     console,
+    load_run,
     plain_table,
     predicting,
     print_json,
     say_left_out,
+    set_up,
+    spelling,
     write_rows,
 )
+from sightline.cli.lines import say_bad
 from sightline.data.source import Source
 from sightline.tasks.evaluate import Evaluation, Table, evaluate, examples_for
 from sightline.tasks.run import Run

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.cli.common import load_run, set_up, spelling
-from sightline.cli.items import blocks_of
-from sightline.cli.lines import BLOCK, Lines, say_bad, write_predictions
+from sightline.cli.lines import BLOCK, Lines, blocks_of, say_bad, write_predictions
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder
 from sightline.tasks.run import Run
@@ -52,7 +51,7 @@ def predict_command(
 def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | None) -> Run:
     """The run, several as an ensemble, or one on another engine."""
     if engine not in (None, "sightline"):
-        from sightline.export.run_engine import load_engine
+        from sightline.export.predicting import load_engine
 
         if ensemble:
             raise UserError("--ensemble runs on our own engine; leave out --engine")

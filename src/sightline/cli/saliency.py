@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from sightline.cli.common import set_up
-from sightline.data.image_paths import free_name
+from sightline.data.image_tables import free_name
 from sightline.data.images import ENDINGS, BadImage, read_image
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder, place_of, whole_file, write_text

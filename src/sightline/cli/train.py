@@ -148,7 +148,7 @@ def resume_command(
 ) -> None:
     """Go on from the last checkpoint; with ``verify``, prove in copies that this changes nothing."""
     if verify is not None:
-        from sightline.cli.verifying import verify_command
+        from sightline.cli.verify import verify_command
 
         if set or tensorboard:
             raise UserError("--verify changes nothing in the run; leave out --set and --tensorboard")

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from sightline.cli.common import load_run, set_up
-from sightline.cli.items import items_of
-from sightline.cli.lines import Lines
+from sightline.cli.lines import Lines, items_of
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import check_writable, write_text

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sightline.data.checking import Report
-from sightline.data.hashes import hash_of
+from sightline.data.disk import hash_of
 
 BAD_IMAGE = "bad image"  # the kind of problem
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sightline.data.arrays import mapped
 from sightline.data.checking import Limits
+from sightline.data.disk import mapped
 from sightline.data.images import LIMITS, BadImage, Fit, ImageLimits, read_images
 from sightline.errors import MachineError, UserError
 from sightline.files import alone_in, make_folder, write_text

@@ -5,6 +5,7 @@ decides how many bad ones are too many. Files are a stranger's: only common form
 states is looked at before anything is decoded.
 """
 
+import hashlib
 import io
 import os
 import re
@@ -22,6 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
+from sightline.data.disk import hash_of
 from sightline.errors import UserError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -329,3 +331,21 @@ def _quiet() -> Iterator[None]:
             if not _quiet_users and _quiet_before is not None:
                 _quiet_before.__exit__(None, None, None)
                 _quiet_before = None
+
+
+# Images are known by their content: the number that each has.
+
+
+KEYS = "images.npy"  # below the run's data
+
+
+def image_key(path: Path) -> int:
+    """The same number for the same content. What cannot be read is known by its path, and is reported later."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).digest()
+                return int.from_bytes(digest, "big") or 1
+    except (OSError, ValueError):
+        pass
+    return hash_of(f"\0{path}")

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sightline.data.hashes import hash_of
+from sightline.data.disk import hash_of, scratch_array
 from sightline.data.progress import counted
-from sightline.data.scratch import scratch_array
 from sightline.data.splitting import normalise
 from sightline.data.store import Block
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
 
 BLOCK = 4096  # rows
 PARALLEL = 50_000  # pairs; processes for fewer would take longer to start than they save

@@ -15,8 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from sightline.data.arrays import mapped
-from sightline.data.scratch import scratch_array
+from sightline.data.disk import mapped, scratch_array
 from sightline.errors import MachineError, UserError
 
 FORMAT, VERSION = "sightline corpus", 1

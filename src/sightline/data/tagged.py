@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from sightline.data.checking import Report
 from sightline.data.columns import Cells, finder, no_cells, read_columns, text_problem
-from sightline.data.labelled import LONGEST_LABEL
-from sightline.data.labels_checking import MOST_LABELS, shares
+from sightline.data.labelled import LONGEST_LABEL, MOST_LABELS, shares
 from sightline.data.shards import ending_of, over_shards, shards_of
 from sightline.data.source import Source
 from sightline.data.tables import FORMATS, decode, lines_of, name_of

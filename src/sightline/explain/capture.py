@@ -12,8 +12,8 @@ Outside the block nothing changes and nothing is slower; inside, the weights are
 largest weights of each row are kept and the mechanisms work in blocks of rows, so memory stays linear in the length.
 With ``change`` the weights are changed before they are used: the same door serves viewing and intervention.
 
-A model need not be made of our mechanisms: `sightline.explain.intercept` says whose attention is seen, and a module of your
-own joins in with one call of `sightline.show_attention`.
+A model need not be made of our mechanisms: `sightline.explain.intercept` says whose attention is seen, and a module of
+your own joins in with one call of `sightline.show_attention`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

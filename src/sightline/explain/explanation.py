@@ -1,7 +1,7 @@
 """An explanation: everything that there is to show about one input, as plain data.
 
-A task makes it (`run.explain(x)`), `sightline.view` draws it and `sightline.explain.evidence` says what to make of it. Needs
-NumPy and nothing else; survives a round trip through JSON.
+A task makes it (`run.explain(x)`), `sightline.view` draws it and `sightline.explain.evidence` says what to make of it.
+Needs NumPy and nothing else; survives a round trip through JSON.
 """
 
 import json

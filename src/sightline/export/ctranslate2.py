@@ -16,7 +16,7 @@ from sightline.errors import UserError
 from sightline.export.engine import SOURCE, TARGET, ctranslate2_library, spelled
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
-from sightline.nn.embedding import sinusoids
+from sightline.nn.annotating import sinusoids
 from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 from sightline.vocabulary import END, SPELLINGS, START, UNKNOWN
 

@@ -21,9 +21,9 @@ from sightline.files import whole_file, write_text
 from sightline.interop.huggingface import CONFIG, TOKENISER, WEIGHTS
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
-from sightline.nn.embedding import sinusoids
+from sightline.nn.annotating import sinusoids
 from sightline.nn.transformer import DecoderLayer, EncoderLayer
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import END, PADDING, SPELLINGS, START, UNKNOWN
 
 POSITIONS = 1024

@@ -1,24 +1,102 @@
 """Export a run: in the format of another engine, compared with the run, and left only where both say the same."""
 
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+
+from sightline.data.plain import plain_cells
+from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.export.engine import Format, engine_for
-from sightline.export.exporting import (
+from sightline.export.encoders import export_encoder
+from sightline.export.engine import Format, engine_for, transformers_library
+from sightline.export.writing import (
+    CLOSE,
+    SENTENCES,
+    Closeness,
     Exported,
+    check_free,
     compare,
     cut_otherwise,
     examples_for,
+    made_up,
     refuse,
     size_of,
     translating,
+    valid_rows,
     whole_folder,
     write_about,
     write_export,
 )
-from sightline.export.exporting_encoders import export_encoder_run
+from sightline.interop.huggingface import load as load_huggingface
+from sightline.models.encoder import Encoder
+from sightline.models.text_to_labels import Texts
 from sightline.tasks.run import Run
+from sightline.text.encoding import TextReader
 from sightline.training.folder import MODEL
+
+# The encoder of a run that classifies, tags, answers or was pre-trained, as a Hugging Face folder.
+
+
+def export_encoder_run(
+    trained: Run, run: Path, out: Path, data: str | None, columns: tuple[str, ...] | None, overwrite: bool
+) -> Exported:
+    """Write the encoder, load it with transformers, and compare the annotations of real texts."""
+    transformers_library()
+    check_free(out, overwrite)
+    encoder = getattr(trained.model, "encoder", None) or getattr(trained.model, "model", None)
+    if not isinstance(encoder, Encoder):
+        kind = trained.config.model.kind
+        raise UserError(f"the model of {run} is of the kind {kind}, which transformers does not have; encoder it has")
+    reader: TextReader = trained.input.reader  # type: ignore[attr-defined]
+    texts, tried = _texts(run, data, columns, reader)
+    with whole_folder(out, overwrite) as folder:
+        kind = export_encoder(encoder, reader.tokeniser, folder)  # type: ignore[arg-type]
+        closeness = _compare(encoder, reader, folder, texts)
+        wrong = None if closeness.largest <= CLOSE else f"its annotations are off by up to {closeness.largest:.2g}"
+        if closeness.same < closeness.sentences:
+            wrong = f"{closeness.sentences - closeness.same:,} texts are cut into other tokens"
+        refuse(wrong, run, "huggingface")
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        described = f"a {kind} encoder"
+        exported = Exported(out, "huggingface", False, described, tried, closeness, size, (run / MODEL).stat().st_size)
+        write_about(folder, exported)
+    return exported
+
+
+def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader: TextReader) -> tuple[list[str], str]:
+    if data is not None:
+        good = (row.values[0] for row in plain_cells(Source(data, columns), ()) if row.problem is None)
+        return list(islice(good, SENTENCES)), data
+    rows = valid_rows(run, lambda row: isinstance(row, list) and bool(row))
+    # The first field is a text, or the words of one.
+    texts = [row[0] if isinstance(row[0], str) else " ".join(map(str, row[0])) for row in rows]
+    return (texts, "its validation data") if texts else (made_up(reader.tokeniser), "texts made of its vocabulary")  # type: ignore[arg-type]
+
+
+@torch.inference_mode()
+def _compare(encoder: Encoder, reader: TextReader, folder: Path, texts: Sequence[str]) -> Closeness:
+    """Tokens and annotations, one text at a time: nothing is padded."""
+    import transformers
+
+    tokeniser = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model: Any = load_huggingface(folder).model
+    longest, same, largest, total, count = encoder.config.longest, 0, 0.0, 0.0, 0
+    one_text = TextReader(reader.tokeniser, reader.specials)
+    for text in texts:
+        (ours,) = one_text.read([text]).rows
+        theirs = tokeniser(text)["input_ids"]
+        same += ours == theirs
+        words = torch.tensor([ours[:longest]])
+        expected = encoder.annotate(Texts(words))
+        found = model(input_ids=words, attention_mask=torch.ones_like(words)).last_hidden_state
+        differences = np.nan_to_num((found - expected).abs().numpy(), nan=np.inf)
+        largest, total = max(largest, float(differences.max())), total + float(differences.sum())
+        count += differences.size
+    return Closeness(len(texts), same, largest, total / max(count, 1))
 
 
 def export_run(

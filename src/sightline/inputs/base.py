@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sightline.data.hashes import hash_of
+from sightline.data.disk import hash_of
 from sightline.errors import UserError
-from sightline.outputs.lines import object_of
+from sightline.outputs.reports import object_of
 from sightline.tasks.prepare import Rows, Setting, read_keys
 from sightline.tasks.task import BadValueError, Column
 

@@ -1,12 +1,12 @@
 """Images: files, bytes or pixels. A frozen encoder sees each of them once; one that learns is a part of the model.
 
 Of training data all images are read while it is prepared, and what the model is given of them is stored: features, or
-pixels (`sightline.inputs.caption_inputs`). Files with the same content are one image, whatever they are called.
+pixels (`sightline.inputs.image`). Files with the same content are one image, whatever they are called.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,18 +15,25 @@ import torch
 from torch import Tensor
 
 from sightline.data.captioned import BAD_IMAGE
+from sightline.data.checking import Limits
 from sightline.data.columns import Cells, text_problem
-from sightline.data.features import Features
-from sightline.data.image_keys import KEYS, image_key
-from sightline.data.image_paths import image_paths
-from sightline.data.images import BadImage, ImageLimits, read_fitted, read_image
+from sightline.data.features import Features, Fitted, write_features
+from sightline.data.image_tables import image_paths
+from sightline.data.images import (
+    KEYS,
+    LIMITS,
+    BadImage,
+    ImageLimits,
+    fit_image,
+    image_key,
+    read_fitted,
+    read_image,
+    read_images,
+)
 from sightline.errors import UserError
 from sightline.explain.evidence import believe
 from sightline.explain.explanation import Belief
 from sightline.inputs.base import Input
-from sightline.inputs.caption_inputs import make_inputs, open_inputs
-from sightline.inputs.image_encoding import ENCODER, load_encoder, new_encoder, places_of, save_encoder
-from sightline.inputs.image_sources import AT_ONCE, check_several, named, pixels_of, read_some
 from sightline.models.image_to_text import Places
 from sightline.nn.image import ImageEncoder, ImageEncoderConfig
 from sightline.outputs.image_subject import PlaceSubject, of_images
@@ -35,7 +42,183 @@ from sightline.records import Grid, Record
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
-from sightline.training.folder import RunFolder
+from sightline.training.folder import RunFolder, save_tensors
+
+# Images as an encoder takes them: out of files, bytes or pixels, some at a time, the bad ones named.
+
+
+AT_ONCE = 64  # images that are in work together
+Source = Path | str | bytes | np.ndarray  # an image: its file, what is in the file, or its pixels
+
+
+class Some(NamedTuple):
+    """Pixels of the good images among some, with their numbers; what is wrong with the bad ones, by number."""
+
+    pixels: np.ndarray
+    numbers: list[int]
+    bad: dict[int, str]
+
+
+def read_some(
+    images: Sequence[Source],
+    how: ImageEncoderConfig,
+    at_once: int = AT_ONCE,
+    *,
+    limits: ImageLimits = LIMITS,
+    workers: int | None = None,
+) -> Iterator[Some]:
+    """All images in the size that the encoder takes, in order; files are decoded ahead in other threads."""
+    files = [one if isinstance(one, bytes) else Path(one) for one in images if not isinstance(one, np.ndarray)]
+    reading = read_images(
+        files, how.size, how.size, how.fit, limits=limits, workers=workers if len(files) > 1 or workers else 0
+    )
+    pixels: list[np.ndarray] = []
+    numbers: list[int] = []
+    bad: dict[int, str] = {}
+    for number, image in enumerate(images):
+        found = _fitted(image, how) if isinstance(image, np.ndarray) else next(reading)[1]
+        if isinstance(found, BadImage):
+            bad[number] = str(found)
+        else:
+            pixels.append(found)
+            numbers.append(number)
+        if len(pixels) == at_once or number == len(images) - 1:
+            shape = (0, how.size, how.size, 3)
+            yield Some(np.stack(pixels) if pixels else np.zeros(shape, np.uint8), numbers, bad)
+            pixels, numbers, bad = [], [], {}
+
+
+def check_several(images: Any) -> None:
+    """One path would be read letter by letter."""
+    if isinstance(images, str | bytes | Path | np.ndarray):
+        raise UserError("images is one image; expected a list of images")
+
+
+def named(image: Source, number: int) -> str:
+    """What errors call an image."""
+    return str(image) if isinstance(image, Path | str) else f"image {number + 1}"
+
+
+def pixels_of(image: Source) -> np.ndarray:
+    """The pixels of one image, in the size that it has."""
+    if isinstance(image, np.ndarray):
+        return image
+    return read_image(image if isinstance(image, bytes) else Path(image))
+
+
+def _fitted(pixels: np.ndarray, how: ImageEncoderConfig) -> "np.ndarray | BadImage":
+    if pixels.ndim != 3 or pixels.shape[-1] != 3:
+        return BadImage(f"found an array of shape {pixels.shape}, expected height × width × 3")
+    try:
+        return fit_image(pixels, how.size, how.size, how.fit)
+    except ValueError as error:
+        return BadImage(str(error))
+
+
+# The image encoder of a run: where a new run gets it, what places it makes, and its file in the run folder.
+
+
+ENCODER = "encoder.safetensors"
+
+
+def new_encoder(config: Any, earlier: Any) -> ImageEncoder:
+    """That of the run to go on from where it does not learn; else a new one, with what it has learnt before."""
+    if earlier is not None and earlier.input.how != config.encoder:
+        raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")
+    if earlier is not None and earlier.input.encoder is not None:
+        return earlier.input.encoder
+    torch.manual_seed(config.seed)
+    return config.encoder.build(pretrained=earlier is None)
+
+
+def places_of(how: ImageEncoderConfig, encoder: ImageEncoder) -> Places:
+    """The annotations that an encoder makes of every image."""
+    return Places(encoder.annotation_size, *encoder.grid(how.size, how.size))
+
+
+def save_encoder(folder: RunFolder, encoder: ImageEncoder | None) -> None:
+    """One that does not learn, so that a run needs no package that it came from; others are a part of the model."""
+    if encoder is not None:
+        save_tensors(folder.path / ENCODER, dict(encoder.state_dict()))
+
+
+def load_encoder(saved: Saved, how: ImageEncoderConfig) -> ImageEncoder | None:
+    """What `save_encoder` saved; to be used, not to learn."""
+    if not how.frozen:
+        return None
+    return saved._replace(weights=saved.path / ENCODER).model(how.build).requires_grad_(False)
+
+
+# What a model is given for each image of its training data: features of a frozen encoder, or pixels. Made once.
+
+
+FOLDER = "images"  # below the run's data
+OnImages = Callable[[int, int, float], None]  # images done, all images, images a second
+
+
+def make_inputs(
+    images: Sequence[Path],
+    config: ImageEncoderConfig,
+    encoder: ImageEncoder,
+    data: Path,
+    *,
+    cache: Path | None = None,
+    limits: Limits | None = None,
+    device: str = "cpu",
+    on_images: OnImages | None = None,
+) -> tuple[Features, float | None]:
+    """Read all images; also how many a second, where they were not there already.
+
+    ``cache`` is a folder in which features of frozen encoders stay for other runs on the same images; the run has them
+    in its own folder too, so that it needs no other.
+    """
+    speed: list[float] = []
+
+    def tell(done: int, total: int, per_second: float) -> None:
+        speed.append(per_second)
+        if on_images is not None:
+            on_images(done, total, per_second)
+
+    own = data / FOLDER
+    key = encoder_key(config, encoder) if config.frozen else ""
+    folder = own if cache is None or not config.frozen else cache / f"{config.kind}-{key[:12]}"
+    found = write_features(
+        folder,
+        images,
+        Fitted(config.size, config.size, config.fit),
+        encoding(encoder, device) if config.frozen else None,
+        key=key,
+        bad_limits=limits,
+        tell=tell,
+        waiting=lambda: None if on_images is None else on_images(0, len(images), 0.0),
+        also=None if folder == own else own,
+    )
+    return found, speed[-1] if speed else None
+
+
+def open_inputs(data: Path) -> Features:
+    """What `make_inputs` made for a run."""
+    return Features.open(data / FOLDER)
+
+
+def encoding(encoder: ImageEncoder, device: str = "cpu") -> Callable[[np.ndarray], np.ndarray]:
+    """Pixels to features, as they are kept: in 16 bits, which is more than they are exact to."""
+    quick = encoder.to(device).quick()
+
+    def encode(pixels: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return quick(torch.from_numpy(pixels).to(device)).half().cpu().numpy()
+
+    return encode
+
+
+def encoder_key(config: ImageEncoderConfig, encoder: ImageEncoder) -> str:
+    """The same for the same encoder: its configuration and every weight."""
+    found = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode())
+    for name, tensor in encoder.state_dict().items():
+        found.update(name.encode())
+        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 class Photo(NamedTuple):
@@ -62,8 +245,8 @@ class ImageInput(Input):
     keys_file = KEYS
     by_item = True
     reads_files = True
-    label_explanation = "sightline.outputs.image_labels_explain:explain_image_label"
-    label_baselines = "sightline.outputs.image_floors:ImageBaselines"
+    label_explanation = "sightline.outputs.labels_explain:explain_image_label"
+    label_baselines = "sightline.outputs.label_baselines:ImageBaselines"
     decodes = "the mean of all places"
     source_name = "image"
     most_measured = 1 << 20

@@ -8,7 +8,7 @@ from sightline.data.checking import TOO_LONG, Limits
 from sightline.errors import UserError
 from sightline.inputs.text import ReaderInput, text_of
 from sightline.tasks.task import BadValueError
-from sightline.text.windows import windows
+from sightline.text.encoding import windows
 
 Question = tuple[str, str]  # the question, and the text
 Answers = tuple[tuple[str, ...], int]  # the right answers, and the first character of the first of them, or -1
@@ -123,7 +123,7 @@ class QuestionInput(ReaderInput):
 
     def parse(self, line: str, number: int, is_json: bool) -> Question:
         if is_json:
-            from sightline.outputs.lines import fields_of
+            from sightline.outputs.reports import fields_of
 
             question, text = fields_of(line, number, (QUESTION_NAMES, TEXT_NAMES))
             if not isinstance(question, str) or not isinstance(text, str):

@@ -1,28 +1,37 @@
 """Texts that an encoder reads: one, or a pair. Tokens between start and end, cut where they are too long."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.data.checking import TOO_LONG, Limits
-from sightline.data.columns import text_problem
+from sightline.data.batches import SOURCE_EXTRA
+from sightline.data.checking import EMPTY_SIDE, TOO_LONG, Limits
+from sightline.data.columns import Cells, text_problem
 from sightline.data.labelled import find_columns
+from sightline.data.plain import without_blanks
 from sightline.errors import UserError
+from sightline.explain.evidence import TextSubject, believe
+from sightline.explain.explanation import Belief
 from sightline.inputs.base import Input
-from sightline.interop.pretrained_tokens import PretrainedTokeniser
+from sightline.interop.tokens import PretrainedTokeniser
 from sightline.models.text_to_labels import Texts
-from sightline.outputs.label_names import Labels
-from sightline.outputs.lines import object_of
+from sightline.models.text_to_text import TextToText
+from sightline.outputs.label_scores import Labels
+from sightline.outputs.reports import object_of
+from sightline.outputs.unknown import Word, attended_words, words_of
+from sightline.records import Record, Tokens
 from sightline.tasks.loading import Saved
+from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
-from sightline.text.texts import Text, TextReader
-from sightline.text.tokenise import Tokeniser
-from sightline.vocabulary import MASK, Specials
+from sightline.text.encoding import Text, TextReader, owners, windows
+from sightline.text.tokeniser import Tokeniser
+from sightline.text.words import token_axis
+from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 
 TOKENISER = "tokenizer.json"
 
@@ -232,3 +241,190 @@ def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextR
     except (TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
     return TextReader(tokeniser, specials, pairs, about.get("sentences") is True, words)
+
+
+# Texts that a translating model reads: tokens of a vocabulary of their own, with an end behind them.
+
+
+SOURCE = "source.json"
+
+
+class SourceText(Input):
+    """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
+
+    keys_file = ""  # whether a pair was trained on is told from the training corpus itself
+    decodes = "one vector for the whole source"
+    most_measured = 400  # tokens; hiding each of them in turn grows with the cube
+
+    def __init__(self, config: Any, tokeniser: Tokeniser | None = None) -> None:
+        super().__init__(config)
+        self._tokeniser = tokeniser
+
+    @property
+    def tokeniser(self) -> Tokeniser:
+        assert self._tokeniser is not None, "the input is not fitted"
+        return self._tokeniser
+
+    def fitted(self, tokeniser: Tokeniser) -> "SourceText":
+        """The same with a vocabulary: a new one, or that of an earlier run."""
+        return type(self)(self.config, tokeniser)
+
+    def read(self, cells: Mapping[str, Any]) -> str:
+        return side_of(cells, "source")
+
+    def parse(self, line: str, number: int, is_json: bool) -> str:
+        """Every line is a text as it is, an empty one too."""
+        return line
+
+    def check(self, x: str, limits: Limits) -> None:
+        check_length(x, "the source", limits)
+
+    def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
+        return [[tokens] if tokens else [] for tokens in self.tokeniser.encode(list(xs))]
+
+    def collate(self, parts: Sequence[Any]) -> Tensor:
+        source = np.full((len(parts), max(map(len, parts)) + SOURCE_EXTRA), PADDING, np.int64)
+        for row, tokens in enumerate(parts):
+            source[row, : len(tokens)] = tokens
+            source[row, len(tokens)] = END
+        return torch.from_numpy(source)
+
+    def cut_anew(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The same texts in other pieces (BPE dropout)."""
+        return cut_anew(self.tokeniser, parts)
+
+    def reopen(self, setting: Setting) -> None:
+        self.tokeniser.dropout = setting.config.tokeniser.dropout
+
+    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        self.tokeniser.save(folder / SOURCE)
+        return {"source_words": self.tokeniser.words}, [SOURCE]
+
+    @classmethod
+    def load(cls, saved: Saved, config: Any) -> "SourceText":
+        return cls(config, saved.vocabulary(SOURCE, "source_words", config.tokeniser.dropout))
+
+    def attended(
+        self, model: TextToText, batch: Tensor, xs: Sequence[str], outputs: Sequence[Sequence[int]]
+    ) -> list[list[Word | None]]:
+        """For each token of the outputs the word of the source that it looked at; nothing where there are no words."""
+        if not self.tokeniser.of_words:
+            return [[] for _ in outputs]
+        return attended_words(model, outputs, model.begin(batch), [words_of(self.tokeniser, x) for x in xs])
+
+    def axis(self, x: str, part: Sequence[int]) -> Tokens:
+        return token_axis(self.tokeniser, part)
+
+    def subject(self, model: TextToText, part: Sequence[int], written: Sequence[int]) -> TextSubject:
+        """What to measure a map of these tokens by (`sightline.explain.evidence`)."""
+        return TextSubject(model, [*part, END], written)
+
+    def believe(
+        self, model: Any, part: Sequence[int], written: Sequence[int], records: Sequence[Record], shift: int
+    ) -> Belief:
+        return believe(self.subject(model, part, written), list(records), shift=shift)
+
+    def summary(self) -> str:
+        return f"{self.tokeniser.words:,} source tokens"
+
+
+def side_of(cells: Mapping[str, Any], name: str) -> str:
+    """One side of a pair: a text with something in it."""
+    text = text_of(cells, name)
+    if not text.strip():
+        raise BadValueError(f"{EMPTY_SIDE}: found no text in the {name}, expected a sentence")
+    return text
+
+
+def cut_anew(tokeniser: Tokeniser, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Tokenising is exact, so a text comes back from its tokens, and can be cut into other pieces."""
+    texts = tokeniser.decode([row.tolist() for row in rows])
+    return [np.array(row) for row in tokeniser.encode(texts, dropout=True)]
+
+
+# Plain text: to learn from it without labels, and to say what stands behind `<mask>`.
+
+
+Plain = str | tuple[int, ...]  # a text, or its tokens where a run has kept no more of it
+
+
+class Masked(NamedTuple):
+    """Part of a text with masks as a model reads it, with start and end.
+
+    ``first`` is the number of its first token in the text, ``masks`` are the places of the masks that it answers for.
+    """
+
+    tokens: list[int]
+    first: int
+    masks: list[int]
+
+
+class PlainInput(ReaderInput):
+    """Texts. Only those with a mask have something to predict; around each, ``config.longest`` tokens are read."""
+
+    def stage(self, tables: Sequence[Iterable[Cells]], setting: Any) -> Sequence[Iterable[Cells]]:
+        return [without_blanks(rows) for rows in tables]
+
+    def read(self, cells: Mapping[str, Any]) -> str:
+        text = text_of(cells, "text").strip()
+        if not text:
+            raise BadValueError("no text: found blanks alone, expected words")
+        return text
+
+    def check(self, x: str, limits: Limits) -> None:
+        check_length(x, "a text", limits)
+
+    def identity(self, x: Plain) -> str:
+        from sightline.tasks.prepare import normalised
+
+        return normalised(self.text(x))
+
+    def text(self, x: Plain) -> str:
+        """An item as text."""
+        tokeniser: Any = self.reader.tokeniser if not isinstance(x, str) else None
+        return x if isinstance(x, str) else tokeniser.decode([list(x)])[0]
+
+    def train_parts(self, xs: Sequence[Plain]) -> list[list[list[int]]]:
+        """The tokens alone: texts are one stream, which is cut into blocks."""
+        return [[tokens] for tokens in self.tokens(xs)]
+
+    def tokens(self, xs: Sequence[Plain]) -> list[list[int]]:
+        """The tokens of each text; masks are not among them."""
+        coming = iter(self.reader.tokeniser.encode([x for x in xs if isinstance(x, str)]))
+        return [next(coming) if isinstance(x, str) else list(x) for x in xs]
+
+    def with_masks(self, text: str) -> list[int]:
+        """The tokens of a text, a mask for each `<mask>`."""
+        mask = self.reader.specials.mask
+        found: list[int] = []
+        between = [one.strip() for one in text.split(MASK_SPELLING)]
+        for number, tokens in enumerate(self.reader.tokeniser.encode(between)):
+            found += [mask, *tokens] if number else tokens  # type: ignore[list-item]
+        return found
+
+    def encode(self, xs: Sequence[Plain]) -> list[list[Masked]]:
+        return [self.parts(self.with_masks(x)) if isinstance(x, str) and MASK_SPELLING in x else [] for x in xs]
+
+    def parts(self, tokens: Sequence[int]) -> list[Masked]:
+        """Tokens with masks among them, in stretches where they are many, without those that answer for none."""
+        specials, room = self.reader.specials, self.config.longest - 2
+        stretches = windows([1] * len(tokens), room, room // 2)
+        found = []
+        for (first, behind), (start, end) in zip(stretches, owners(stretches), strict=True):
+            masks = [1 + at - first for at in range(start, end) if tokens[at] == specials.mask]
+            if masks:
+                found.append(Masked([specials.start, *tokens[first:behind], specials.end], first, masks))
+        return found
+
+    def stored(self, part: Any) -> Any:
+        return part.tokens if isinstance(part, Masked) else part
+
+    def label(self, x: Plain) -> str:
+        return self.text(x)
+
+    def texts(self, x: Plain) -> tuple[str, ...]:
+        return (self.text(x),)
+
+    def parse(self, line: str, number: int, is_json: bool) -> str:
+        """A line as it stands, which may be empty."""
+        return super().parse(line, number, True) if is_json else line

@@ -10,10 +10,9 @@ from sightline.data.tables import kind_of
 from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
 from sightline.errors import UserError
 from sightline.inputs.text import ReaderInput
-from sightline.interop.pretrained_tokens import PretrainedTokeniser
+from sightline.interop.tokens import PretrainedTokeniser
 from sightline.tasks.task import BadValueError
-from sightline.text.texts import TextReader
-from sightline.text.windows import windows
+from sightline.text.encoding import TextReader, windows
 
 OVERLAP = 64  # tokens that two stretches of a long sentence share
 Words = tuple[str, ...]
@@ -108,7 +107,7 @@ class WordsInput(ReaderInput):
     def parse(self, line: str, number: int, is_json: bool) -> Words:
         words: Any = line
         if is_json:
-            from sightline.outputs.lines import fields_of
+            from sightline.outputs.reports import fields_of
 
             (words,) = fields_of(line, number, (WORD_NAMES,))
         if isinstance(words, str):

@@ -13,7 +13,7 @@ from torch import Tensor
 from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import PoolSubject, believe, rollout_records
-from sightline.explain.evidence.removal import chosen_rows
+from sightline.explain.evidence.measures import chosen_rows
 from sightline.explain.explanation import Belief, Choice, Explanation, Stack, Step
 from sightline.interop.subjects import MaskedSubject, NextSubject, VectorSubject, WrittenSubject, believe_vector
 from sightline.records import Record, Tokens

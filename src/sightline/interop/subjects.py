@@ -14,9 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.explain.evidence import PoolSubject, removal
-from sightline.explain.evidence.heads import head_costs, uniform_cost
+from sightline.explain.evidence.measures import Removal, head_costs, leave_one_out, uniform_cost
 from sightline.explain.evidence.panel import Weights, agreements, spread
-from sightline.explain.evidence.removal import Removal, leave_one_out
 from sightline.explain.evidence.subject import TokenSubject
 from sightline.explain.explanation import Belief, Finding
 
@@ -182,7 +181,7 @@ class VectorSubject(PoolSubject):
 
 
 def believe_vector(subject: VectorSubject, looks: Weights, special: Sequence[int], about: str) -> Belief:
-    """As `sightline.explain.evidence.believe`, in words about a vector that turns instead of a token that gets less likely."""
+    """As `explain.evidence.believe`, in words about a vector that turns instead of a token that gets less likely."""
     alone = leave_one_out(subject, [0])
     even, *resting = spread(subject, looks, special)
     even = replace(even, sentence=even.sentence.replace("Each sentence vector", "This layer", 1))

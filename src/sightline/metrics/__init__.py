@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from sightline.metrics.answers import answer_exact, answer_f1, answer_words
-from sightline.metrics.base import Metric, Score, Statistics, by_name
-from sightline.metrics.bootstrap import Resampled, paired_bootstrap
+from sightline.metrics.base import Metric, Resampled, Score, Statistics, by_name, paired_bootstrap
 from sightline.metrics.calibration import (
     Bin,
     adaptive_ece,
@@ -23,18 +21,39 @@ from sightline.metrics.labels import (
     confusion,
     labels_over,
     macro_f1,
+    mae,
     micro_f1,
+    pearson,
     per_class,
+    rmse,
     several_macro_f1,
     several_per_class,
+    spearman,
     subset_accuracy,
 )
-from sightline.metrics.lengths import EDGES, Bucket, buckets_by_length
-from sightline.metrics.matching import bleu, chrf, exact_match, tokenised_bleu
-from sightline.metrics.numbers import mae, pearson, rmse, spearman
-from sightline.metrics.rouge import rouge, rouge_f1
-from sightline.metrics.scripts import BleuTokeniser, bleu_tokeniser
-from sightline.metrics.spans import are_spans, span_f1, span_table, spans_of, token_accuracy
+from sightline.metrics.spans import (
+    answer_exact,
+    answer_f1,
+    answer_words,
+    are_spans,
+    span_f1,
+    span_table,
+    spans_of,
+    token_accuracy,
+)
+from sightline.metrics.texts import (
+    EDGES,
+    BleuTokeniser,
+    Bucket,
+    bleu,
+    bleu_tokeniser,
+    buckets_by_length,
+    chrf,
+    exact_match,
+    rouge,
+    rouge_f1,
+    tokenised_bleu,
+)
 
 TextMetric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
 METRICS = by_name(bleu, chrf, exact_match, tokenised_bleu, rouge("rouge1"), rouge("rouge2"), rouge("rougeL"))

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from sightline.metrics.base import Statistics
-from sightline.metrics.bootstrap import _interval, _resamples
+from sightline.metrics.base import Statistics, _interval, _resamples
 
 DISTANCES = (0, 2, 5)  # pixels
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from sightline.attention.pooling import PoolingConfig
 from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
-from sightline.nn.annotating import AnnotationKind, AnnotationShape, Annotator
-from sightline.nn.embedding import QUIET
+from sightline.nn.annotating import QUIET, AnnotationKind, AnnotationShape, Annotator
 from sightline.vocabulary import OURS, Specials
 
 

@@ -17,8 +17,7 @@ from sightline.decoding.search import Step
 from sightline.kernels.dropout import Dropout
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.stacked import StackedWriter, TransformerState
-from sightline.nn.packed import Packed
-from sightline.nn.plain import can_step
+from sightline.nn.inference import Packed, can_step
 from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 

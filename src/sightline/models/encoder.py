@@ -20,7 +20,7 @@ from sightline.attention.tap import active_taps
 from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
 from sightline.models.transformer import Transformer
-from sightline.nn.embedding import TokenEmbedding, sinusoids
+from sightline.nn.annotating import TokenEmbedding, sinusoids
 from sightline.nn.transformer import Activation, EncoderLayer, LayerShape
 from sightline.nn.unpadded import Unpadded, can_run, encode_unpadded
 from sightline.vocabulary import OURS, Specials

@@ -23,8 +23,7 @@ from sightline.attention import AttentionConfig
 from sightline.decoding.search import NEVER, Rules, greedy
 from sightline.models.grid import NOTHING, GridModel, GridModelConfig, Inputs, general
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
-from sightline.nn.grid import Annotated
-from sightline.nn.scan import Neighbours, Order, Scan, directions, scan
+from sightline.nn.grid import Annotated, Neighbours, Order, Scan, directions, scan
 
 
 class SweepState(NamedTuple):

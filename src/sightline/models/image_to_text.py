@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sightline.config import Config
 from sightline.kernels.dropout import Dropout
 from sightline.models.writer import Writer
-from sightline.nn.embedding import sinusoids
+from sightline.nn.annotating import sinusoids
 
 
 class Places(NamedTuple):

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from sightline.kernels.dropout import Dropout
 from sightline.models.writer import Writer
-from sightline.nn.embedding import sinusoids
-from sightline.nn.incremental import OneTokenDecoder
-from sightline.nn.plain import Weights
+from sightline.nn.annotating import sinusoids
+from sightline.nn.inference import OneTokenDecoder, Weights
 from sightline.nn.transformer import DecoderLayerState
 
 

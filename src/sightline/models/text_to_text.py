@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sightline.config import Config
 from sightline.models.writer import Loss, Writer  # noqa: F401 - others import them from here
-from sightline.nn.embedding import TokenEmbedding
+from sightline.nn.annotating import TokenEmbedding
 from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
 Tying = Literal["all", "output", "none"]

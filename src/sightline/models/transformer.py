@@ -16,9 +16,7 @@ from sightline.decoding.search import Step
 from sightline.kernels.dropout import Dropout
 from sightline.models.stacked import StackedWriter, TransformerState
 from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying, padding_mask
-from sightline.nn.incremental import OneTokenDecoder
-from sightline.nn.packed import PackedEncoder
-from sightline.nn.plain import can_step
+from sightline.nn.inference import OneTokenDecoder, PackedEncoder, can_step
 from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sightline.decoding.search import Step
 from sightline.kernels.loss import smoothed_cross_entropy
-from sightline.nn.embedding import TokenEmbedding
+from sightline.nn.annotating import TokenEmbedding
 from sightline.vocabulary import PADDING
 
 

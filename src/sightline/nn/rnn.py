@@ -7,8 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.kernels.dropout import Dropout
-from sightline.kernels.gru import gru_step
-from sightline.kernels.ragged import Steps, run_layer
+from sightline.kernels.ragged import Steps, gru_step, run_layer
 
 CellKind = Literal["gru", "lstm"]
 CellState = tuple[Float[Tensor, "*b h"], ...]  # (h,) of a GRU, (h, c) of an LSTM

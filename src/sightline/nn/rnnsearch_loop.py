@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from sightline.attention import Attention, Composed, Memory
 from sightline.attention.additive import Additive
 from sightline.attention.normalisers import Softmax
-from sightline.kernels.gru import gru_gradients, tanh_
+from sightline.kernels.ragged import gru_gradients, tanh_
 from sightline.kernels.softmax import softmax
 from sightline.nn.rnn import Cell
 

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sightline.data.checking import Limits, Report
+from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
-from sightline.data.stratified import LEAST_TEXTS
 from sightline.errors import UserError
 from sightline.inputs.base import Input
-from sightline.outputs.tables import score_table
-from sightline.tasks.batches import RowBatches, validated_rows
+from sightline.outputs.reports import score_table
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import explain_attention
 from sightline.tasks.prepare import Prepared, Rows, Setting, read_valid, write_rows, write_valid
 from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Column, Divided, Example, PredictOptions
+from sightline.tasks.train import RowBatches, validated_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,7 +131,7 @@ class Output(ABC):
         """The targets of a batch as tensors; ``batch`` is what the input made of its items."""
 
     def batches(self, prepared: "Prepared", config: Any) -> Any:
-        """The training batches: an object with ``epoch``, ``batch`` and ``tokens`` (`sightline.tasks.batches`)."""
+        """The training batches: an object with ``epoch``, ``batch`` and ``tokens`` (`sightline.tasks.train`)."""
         return RowBatches(prepared, config)
 
     def loss(self, model: "nn.Module", batch: tuple[Any, ...], step: int) -> Any:
@@ -393,7 +393,7 @@ class Output(ABC):
         """A prediction as the server answers it."""
         return self.to_json(x, prediction)
 
-    # The JSON schema of what `served` gives, with a description (`sightline.outputs.answer_schema`).
+    # The JSON schema of what `served` gives, with a description (`sightline.outputs.reports`).
     answer: ClassVar[Mapping[str, Any]] = {"description": "A prediction."}
 
     def row(self, example: Example, prediction: Any) -> dict[str, Any]:

@@ -19,21 +19,19 @@ from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence.subject import evaluating
 from sightline.inputs.base import Input
-from sightline.inputs.image import ImageInput, one_line
-from sightline.inputs.image_sources import AT_ONCE
+from sightline.inputs.image import AT_ONCE, ImageInput, one_line
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
-from sightline.metrics.scripts import words_of
-from sightline.metrics.several import CAPTION_METRICS, bleu_several
+from sightline.metrics.captions import CAPTION_METRICS, bleu_several
+from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
-from sightline.outputs.sequence import Prediction, Searched, SequenceOptions, SequenceOutput
-from sightline.outputs.sequence_scores import Scoring
-from sightline.tasks.batches import validated_rows
+from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example
+from sightline.tasks.train import validated_rows
 from sightline.vocabulary import START
 
 NO_WORDS = "empty caption"

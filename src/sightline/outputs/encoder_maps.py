@@ -14,16 +14,14 @@ from sightline.attention import Attention
 from sightline.attention.pooling import Pooling
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import believe, rollout
-from sightline.explain.evidence.labels import embedding_of
-from sightline.explain.evidence.places import MOST_HIDDEN, PlacesSubject, lost_without
-from sightline.explain.evidence.subject import evaluating
+from sightline.explain.evidence.subject import MOST_HIDDEN, PlacesSubject, embedding_of, evaluating, lost_without
 from sightline.explain.explanation import Belief, Stack
 from sightline.models.encoder import Encoder
 from sightline.models.text_to_labels import TextModel, Texts
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
-from sightline.text.places import PlacedText
-from sightline.text.texts import TextReader
+from sightline.text.encoding import TextReader
+from sightline.text.words import PlacedText
 
 HIDING, ROLLOUT = "hiding", "rollout"
 MEASURED = 400  # tokens; what to make of a map takes a pass for each of them, of self-attention

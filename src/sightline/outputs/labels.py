@@ -1,5 +1,6 @@
 """Labels of items, whatever the items are: one label, several, or a number."""
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,24 +12,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline import metrics as scores
-from sightline.data.arrays import mapped
+from sightline import metrics
 from sightline.data.columns import Cells
-from sightline.data.labelled import Label, read_label, separated
-from sightline.data.labels_checking import LabelReport
+from sightline.data.disk import mapped
+from sightline.data.labelled import Label, LabelReport, read_label, separated
 from sightline.data.source import Source
 from sightline.data.store import Corpus
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import whole_file
 from sightline.inputs.base import Input
+from sightline.inputs.image import AT_ONCE, ImageInput, Photo, one_line
+from sightline.models.image_to_labels import ImageToLabels
 from sightline.outputs.base import Output
 from sightline.outputs.label_baselines import LabelBaselines
-from sightline.outputs.label_names import LABELS, Labels, labels_of
+from sightline.outputs.label_reports import ShownLabels
 from sightline.outputs.label_scores import (
+    LABELS,
     REPORTED,
+    Labels,
     calibration,
     decisions,
+    labels_of,
     loss_of,
     predictions_of,
     statistics,
@@ -36,15 +41,14 @@ from sightline.outputs.label_scores import (
     truth_of,
     values_of,
 )
-from sightline.outputs.labels_shown import ShownLabels
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example, PredictOptions, imported
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import train_tokeniser
+from sightline.text.encoding import TextReader
+from sightline.text.tokeniser import train_tokeniser
 from sightline.training.folder import RunFolder
 
 THRESHOLD = 0.5  # of several labels, those at least as likely are given
@@ -235,7 +239,7 @@ class LabelsOutput(ShownLabels):
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Of each label, after the temperature."""
-        return scores.probabilities(logits, self.temperature, several=self.labels.kind == "several")
+        return metrics.probabilities(logits, self.temperature, several=self.labels.kind == "several")
 
     def decide(self, x: Any, raw: Any, options: Any = None) -> LabelPrediction:
         if self.labels.kind == "number":
@@ -253,11 +257,11 @@ class LabelsOutput(ShownLabels):
         if self.labels.kind == "number":
             return self
         logits, truth = np.array(raws), truth_of(self.labels, [one.y for one in prepared.valid])
-        temperature = scores.fit_temperature(*decisions(logits, truth))
+        temperature = metrics.fit_temperature(*decisions(logits, truth))
         fitted = type(self)(self.config, self.labels, self.input, temperature)
         if self.labels.kind == "several":
             probs = fitted.probabilities(logits)
-            fitted.threshold = scores.best_threshold(probs, truth.gold[:, : truth.known])
+            fitted.threshold = metrics.best_threshold(probs, truth.gold[:, : truth.known])
         return fitted
 
     # -- scores
@@ -271,7 +275,7 @@ class LabelsOutput(ShownLabels):
 
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[LabelPrediction], raws: Sequence[Any]
-    ) -> dict[str, scores.Statistics]:
+    ) -> dict[str, metrics.Statistics]:
         return statistics(*self.answers(examples, predictions))
 
     def answers(self, examples: Sequence[Example], predictions: Sequence[LabelPrediction]) -> tuple[np.ndarray, Any]:
@@ -350,7 +354,7 @@ class LabelsOutput(ShownLabels):
     # -- for people
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
-        from sightline.outputs.labels_card import label_card
+        from sightline.outputs.label_reports import label_card
 
         return label_card(self, run, prepared, raws, folder)
 
@@ -391,3 +395,105 @@ def _numbers(data: Path) -> np.ndarray:
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{data / NUMBERS} is damaged or missing: {error}") from None
     return numbers
+
+
+# Labels of images: how batches are made, what is stored, and what a place looks like on average.
+
+
+AVERAGED = 512  # images that say what a place looks like on average
+EARLIER = "images.jsonl"  # where runs of earlier versions kept what they were trained on and validated with
+
+
+class ImageBatches:
+    """Images in an order that is drawn anew in each epoch. A row is written as its complement where it is mirrored."""
+
+    def __init__(self, prepared: Prepared, config: Any) -> None:
+        self.input, self.output, self.corpus, self.config = prepared.input, prepared.output, prepared.corpus, config
+
+    def epoch(self, number: int) -> list[np.ndarray]:
+        random, most = np.random.default_rng([self.config.seed, number]), self.config.batch_rows
+        order = random.permutation(len(self.corpus))
+        if self.config.mirrored and not self.config.encoder.frozen:
+            order = np.where(random.random(len(order)) < 0.5, ~order, order)
+        return [order[start : start + most] for start in range(0, len(order), most)]
+
+    def batch(self, handle: np.ndarray) -> tuple[Tensor, Tensor]:
+        rows = np.where(handle < 0, ~handle, handle)
+        parts, targets = zip(*(self.corpus[row] for row in rows.tolist()), strict=True)
+        batch, turned = self.input.collate(parts), torch.from_numpy(handle < 0)
+        if turned.any():
+            batch[turned] = batch[turned].flip(2)
+        return batch, self.output.collate(targets, batch)
+
+
+class EarlierCorpus:
+    """The training rows of a run of an earlier version."""
+
+    def __init__(self, examples: Sequence[Example], labels: Labels) -> None:
+        self.examples, self.labels = examples, labels
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        x, y = self.examples[row]
+        return np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))
+
+
+class ImageLabelsOutput(LabelsOutput):
+    """Labels of images."""
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+        fitted = input.fit(rows, setting)
+        return fitted, type(self)(setting.config, self.fit_labels(rows, setting), fitted)
+
+    def batches(self, prepared: Prepared, config: Any) -> ImageBatches:
+        return ImageBatches(prepared, config)
+
+    def open(self, input: Input, setting: Setting) -> Any:
+        if not (setting.data / EARLIER).exists():
+            return super().open(input, setting)
+        return EarlierCorpus(self._earlier(input, setting.data / EARLIER)[0], self.labels)
+
+    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
+        if not (setting.data / EARLIER).exists():
+            return super().open_valid(input, setting)
+        return self._earlier(input, setting.data / EARLIER)[1]
+
+    def _earlier(self, input: Any, path: Path) -> tuple[list[Example], list[Example]]:
+        """Examples to train on, and to validate with."""
+        assert isinstance(input, ImageInput)
+        assert input.features is not None
+        sides: tuple[list[Example], list[Example]] = ([], [])
+        try:
+            for line in path.read_text(encoding="utf-8").splitlines():
+                name, label, key, row, apart = json.loads(line)
+                if type(row) is not int or not 0 <= row < len(input.features):
+                    raise ValueError(f"there is no row {row!r}")
+                sides[bool(apart)].append(Example(Photo(name, int(key, 16), row), self.unpack([label])))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UserError(f"{path} is damaged: {error}") from None
+        return sides
+
+    def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> Output:
+        assert isinstance(run.model, ImageToLabels)
+        run.model.blank.copy_(mean_place(run.model, prepared, self.config.seed))
+        return super().calibrate(run, raws, prepared)
+
+    def about_data(self, prepared: Prepared) -> dict[str, Any]:
+        return {**super().about_data(prepared), "images_per_second": prepared.input.per_second}  # type: ignore[attr-defined]
+
+    def line(self, x: Any, prediction: LabelPrediction) -> str:
+        return f"{one_line(self.input.label(x))}\t{super().line(x, prediction)}"
+
+
+@torch.inference_mode()
+def mean_place(model: ImageToLabels, prepared: Prepared, seed: int) -> Tensor:
+    """What a place of the training images looks like on average, of at most some hundred of them."""
+    rows = np.random.default_rng(seed).permutation(len(prepared.corpus))[:AVERAGED]
+    total = torch.zeros(model.places.size, dtype=torch.double)
+    for start in range(0, len(rows), AT_ONCE):
+        parts = [prepared.corpus[row][0] for row in rows[start : start + AT_ONCE].tolist()]
+        source = prepared.input.collate(parts).to(model.blank.device)
+        total += model.see(source).double().mean(dim=1).sum(dim=0).cpu()
+    return (total / len(rows)).to(model.blank)

@@ -2,28 +2,78 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import LabelSubject, NumberSubject, believe, rollout_records
+from sightline.explain.evidence.measures import leave_one_out
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Belief, Explanation, Highlights, Span, Stack
+from sightline.explain.explanation import Belief, Choice, Explanation, Highlights, Span, Stack, Step
 from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
+from sightline.models.image_to_labels import ImageToLabels
 from sightline.models.text_to_labels import Texts
+from sightline.nn.transformer import EncoderLayer
 from sightline.outputs.encoder_maps import axis_of, top_for
-from sightline.outputs.label_choices import explained_label, label_steps, other_labels, ranked, shown_label
+from sightline.outputs.image_subject import ImageLabelSubject, of_images
+from sightline.outputs.label_reports import NONE
 from sightline.outputs.labels import LabelPrediction
-from sightline.records import Record, Tokens, TopK
-from sightline.tasks.explain import LARGEST, ExplainOptions
+from sightline.records import Grid, Record, Tokens, TopK
+from sightline.tasks.explain import LARGEST, LIKELIEST, WHOLE, ExplainOptions
 from sightline.tasks.run import Run
-from sightline.text.places import PlacedText, place
-from sightline.text.texts import Text
+from sightline.text.encoding import Text
+from sightline.text.words import PlacedText, place
 from sightline.training.steps import to_device
+
+# A predicted label as explanations show it, of a text or of an image: what is explained, and the other labels.
+
+
+def explained_label(run: Run, prediction: LabelPrediction, asked: str | None) -> str:
+    """The label that the map is about: the one asked for, the one given, or the likeliest of several."""
+    probs = prediction.probabilities
+    if probs is None:
+        if asked is not None:
+            raise UserError(f"{run.name} gives a number, so there is no label to explain; leave it out")
+        return ""
+    if asked is not None and asked not in probs:
+        names = ", ".join(map(repr, list(probs)[:10]))
+        more = f" and {len(probs) - 10:,} more" if len(probs) > 10 else ""
+        raise UserError(f"{run.name} knows no label {asked!r}; it knows {names}{more}")
+    return asked if asked is not None else max(probs, key=probs.__getitem__)
+
+
+def shown_label(prediction: LabelPrediction) -> str:
+    """A label, several or a number as text."""
+    if isinstance(prediction.label, float):
+        return f"{prediction.label:.6g}"
+    return prediction.label if isinstance(prediction.label, str) else ", ".join(prediction.label) or NONE
+
+
+def ranked(prediction: LabelPrediction) -> tuple[Choice, ...]:
+    """All labels, likeliest first; a number has none."""
+    probs = prediction.probabilities or {}
+    return tuple(Choice(name, prob) for name, prob in sorted(probs.items(), key=lambda one: -one[1]))
+
+
+def label_steps(prediction: LabelPrediction, label: str) -> tuple[Step, ...]:
+    """The one step in which a label is written; a number has none."""
+    if prediction.probabilities is None:
+        return ()
+    return (Step(label, prediction.probabilities[label], ranked(prediction)[:LIKELIEST]),)
+
+
+def other_labels(prediction: LabelPrediction) -> tuple[Choice, ...]:
+    """The labels that were not given, likeliest first."""
+    given = (prediction.label,) if isinstance(prediction.label, str) else prediction.label
+    return () if isinstance(given, float) else tuple(one for one in ranked(prediction) if one.text not in given)
+
 
 # Hiding each token in turn grows with the square of their number, of self-attention with the cube.
 MEASURED, MEASURED_BY_ALL = 1_000, 400
@@ -266,3 +316,105 @@ def _notes(run: Run, placed: PlacedText, texts: Texts, top: int | None) -> list[
     if output.labels.kind == "several":
         found.append("all labels are given from one reading of the text, so the map is the same for each of them")
     return found
+
+
+# Explain the label of an image: where the model looked, and what it costs to hide each place.
+
+
+LOOKED, HIDING = "label", "hiding"
+TITLE, INSIDE = "From the label to the image", "Inside the image"
+COST = "What hiding each place costs the label"
+
+
+def explain_image_label(run: Run, image: Any, options: ExplainOptions) -> Explanation:
+    """Everything there is to show about the label of one image; ``options.output`` is the label, if not the model's."""
+    (parts,) = run.encode([image])
+    source = run.input.collate(parts).clone().to(run.device)  # gradients may go through a clone
+    (raw,) = run.raw([image], parts=[parts])
+    prediction = run.output.decide(image, raw)
+    label = explained_label(run, prediction, options.output)
+    explanation = replace(_looks(run, source, prediction, label, options), **run.input.shown(image))
+    return _measured_places(run, explanation, source, label) if options.measure else explanation
+
+
+@torch.no_grad()
+def _looks(run: Run, source: Tensor, prediction: LabelPrediction, label: str, options: ExplainOptions) -> Explanation:
+    model: Any = run.model
+    grid, row = Grid(model.places.height, model.places.width), Tokens((label or shown_label(prediction),))
+    top = options.top or _top(model, len(grid))
+    with evaluating(model), capture(model, top=top) as trace:
+        model.scores(source)
+    records, stacks = _records(model, trace, row, grid)
+    if not records and not options.measure:
+        raise UserError(
+            f"{run.name} has no attention: it reads the mean of all places. What hiding each of them costs can be "
+            "measured"
+        )
+    notes = []
+    if run.config.labels == "several":
+        notes.append("all labels are given from one reading of the image, so the map is the same for each of them")
+    if top is not None:
+        notes.append(f"of each row inside the image only the {top} largest weights were kept")
+    return Explanation(
+        title=run.name,
+        task=run.variant.stored,
+        input="",
+        output=shown_label(prediction),
+        records=tuple(records),
+        stacks=tuple(stacks),
+        steps=label_steps(prediction, label),
+        alternatives=other_labels(prediction),
+        notes=tuple(notes),
+    )
+
+
+def _records(model: ImageToLabels, trace: Trace, row: Tokens, grid: Grid) -> tuple[list[Record], list[Stack]]:
+    records: list[Record] = []
+    stacks: list[Stack] = []
+    inside = [name for name in trace.names if not model.looks_at_source(name)]
+    for name in trace.names:
+        if model.looks_at_source(name):  # the mean of all queries and heads
+            weights = np.mean([one.matrix() for one in trace[name].records(columns=grid)], axis=(0, 1))
+            records.append(Record(LOOKED, 0, 0, row, grid, weights[None].astype(np.float32)))
+            stacks.append(Stack(TITLE, "pool", (LOOKED,)))
+    for name in inside:
+        records += [replace(one, scores=None) for one in trace[name].records(rows=grid, columns=grid)]
+    if inside:
+        stacks.append(Stack(INSIDE, "self", tuple(inside)))
+    return records, stacks
+
+
+def _top(model: ImageToLabels, places: int) -> int | None:
+    """How many weights of each row to keep of what attends inside the image; None for all of them."""
+    layers = [layer for layer in model.between_places if isinstance(layer, EncoderLayer)]
+    heads = sum(prod(layer.attention.heads) for layer in layers)
+    return None if heads * places**2 <= WHOLE else LARGEST
+
+
+def _measured_places(run: Run, found: Explanation, source: Tensor, label: str) -> Explanation:
+    model, output = run.model, run.output
+    assert isinstance(model, ImageToLabels)
+    labels, temperature = output.labels, output.temperature  # type: ignore[attr-defined]
+    number = labels.index(label) if label else 0
+    subject = ImageLabelSubject(model, source, number, kind=labels.kind, temperature=temperature)
+    costs = leave_one_out(subject, [0])[0]
+    grid = Grid(model.places.height, model.places.width)
+    shares = np.clip(costs, 0, None)
+    shares = shares / shares.sum() if shares.sum() else shares
+    row = next((one.rows for one in found.records if one.name == LOOKED), Tokens((label or found.output,)))
+    record = Record(HIDING, 0, 0, row, grid, shares[None].astype(np.float32))
+    stacks = [*found.stacks]
+    stacks.insert(1 if found.of(LOOKED) else 0, Stack(COST, "pool", (HIDING,)))
+    what = "how far the number changes" if labels.kind == "number" else f"how likely the model finds {label!r}"
+    note = f"what was measured is {what} when a place is made to look as places do on average"
+    belief = None
+    if found.of(LOOKED):
+        belief = believe(subject, found.of(LOOKED), about="what reads the image", names=("pooling",), special=())
+        belief = of_images(belief)
+    return replace(
+        found,
+        records=(*found.records, record),
+        stacks=tuple(stacks),
+        belief=belief,
+        notes=(*found.notes, note),
+    )

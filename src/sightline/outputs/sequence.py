@@ -5,51 +5,279 @@ The model is a `sightline.models.writer.Writer`; what it reads is what the input
 ``item_name`` (what an item is called in JSON). A configuration with the field ``longest`` bounds every output by it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sightline import metrics
 from sightline.data.batches import TARGET_EXTRA
 from sightline.data.checking import Limits, PairReport, Report
-from sightline.decoding.options import pad
-from sightline.decoding.search import Hypothesis
+from sightline.decoding.options import SearchConfig, pad
+from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
-from sightline.inputs.sequence_text import cut_anew, side_of
-from sightline.inputs.text import check_length
+from sightline.inputs.text import check_length, cut_anew, side_of
 from sightline.machine import one_thread
-from sightline.outputs.answer_schema import NUMBER, TEXT, listed, structure
-from sightline.outputs.sequence_scores import SequenceScores, perplexity
-from sightline.outputs.sequence_search import (
-    Prediction,
-    Searched,
-    SequenceOptions,
-    asking,
-    is_small,
-    joined,
-    without_unknown,
-)
+from sightline.metrics import BleuTokeniser, Metric, Score, Statistics
+from sightline.outputs.base import Output
+from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.outputs.unknown import words_of, written_out
 from sightline.state import select
-from sightline.tasks.batches import RowBatches
 from sightline.tasks.card import Wording
+from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.loading import Saved
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.task import Divided, Example
-from sightline.text.sentences import split_sentences
-from sightline.text.tokenise import Tokeniser, train_tokeniser
+from sightline.tasks.task import Divided, Example, PredictOptions
+from sightline.tasks.train import RowBatches
+from sightline.text.sentences import joining_space, split_sentences
+from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
+
+# How texts are searched for: the options, what comes of it, and steps of search with conditions.
+
+
+SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
+
+
+class Prediction(NamedTuple):
+    """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with.
+
+    ``others`` are the next best ones, where several were asked for; ``more`` is what else JSON says of it.
+    """
+
+    text: str
+    log_prob: float
+    score: float
+    tokens: tuple[int, ...] = ()
+    others: tuple["Prediction", ...] | None = None
+    more: Mapping[str, Any] | None = None
+
+    @property
+    def all(self) -> list["Prediction"]:
+        """With the next best ones, the likeliest first."""
+        return [self._replace(others=None), *(self.others or ())]
+
+
+class Searched(NamedTuple):
+    """The best outputs of an item, likeliest first; the loss of its targets, if given, and how many tokens that is."""
+
+    predictions: list[Prediction]
+    loss: float = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class SequenceOptions(SearchConfig, PredictOptions):
+    """How to search (`SearchConfig`), and what every output must begin with.
+
+    A ``prefix`` (or one for each item) is forced as the tokeniser cuts it, so it should end where a word ends, without
+    a space: the next word brings its own. ``split`` reads texts sentence by sentence. ``keep_unknown``: what a
+    vocabulary of words cannot write stays ``<unk>``; else it is copied from the source. ``batch_tokens`` bounds memory:
+    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: what it raises
+    ends the search.
+    """
+
+    prefix: str = ""
+    prefixes: Sequence[str] | None = None
+    split: bool = False
+    keep_unknown: bool = False
+    going: Callable[[], None] | None = field(default=None, compare=False)
+    targets: Sequence[Sequence[str]] | None = field(default=None, repr=False, metadata={"internal": True})
+
+    def __post_init__(self) -> None:
+        SearchConfig.__post_init__(self)
+        PredictOptions.__post_init__(self)
+        if self.split and self.best > 1:
+            raise UserError("best above 1 and split do not go together: every sentence has outputs of its own")
+        if self.split and (self.prefix or self.prefixes):
+            raise UserError("prefix and split do not go together: a text has several sentences")
+
+    def drawing(self, device: torch.device) -> torch.Generator:
+        """What samples are drawn with: one for all batches of a call, so that they differ."""
+        kept: dict[torch.device, torch.Generator] = self.__dict__.setdefault("_drawing", {})
+        if device not in kept:
+            kept[device] = self.generator(device)
+        return kept[device]
+
+
+def is_small(model: nn.Module, hypotheses: int) -> bool:
+    """Whether a step is so little work that one thread does it best: its largest product is the output layer."""
+    weight = getattr(getattr(model, "output", None), "weight", None)
+    return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
+
+
+def asking(step: Step, going: Callable[[], None]) -> Step:
+    """A step that asks first whether to go on."""
+
+    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        going()
+        return step(tokens, state)
+
+    return asked
+
+
+def without_unknown(step: Step) -> Step:
+    """A step that never writes the unknown word: there is nothing to copy instead."""
+
+    def known(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        log_probs, state = step(tokens, state)
+        log_probs[:, UNKNOWN] = -math.inf
+        return log_probs, state
+
+    return known
+
+
+def joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
+    """Sentences and the blanks behind them as one text; log-probabilities and scores are added."""
+    text, best = "", [one.predictions[0] for one, _ in sentences]
+    for number, (one, (_, blank)) in enumerate(zip(best, sentences, strict=True), start=1):
+        text += one.text + (blank or (joining_space(one.text) if number < len(sentences) else ""))
+    log_prob, score = (sum((getattr(one, name) for one in best), 0.0) for name in ("log_prob", "score"))
+    return Searched([Prediction(text, log_prob, score)])
+
+
+# Scores of written texts: every metric with how it was computed, and the perplexity of the references.
+
+
+class Scoring(NamedTuple):
+    """How to score: BLEU's tokeniser, and whether to print scores by the length of the source."""
+
+    bleu_tokenise: BleuTokeniser | None = None
+    by_length: bool = False
+
+
+class SequenceScores(Output):
+    """The part of a sequence output that scores. ``each`` are the metrics of a single text, by the first of which the
+    worst are chosen."""
+
+    compared: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
+    scoring = Scoring()
+    each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")
+    item_name: ClassVar[str] = "source"  # what an item is called in JSON
+
+    def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
+        """The metrics of texts against these references."""
+        if any("\n" in reference for reference in references):
+            return {**metrics.METRICS, "rougeLsum": metrics.rouge("rougeLsum")}
+        return metrics.METRICS
+
+    def reference(self, y: Any) -> Any:
+        """A target as metrics take it: a text, or several."""
+        return y
+
+    def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
+        """What a metric takes besides texts and references."""
+        if metric != "bleu":
+            return ()
+        # Found once, from all references: a part of them must not choose another.
+        return (self.scoring.bleu_tokenise or metrics.bleu_tokeniser(references),)
+
+    def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
+        own = {name: value for name, value in given.items() if name in Scoring._fields}
+        return Scoring(**own), {name: value for name, value in given.items() if name not in own}
+
+    def scored_by(self, scoring: Scoring) -> "SequenceScores":
+        same = copy.copy(self)
+        same.scoring = scoring
+        return same
+
+    def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+        """The metric of the outputs, and the perplexity of the targets."""
+        texts, references = [raw.predictions[0].text for raw in raws], [self.reference(one.y) for one in examples]
+        name = self.config.metric
+        value = self.metrics(references)[name](texts, references).value
+        return {name: round(value, 3), "perplexity": round(perplexity(raws), 3)}
+
+    def statistics(
+        self, run: Run, examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
+    ) -> dict[str, Statistics]:
+        texts, references = [one.text for one in predictions], [self.reference(one.y) for one in examples]
+        return {
+            name: metric.statistics(texts, references, *self.arguments(name, references))
+            for name, metric in self.metrics(references).items()
+        }
+
+    def finished(self, evaluation: Evaluation, scoring: Scoring) -> Evaluation:
+        texts = [one.text for one in evaluation.predictions]
+        references = [self.reference(one.y) for one in evaluation.examples]
+        signatures = {}
+        for name, metric in self.metrics(references).items():
+            given = (texts, references, *self.arguments(name, references))
+            if metric.scored is not None:
+                evaluation.values[name], signatures[name] = vars(metric(*given)).values()
+            else:
+                signatures[name] = metric.signature(*given)
+        evaluation.values["perplexity"] = perplexity(evaluation.raws)
+        each = {name: evaluation.statistics[name].of_each() for name in self.each}
+        evaluation.extra.update(signatures=signatures, each=each)
+        return evaluation
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        signatures = evaluation.extra["signatures"]
+        signed = {name: vars(Score(evaluation.values[name], one)) for name, one in signatures.items()}
+        return {"perplexity": evaluation.values["perplexity"], **signed}
+
+    def score_table(self, evaluation: Evaluation) -> Table:
+        signatures = {**evaluation.extra["signatures"], "perplexity": "per target token"}
+        digits = {"perplexity": 3}
+        rows = (
+            (self.metric_name(name), f"{evaluation.values[name]:.{digits.get(name, 2)}f}", how)
+            for name, how in signatures.items()
+        )
+        return Table(("metric", "score", "how"), tuple(rows))
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        count = len(evaluation.examples)
+        return [f"{count:,} {evaluation.run.task.rows}, {count / evaluation.seconds:.1f} a second"]
+
+    def compared_extra(
+        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, Any]:
+        references = [self.reference(one.y) for one in examples]
+        # How a metric computes does not depend on the text, once its arguments are chosen: one pair tells.
+        given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
+        return {"signature": self.metrics(references)[metric](*given).signature}
+
+    def targets(self, y: Any, training: bool = False) -> Sequence[str]:
+        """The texts of a target: those that are learnt and scored, or those whose loss is measured in training."""
+        return (y,)
+
+    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
+        item = example.x if isinstance(example.x, str) else str(example.x)
+        return {self.item_name: item, "prediction": prediction.text, "reference": self.reference(example.y)}
+
+    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+        prediction = evaluation.predictions[number]
+        searched = {"log_prob": prediction.log_prob, "score": prediction.score}
+        each = {name: values[number] for name, values in evaluation.extra["each"].items()}
+        return {**self.row(evaluation.examples[number], prediction), **searched, **each}
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        return [101 - value for value in evaluation.extra["each"][self.each[0]]]  # right ones come last, and are shown
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        texts = (f"   {name:<10}  {row[name]}" for name in (self.item_name, "prediction", "reference"))
+        return "\n".join((f"chrF {row['chrf']:.1f}", *texts))
+
+
+def perplexity(raws: Sequence[Any]) -> float:
+    """exp of the mean loss of a target token, without smoothing."""
+    total, tokens = (sum(getattr(raw, name) for raw in raws) for name in ("loss", "tokens"))
+    return math.exp(min(total / max(tokens, 1), 700))
+
 
 BATCH_TOKENS = 4096
 SCORED_ROWS = 64  # targets whose loss is computed at once

@@ -21,12 +21,12 @@ from sightline.explain.evidence import choose_shift, rollout_records
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Calculation, Choice, Explanation, Stack, Step
 from sightline.explain.vectors import watch
-from sightline.outputs.sequence_search import Prediction, SequenceOptions
+from sightline.outputs.sequence import Prediction, SequenceOptions
 from sightline.records import Axis, Record, Slots, Tokens
 from sightline.tasks.explain import LARGEST, LIKELIEST, WHOLE, ExplainOptions
 from sightline.tasks.run import Run
-from sightline.text.token_axis import token_axis
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
+from sightline.text.words import token_axis
 from sightline.training.steps import to_device
 from sightline.vocabulary import END, START
 

@@ -9,29 +9,110 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline import metrics as scores
+from sightline import metrics
 from sightline.data.columns import text_problem
 from sightline.data.labelled import LONGEST_LABEL
 from sightline.data.tagged import TagReport
 from sightline.errors import UserError
-from sightline.explain.explanation import Explanation
+from sightline.explain.explanation import Choice, Explanation, Step
 from sightline.inputs.base import Input
-from sightline.inputs.words import Cut, Words, WordsInput, words_of
+from sightline.inputs.words import Cut, Words, WordsInput, cut_words, piece_places, words_of
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
-from sightline.outputs.answer_schema import NUMBER, TEXT, listed, structure
 from sightline.outputs.base import Output
-from sightline.outputs.label_names import LABELS, UNSEEN, Labels
+from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
+from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
+from sightline.outputs.reports import NUMBER, TEXT, listed, structure
+from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Example
-from sightline.text.texts import TextReader
-from sightline.text.tokenise import train_tokeniser
-from sightline.text.windows import owners
+from sightline.text.encoding import TextReader, owners
+from sightline.text.tokeniser import train_tokeniser
+from sightline.text.words import Place, PlacedText
 from sightline.training.folder import RunFolder
+from sightline.training.steps import to_device
+
+# Explain the tags of a sentence: each word with its tag, where that looked, and which words it depends on.
+
+
+def explain_tags(run: Run, x: Words, options: ExplainOptions) -> Explanation:
+    """Everything there is to show about the tags of one sentence; ``options.output`` is a tag to ask for instead."""
+    reading, output, model = run.input, run.output, run.model
+    labels = output.labels  # type: ignore[attr-defined]
+    assert isinstance(reading, WordsInput)
+    if not x:
+        raise UserError("there is nothing to explain: the sentence has no words")
+    if options.output is not None and options.output not in labels.names:
+        raise UserError(f"{run.name} knows no tag {options.output!r}; it knows {', '.join(labels.names[:10])}")
+    (raw,) = run.raw([x], options=output.options({}))
+    tags = output.decide(x, raw).tags
+    asked = tags if options.output is None else (options.output,) * len(x)
+    ids = [labels.index(tag) for tag in asked]
+    whole, parts = cut_words(reading.reader, [x], 1 << 30, 0)[0][0], reading.encode([x])[0]
+    windows = [
+        _window(run, part, whole, (start, end), ids[start:end])
+        for part, (start, end) in zip(parts, owners([(one.first, one.behind) for one in parts]), strict=True)
+    ]
+    rows = Tokens(tuple(f"{word} {tag}" for word, tag in zip(x, asked, strict=True)))
+    axes = Axes(rows, axis_of(reading.reader, _placed(reading, x, whole)), Tokens(x), "tag", "sentence")
+    looks = look(model, model.model, windows, axes, options)  # type: ignore[arg-type]
+    notes = ["a row is a word with its tag: what its first piece looked at"] if looks.main is not None else []
+    if len(parts) > 1:
+        notes.append(f"the sentence has more than {reading.config.longest:,} tokens: it was read in stretches")
+    return Explanation(
+        title=run.name,
+        task=run.task.name,
+        input=" ".join(x),
+        output=" ".join(f"{word}/{tag}" for word, tag in zip(x, tags, strict=True)),
+        records=tuple(looks.records),
+        stacks=tuple(looks.stacks),
+        steps=tuple(_step(tag, label, row, labels.names) for tag, label, row in zip(asked, ids, raw, strict=True)),
+        belief=looks.belief,
+        notes=(*notes, *looks.notes),
+    )
+
+
+def _window(run: Run, part: Cut, whole: Cut, own: tuple[int, int], ids: list[int]) -> Window:
+    """A stretch of the sentence; it answers for the words ``own``."""
+    numbers = range(part.first, part.behind)
+    ends = [*part.places[1:], len(part.tokens) - 1]
+    words = {word: list(range(*span)) for word, span in zip(numbers, zip(part.places, ends, strict=True), strict=True)}
+    columns = [0] * len(part.tokens)
+    for word, tokens in words.items():
+        columns[tokens[0] : tokens[-1] + 1] = range(whole.places[word], whole.places[word] + len(tokens))
+    columns[-1] = len(whole.tokens) - 1
+    places = part.places[own[0] - part.first : own[1] - part.first]
+    model: Any = run.model
+
+    def measure(texts: Texts) -> Tensor:
+        return torch.log_softmax(model.scores(texts).double(), dim=-1)[:, places, ids]
+
+    texts = to_device(run.input.collate([part]), run.device)
+    return Window(texts, columns, places, range(*own), words, measure)
+
+
+def _placed(reading: WordsInput, x: Words, whole: Cut) -> PlacedText:
+    """The tokens in the sentence, words with blanks between them."""
+    places: list[Place | None] = [None]
+    words, at = list[list[int]](), 0
+    ends = [*whole.places[1:], len(whole.tokens) - 1]
+    for word, first, behind in zip(x, whole.places, ends, strict=True):
+        words.append(list(range(first, behind)))
+        spans = piece_places(reading.reader, word)[: behind - first] or [(0, len(word))]
+        places += [Place(0, at + start, at + end) for start, end in spans]
+        at += len(word) + 1
+    return PlacedText((" ".join(x),), whole.tokens, [*places, None], words, [], 0)
+
+
+def _step(tag: str, label: int, log_probs: np.ndarray, names: tuple[str, ...]) -> Step:
+    order = np.argsort(-log_probs, kind="stable")[:LIKELIEST].tolist()
+    likeliest = tuple(Choice(names[one], float(np.exp(log_probs[one]))) for one in order)
+    return Step(tag, float(np.exp(log_probs[label])), likeliest)
 
 
 class TagPrediction(NamedTuple):
@@ -67,7 +148,7 @@ class TagsOutput(Output):
     @property
     def spans(self) -> bool:
         """Whether the labels mark spans (B-PER, I-PER), so that spans are counted."""
-        return scores.are_spans(self.labels.names)
+        return metrics.are_spans(self.labels.names)
 
     def read(self, cells: Mapping[str, Any], x: Words) -> tuple[str, ...]:
         tags = words_of(cells.get("tags"), "labels")
@@ -105,7 +186,7 @@ class TagsOutput(Output):
         return input.fitted(reader), TagsOutput(setting.config, labels)
 
     def _check_metric(self, labels: Labels) -> None:
-        spans = scores.are_spans(labels.names)
+        spans = metrics.are_spans(labels.names)
         if self.config.metric == ("macro_f1" if spans else "span_f1"):
             there = "span_f1 and accuracy" if spans else "accuracy and macro_f1: no label begins with B-"
             raise UserError(f"metric is {self.config.metric}; of these labels there is {there}")
@@ -169,19 +250,19 @@ class TagsOutput(Output):
 
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[TagPrediction], raws: Sequence[Any]
-    ) -> dict[str, scores.Statistics]:
+    ) -> dict[str, metrics.Statistics]:
         return self._statistics([one.tags for one in predictions], [one.y for one in examples])
 
     def _statistics(
         self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-    ) -> dict[str, scores.Statistics]:
+    ) -> dict[str, metrics.Statistics]:
         """Token accuracy always; F1 of spans where all tags mark spans, else macro-F1 of labels. What training did not
         have counts as wrong."""
-        accuracy = {"accuracy": scores.token_accuracy.statistics(predicted, gold)}
-        if scores.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
-            return {"span_f1": scores.span_f1.statistics(predicted, gold), **accuracy}
+        accuracy = {"accuracy": metrics.token_accuracy.statistics(predicted, gold)}
+        if metrics.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
+            return {"span_f1": metrics.span_f1.statistics(predicted, gold), **accuracy}
         said, right, names = self._flat(predicted, gold)
-        words = scores.macro_f1.statistics(said, right, len(names))
+        words = metrics.macro_f1.statistics(said, right, len(names))
         starts = np.cumsum([0, *map(len, gold)])[:-1]
         return {**accuracy, "macro_f1": replace(words, rows=np.add.reduceat(words.rows, starts, axis=0))}
 
@@ -194,11 +275,11 @@ class TagsOutput(Output):
         said, right = (np.array([place[tag] for tags in side for tag in tags]) for side in (predicted, gold))
         return said, right, names
 
-    def _table(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[scores.OfClass]:
-        if scores.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
-            return scores.span_table(predicted, gold)
+    def _table(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[metrics.OfClass]:
+        if metrics.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
+            return metrics.span_table(predicted, gold)
         said, right, names = self._flat(predicted, gold)
-        return scores.per_class(scores.confusion(said, right, len(names)), names)
+        return metrics.per_class(metrics.confusion(said, right, len(names)), names)
 
     @property
     def compared(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -239,7 +320,7 @@ class TagsOutput(Output):
         return {**unseen, "per_label": table, "in_stretches": extra["in_stretches"]}
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        from sightline.outputs.tables import class_table
+        from sightline.outputs.reports import class_table
 
         extra, lines = evaluation.extra, list[Table | str]()
         if extra["unseen"]:
@@ -287,7 +368,6 @@ class TagsOutput(Output):
         )
 
     def explain(self, run: Run, x: Words, options: Any) -> Explanation:
-        from sightline.outputs.tags_explain import explain_tags
 
         return explain_tags(run, x, options)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sightline import metrics as scores
-from sightline.align.trained_pairs import overlap_with_training
+from sightline import metrics
+from sightline.align.choosing import overlap_with_training
 from sightline.attention import Attention
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_blocks
 from sightline.inputs.base import Input
-from sightline.inputs.sequence_text import SourceText
+from sightline.inputs.text import SourceText
 from sightline.metrics import Bucket, Statistics
 from sightline.outputs.sequence import WARNED, SequenceOptions, SequenceOutput, learnt_lines
 from sightline.tasks.card import Wording
@@ -23,7 +23,7 @@ from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import TRAIN, VOCABULARY_ROWS, Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.text.tokenise import train_tokenisers
+from sightline.text.tokeniser import train_tokenisers
 
 SHIFT_TEXTS = 8
 PAPER_NAMES = {
@@ -154,5 +154,5 @@ class TranslationOutput(SequenceOutput):
 
 
 def _by_length(examples: Sequence[Example], statistics: Mapping[str, Statistics]) -> list[LengthScores]:
-    buckets = scores.buckets_by_length([one.x for one in examples])
+    buckets = metrics.buckets_by_length([one.x for one in examples])
     return [LengthScores(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]

@@ -16,7 +16,7 @@ from sightline.decoding.options import pad
 from sightline.explain.capture import AttentionMap, capture
 from sightline.models.text_to_text import TextToText
 from sightline.text.sentences import writes_without_spaces
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import SPELLINGS, START, UNKNOWN
 
 ROOM = 1 << 20  # weights of one head seen at once: a long text is read again in stretches

@@ -18,11 +18,10 @@ from sightline import __version__
 from sightline.errors import SightlineError, UserError
 from sightline.explain.explanation import Explanation
 from sightline.serve import asking, problems, schema
-from sightline.serve.asking import How
+from sightline.serve.asking import Eyes, How
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 from sightline.serve.problems import RefusedError
-from sightline.serve.seeing import Eyes
 from sightline.serve.worker import Explaining, Predicting, Worker
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run

@@ -14,9 +14,9 @@ from sightline.data.checking import Limits
 from sightline.errors import UserError
 from sightline.machine import forget_peak, peak_memory
 from sightline.speed import Profile, profile_of, seconds_of
-from sightline.tasks.batches import TaskLesson
 from sightline.tasks.prepare import DATA, Setting, reopened
 from sightline.tasks.run import Run
+from sightline.tasks.train import TaskLesson
 from sightline.training.steps import gradients, make_optimiser, to_device
 
 BATCHES = 4  # of training, which repeat

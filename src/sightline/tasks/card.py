@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline import __version__
-from sightline import metrics as scores
+from sightline import __version__, metrics
 from sightline.config import Config
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Outcome
@@ -102,7 +101,7 @@ def _overlap(about: dict[str, Any]) -> str:
     return "" if found is None else f" Of these, {found:,} stand in the training data too."
 
 
-def table_section(title: str, first: str, counted: str, rows: Sequence[scores.OfClass]) -> list[str]:
+def table_section(title: str, first: str, counted: str, rows: Sequence[metrics.OfClass]) -> list[str]:
     """A table of precision and recall for the card."""
     lines = [f"## {title}", "", f"| {first} | precision | recall | F1 | {counted} |", "| --- | --- | --- | --- | --- |"]
     for row in rows[:MOST_LISTED]:

@@ -2,7 +2,7 @@
 
 from sightline.data.tables import LINE_LIMIT
 from sightline.tasks.caption import FEATURES, IMAGE, IMAGE_RATES
-from sightline.tasks.presets_text import ATTENTIVE, ENCODER, HAN, RATES
+from sightline.tasks.configs.base import ATTENTIVE, ENCODER, HAN, RATES
 from sightline.tasks.task import Column, Option, Task, Variant
 
 CLASSIFY = Task(
@@ -18,7 +18,7 @@ CLASSIFY = Task(
     variants=(
         Variant(  # before that of texts, which reads whatever is left
             input="sightline.inputs.image:ImageInput",
-            output="sightline.outputs.image_labels:ImageLabelsOutput",
+            output="sightline.outputs.labels:ImageLabelsOutput",
             config="sightline.tasks.configs.classify_images:ImageClassifyConfig",
             models={
                 "attentive": {
@@ -49,7 +49,7 @@ CLASSIFY = Task(
             models={"attentive": ATTENTIVE, "han": HAN, "encoder": {**ENCODER, "tiny": {"layers": 2}}},
             stored="classify",
             rates=RATES,
-            start="sightline.tasks.text_start:TextStart",
+            start="sightline.tasks.warm_start:TextStart",
         ),
     ),
     metrics=("macro_f1", "accuracy", "micro_f1", "pearson", "spearman"),

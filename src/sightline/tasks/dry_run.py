@@ -14,11 +14,10 @@ import torch
 from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.machine import peak_memory
-from sightline.tasks.batches import TaskLesson
 from sightline.tasks.prepare import DATA, Prepared, Setting, preparing
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task
-from sightline.tasks.train import build, checked_config, started
+from sightline.tasks.train import TaskLesson, build, checked_config, started
 from sightline.training.loop import TrainingConfig
 from sightline.training.steps import gradients, make_optimiser, to_device
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sightline.errors import UserError
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
 from sightline.training.checkpoint import verify_checkpoint
 from sightline.training.folder import METRICS, MODEL, RunFolder, load_tensors
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sightline.text.tokenise import Tokeniser
+from sightline.text.tokeniser import Tokeniser
 
 
 @dataclass(frozen=True)

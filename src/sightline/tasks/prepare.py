@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sightline.data.batches import drawn_share
 from sightline.data.checking import Checked, Limits, Report
 from sightline.data.columns import Cells
-from sightline.data.pipe import keep_pipe
+from sightline.data.held_out import count_different, overlap_with, row_hashes, split_rows
 from sightline.data.progress import counted
-from sightline.data.shuffled import drawn_share
-from sightline.data.source import Source
-from sightline.data.split import count_different, overlap_with, row_hashes, split_rows
-from sightline.data.splitting import Overlap, normalise
+from sightline.data.source import Source, keep_pipe
+from sightline.data.splitting import Overlap, different_keys, normalise
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
-from sightline.data.stratified import different_keys
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
 from sightline.tasks.task import Column, Example, Task, Variant, imported
@@ -302,7 +300,7 @@ def seen_in_training(run: Path | None, input: "Input", xs: Iterable[Any]) -> np.
 
 def read_keys(path: Path) -> np.ndarray | None:
     """What `_write_keys` wrote, if it is there."""
-    from sightline.data.arrays import mapped
+    from sightline.data.disk import mapped
 
     if not path.is_file():
         return None

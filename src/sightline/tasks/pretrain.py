@@ -1,6 +1,6 @@
 """Pretrain: an encoder that has read plain text, for other tasks to begin with."""
 
-from sightline.tasks.presets_text import ENCODER, READING_RATES, READING_TOKENS
+from sightline.tasks.configs.base import ENCODER, READING_RATES, READING_TOKENS
 from sightline.tasks.task import Column, Task, Variant
 
 PRETRAIN = Task(
@@ -11,14 +11,14 @@ PRETRAIN = Task(
     reader="sightline.data.plain:plain_cells",
     variants=(
         Variant(
-            input="sightline.inputs.plain:PlainInput",
+            input="sightline.inputs.text:PlainInput",
             output="sightline.outputs.masked:MaskedOutput",
             config="sightline.tasks.configs.pretrain:PretrainConfig",
             models={"encoder": ENCODER},
             stored="pretrain",
             rates=READING_RATES,
             fields={size: {"batch_tokens": tokens} for size, tokens in READING_TOKENS.items()},
-            start="sightline.tasks.text_start:PretrainStart",
+            start="sightline.tasks.warm_start:PretrainStart",
         ),
     ),
     metrics=(),

@@ -1,6 +1,6 @@
 """Span: where in a text the answer to a question stands."""
 
-from sightline.tasks.presets_text import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.configs.base import ATTENTIVE, ENCODER, LOUD, RATES
 from sightline.tasks.task import Column, Task, Variant
 
 SPAN = Task(
@@ -25,7 +25,7 @@ SPAN = Task(
             },
             stored="span",
             rates=RATES,
-            start="sightline.tasks.text_start:TextStart",
+            start="sightline.tasks.warm_start:TextStart",
         ),
     ),
     metrics=("f1", "exact"),

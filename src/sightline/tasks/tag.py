@@ -1,6 +1,6 @@
 """Tag: a label for each word of a sentence."""
 
-from sightline.tasks.presets_text import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.configs.base import ATTENTIVE, ENCODER, LOUD, RATES
 from sightline.tasks.task import Column, Task, Variant
 
 TAG = Task(
@@ -23,7 +23,7 @@ TAG = Task(
             },
             stored="tag",
             rates=RATES,
-            start="sightline.tasks.text_start:TextStart",
+            start="sightline.tasks.warm_start:TextStart",
         ),
     ),
     metrics=("span_f1", "accuracy", "macro_f1"),

@@ -57,14 +57,14 @@ METRICS = ("bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rouge
 def writing(stored: str) -> Variant:
     """The variant of a task from text to text, under this name in config.json."""
     return Variant(
-        input="sightline.inputs.sequence_text:SourceText",
+        input="sightline.inputs.text:SourceText",
         output="sightline.outputs.translation:TranslationOutput",
         config="sightline.tasks.configs.translate:TranslateConfig",
         models=MODELS,
         stored=stored,
         rates={"transformer": TRANSFORMER_RATES, "": RECURRENT_RATES},
         fields=FIELDS,
-        start="sightline.tasks.translation_start:TranslationStart",
+        start="sightline.tasks.warm_start:TranslationStart",
     )
 
 

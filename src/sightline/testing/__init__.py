@@ -6,7 +6,7 @@
     check_attention(MyAttentionConfig())
     check_task(MY_TASK, rows)
 
-Each law is a function of a `Case` in `sightline.testing.attention_laws` or `sightline.testing.task_laws`; `laws()` and `task_laws()` list them,
+Each law is a function of a `Case` in `attention_laws` or `task_laws`; `laws()` and `task_laws()` list them,
 so that a test can be made of each one. A law that does not hold raises `AssertionError` with the law's name, what was
 expected and what was found.
 """

@@ -10,14 +10,12 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Explanation, Highlights, Stack, Step
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, Tokens
-from sightline.view.animation import replay_gif
-from sightline.view.film import image_gif
-from sightline.view.heads import all_heads, all_layers
+from sightline.view.animation import image_gif, replay_gif
+from sightline.view.cells import label_cells
 from sightline.view.highlight import highlight, highlight_text, label_line
-from sightline.view.labelled import label_cells
 from sightline.view.layout import TEXT_WIDTH
 from sightline.view.overlay import overlay
-from sightline.view.pictures import heat_map
+from sightline.view.pictures import all_heads, all_layers, heat_map
 from sightline.view.words import mean_record, merge_words, shifted
 
 LAYOUTS = ("alignment", "heads", "layers")

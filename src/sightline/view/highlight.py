@@ -1,22 +1,243 @@
 """Documents with their words, and their sentences, shaded by the weight they were given."""
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from sightline.errors import UserError
-from sightline.explain.explanation import Highlights
-from sightline.records import Record, Slots, Tokens
-from sightline.view.flow import Placed, flow, height_of, sheet, words_along, write
+from sightline.explain.explanation import Highlights, Span
+from sightline.records import Axis, Record, Slots, Tokens
 from sightline.view.fonts import widths
-from sightline.view.layout import COLOURS, TEXT_WIDTH, fits, ink, largest_of, line_of, size_for, title_lines
-from sightline.view.passages import Passage, Piece, excerpt
+from sightline.view.layout import (
+    COLOURS,
+    INCH,
+    TEXT_WIDTH,
+    fits,
+    inches,
+    ink,
+    largest_of,
+    line_of,
+    names,
+    size_for,
+    title_lines,
+)
 from sightline.view.pictures import save
-from sightline.view.texts import shown
+from sightline.view.words import right_to_left, shown
+
+# Words in lines, as in a text: where each of them stands when lines are as wide as the picture.
+
+
+_NO_BLANK_BEFORE = frozenset(".,;:!?)]}»”’…%。，、；：！？）」』")
+_NO_BLANK_AFTER = frozenset("([{«“„（「『")
+PAD = 0.02  # inches around a word
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A word: its text and where it stands, in inches from the left and the top."""
+
+    text: str
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def words_along(axis: Axis) -> list[str]:
+    """The words along an axis, or numbers where it has none."""
+    return names(axis) or [str(place) for place in range(len(axis))]
+
+
+def flow(texts: Sequence[str], width: float, size: float) -> list[Placed]:
+    """Lines of words, from the right if most of them are written from the right."""
+    height = line_of(size) * 1.15
+    blank = 0.3 * size / INCH
+    backwards = right_to_left("".join(texts))
+    placed: list[Placed] = []
+    along, top = 0.0, 0.0
+    for place, (text, wide) in enumerate(zip(texts, widths(texts, size), strict=True)):
+        gap = blank if place and _parted(texts[place - 1], text) else 0.0
+        full = wide + 2 * PAD
+        if along > 0 and along + gap + full > width:
+            along, gap, top = 0.0, 0.0, top + height + 0.03
+        left = along + gap
+        along = left + full
+        placed.append(Placed(text, width - left - full if backwards else left, top, full, height))
+    return placed
+
+
+def height_of(placed: Sequence[Placed]) -> float:
+    """How high some words stand, in inches."""
+    return max((one.top + one.height for one in placed), default=0.0)
+
+
+def sheet(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """An empty part of a figure, measured in inches from its own top left corner; ``top`` is from the figure's top."""
+    whole = float(figure.get_size_inches()[1])
+    axes = figure.add_axes(inches(figure, left, whole - top - height, width, height))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.axis("off")
+    return axes
+
+
+def write(axes: Axes, one: Placed, size: float, paper: str = "none", colour: str = "black") -> tuple[Rectangle, Text]:
+    """A word on a shade."""
+    box = Rectangle((one.left, one.top), one.width, one.height, facecolor=paper, edgecolor="none", linewidth=0.6)
+    axes.add_patch(box)
+    text = axes.text(
+        one.left + one.width / 2,
+        one.top + one.height * 0.72,
+        one.text,
+        ha="center",
+        va="baseline",
+        fontsize=size,
+        color=colour,
+        parse_math=False,
+    )
+    return box, text
+
+
+def _parted(before: str, after: str) -> bool:
+    """Whether a blank stands between two words: not before a full stop, and not in Chinese or Japanese."""
+    if after[:1] in _NO_BLANK_BEFORE or before[-1:] in _NO_BLANK_AFTER:
+        return False
+    wide = [unicodedata.east_asian_width(side) in "WF" and not _is_hangul(side) for side in (before[-1], after[0])]
+    return not all(wide)
+
+
+def _is_hangul(character: str) -> bool:
+    return unicodedata.name(character, "").startswith("HANGUL")
+
+
+# What of a highlighted text is shown: all of it, or of a long one the passages with the most weight.
+#
+# Picture and page draw the same passages. A passage is a sentence where the model weighs sentences, else a whole text,
+# else a stretch of it.
+
+
+STRETCH = 240  # characters of a passage of a long text without sentences
+Piece = tuple[str, Span | None]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Some of a text. ``weight`` is that of a sentence; ``gap`` says that something before it is left out."""
+
+    text: str
+    start: int
+    words: tuple[Span, ...]
+    weight: float | None = None
+    part: int = 0
+    gap: bool = False
+
+    def pieces(self) -> list[Piece]:
+        """The text in order: words, and what stands between them."""
+        found: list[Piece] = []
+        at = 0
+        for word in self.words:
+            begin = word.start - self.start
+            if begin > at:
+                found.append((self.text[at:begin], None))
+            found.append((word.text, word))
+            at = word.end - self.start
+        return [*found, (self.text[at:], None)] if at < len(self.text) else found
+
+    def drawn(self) -> list[Piece]:
+        """The same without blanks, what is no word of the map cut small enough to be put in lines."""
+        found: list[Piece] = []
+        for text, word in self.pieces():
+            found += [(text, word)] if word is not None else [(one, None) for one in _small(text)]
+        return found
+
+    @property
+    def share(self) -> float:
+        """What it is chosen by: its own weight, or that of the word that was looked at most."""
+        return max((word.weight for word in self.words), default=0.0) if self.weight is None else self.weight
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Passages in the order of the text, and of how many they are chosen."""
+
+    passages: tuple[Passage, ...]
+    of: int
+    read: int
+
+    @property
+    def note(self) -> str | None:
+        """What has to be said where something is left out."""
+        if len(self.passages) == self.of:
+            return None
+        return (
+            f"the text has {self.read:,} words: of its {self.of:,} passages the {len(self.passages):,} with the most "
+            f"weight are shown"
+        )
+
+
+def excerpt(highlights: Highlights, most: int, most_passages: int = 200) -> Excerpt:
+    """About so many words and no more passages than that; one at least."""
+    passages = _sentences(highlights) if highlights.sentences else _texts(highlights, most)
+    chosen: set[int] = set()
+    room = most
+    for number in sorted(range(len(passages)), key=lambda i: -passages[i].share):
+        room -= len(passages[number].drawn())
+        if chosen and (room < 0 or len(chosen) == most_passages):
+            break
+        chosen.add(number)
+    kept = [replace(passages[i], gap=i > 0 and i - 1 not in chosen) for i in sorted(chosen)]
+    return Excerpt(tuple(kept), len(passages), highlights.read)
+
+
+def _sentences(highlights: Highlights) -> list[Passage]:
+    own: dict[int | None, list[Span]] = {}
+    for word in highlights.words:
+        own.setdefault(word.sentence, []).append(word)
+    return [
+        Passage(one.text, one.start, tuple(own.get(number, ())), one.weight)
+        for number, one in enumerate(highlights.sentences)
+    ]
+
+
+def _texts(highlights: Highlights, most: int) -> list[Passage]:
+    """Whole texts where they are short enough; else stretches of them that begin and end with words of the map."""
+    short = highlights.read <= most
+    found = []
+    for part, group in groupby(highlights.words, key=lambda word: word.part or 0):
+        words, text = list(group), highlights.texts[part]
+        if short:
+            found.append(Passage(text, 0, tuple(words), part=part))
+            continue
+        for some in _stretches(words):
+            found.append(Passage(text[some[0].start : some[-1].end], some[0].start, tuple(some), part=part))
+    return found
+
+
+def _stretches(words: list[Span]) -> Iterator[list[Span]]:
+    some: list[Span] = []
+    for word in words:
+        if some and word.end - some[0].start > STRETCH:
+            yield some
+            some = []
+        some.append(word)
+    if some:
+        yield some
+
+
+def _small(text: str) -> Iterator[str]:
+    for word in text.split():
+        if any(unicodedata.east_asian_width(character) in "WF" for character in word):
+            yield from word
+        else:
+            yield word
+
 
 SENTENCES = "Oranges"  # told from the blue of words by every kind of colour vision
 FRAME = "#c2410c"  # around the words of an answer

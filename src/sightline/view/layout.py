@@ -12,7 +12,7 @@ from matplotlib.image import AxesImage
 
 from sightline.records import Axis, Cells, Frames, Record, Tokens
 from sightline.view.fonts import widths
-from sightline.view.texts import shown
+from sightline.view.words import shown
 
 # One hue from white to dark: the same order in grey print and for every kind of colour vision.
 COLOURS = "Blues"

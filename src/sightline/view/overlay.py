@@ -12,7 +12,7 @@ from PIL import Image
 from sightline.errors import UserError
 from sightline.picture import WHOLE, Box
 from sightline.records import Grid, Record
-from sightline.view.flow import words_along
+from sightline.view.highlight import words_along
 from sightline.view.layout import (
     SMALLEST,
     TALLEST,
@@ -25,7 +25,7 @@ from sightline.view.layout import (
     thin_frame,
 )
 from sightline.view.pictures import save
-from sightline.view.texts import shown
+from sightline.view.words import shown
 
 DARKEST = 0.72  # how much of the light is taken from what was not looked at: its shape can still be seen
 FINEST = 512  # pixels along an image's longer side, in one panel

@@ -16,7 +16,7 @@ from sightline.outputs.sequence import SequenceOutput
 from sightline.records import Axis, Frames
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.task import BadValueError, Column
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline_extras.vectors import Batch, Vectors, VectorsInput, read_vectors
 
 CODE = {"a": ".-", "d": "-..", "e": ".", "i": "..", "m": "--", "n": "-.", "o": "---", "s": "...", "t": "-"}

@@ -11,10 +11,18 @@ from jaxtyping import Float
 
 from sightline.errors import UserError
 from sightline.explain.evidence import sentences
-from sightline.explain.evidence.agreement import agreement, mean_of_known
-from sightline.explain.evidence.heads import head_costs, uniform_cost
-from sightline.explain.evidence.removal import DRAWS, MOST_ROWS, chosen_rows, leave_one_out, removal
-from sightline.explain.evidence.shift import moved
+from sightline.explain.evidence.measures import (
+    DRAWS,
+    MOST_ROWS,
+    agreement,
+    chosen_rows,
+    head_costs,
+    leave_one_out,
+    mean_of_known,
+    moved,
+    removal,
+    uniform_cost,
+)
 from sightline.explain.evidence.subject import Subject
 from sightline.explain.explanation import Belief, Finding
 from sightline.records import Record, Tokens

@@ -6,9 +6,8 @@ ends mean, and always what to hold the number against.
 
 import math
 
-from sightline.explain.evidence.labels import LabelSubject, NumberSubject
-from sightline.explain.evidence.removal import Removal
-from sightline.explain.evidence.subject import Subject
+from sightline.explain.evidence.measures import Removal
+from sightline.explain.evidence.subject import LabelSubject, NumberSubject, Subject
 from sightline.explain.explanation import Finding
 
 AT_MOST = math.log(1e6)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
-from sightline.metrics.several import CaptionMetric
+from sightline.metrics.captions import CaptionMetric
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig
 from sightline.nn.image import ImageEncoderConfig, default_encoder
 from sightline.tasks.configs.base import TaskConfig
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 
 

@@ -9,9 +9,9 @@ from sightline.errors import UserError
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller, Objective, build_labeller
 from sightline.models.text_to_labels import TextModelConfig
-from sightline.outputs.label_names import Labels
+from sightline.outputs.label_scores import Labels
 from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 
 LabelMetric = Literal["macro_f1", "accuracy", "micro_f1", "pearson", "spearman", "rmse"]
 # What may decide which checkpoint is best; the first does unless another is asked for. Of the rmse, less is better.

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from sightline.data.labelled import LabelKind
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels, ImageToLabelsConfig
 from sightline.nn.image import ImageEncoderConfig, default_encoder
-from sightline.outputs.label_names import Labels
+from sightline.outputs.label_scores import Labels
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.configs.classify import LabelChoices, LabelMetric
 from sightline.training.loop import TrainingConfig

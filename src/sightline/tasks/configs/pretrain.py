@@ -19,7 +19,7 @@ class PretrainConfig(TextTaskConfig):
     """``next_sentence`` asks as well whether one piece of text follows another.
 
     ``paragraphs``: lines of a .txt file belong together up to an empty one. ``validated`` counts blocks of text.
-    ``latent``: words begin with vectors that tell in which texts they stand (`sightline.baselines.latent`), where there are
+    ``latent``: words begin with vectors that tell in which texts they stand (`baselines.linear`), where there are
     enough texts and words; not with random ones.
     """
 

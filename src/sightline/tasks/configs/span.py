@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from sightline.models.heads import SpanHead
 from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 
 
 def _words() -> TokeniserConfig:

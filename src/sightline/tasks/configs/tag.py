@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller, build_labeller
 from sightline.models.text_to_labels import TextModelConfig
-from sightline.nn.embedding import LOUD
+from sightline.nn.annotating import LOUD
 from sightline.tasks.configs.base import TextTaskConfig
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 
 
 def _attentive() -> TextModelConfig:

@@ -7,7 +7,7 @@ from sightline.metrics import TextMetric
 from sightline.models.text_to_text import TextToText, TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.configs.base import TaskConfig
-from sightline.text.tokenise import TokeniserConfig
+from sightline.text.tokeniser import TokeniserConfig
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from sightline.explain.explanation import Calculation, Explanation, Highlights, Span, Stack
 from sightline.picture import Labelling, Picture
 from sightline.records import Axis, Record, TopK
-from sightline.view.passages import excerpt
+from sightline.view.highlight import excerpt
 
 # Most weights, and the steps that they get. Half a step is the largest error: 0.000008, 0.00012, 0.00024.
 STEPS = ((1 << 22, 65535), (1 << 24, 4095))

@@ -1,0 +1,116 @@
+"""Which rows train and which validate, and what they share: by hashes in files, in memory that does not grow."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sightline.data.checking import Report
+from sightline.data.disk import Distinct, hash_of
+from sightline.data.splitting import (
+    Overlap,
+    choose_keys,
+    key_of,
+    label_order,
+    overlap_of_hashes,
+    split_hashes,
+    strata_of_numbers,
+)
+from sightline.data.spool import Marks, Spool
+from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from sightline.inputs.base import Input
+    from sightline.outputs.base import Output
+
+CHUNK = 1 << 18
+Hashes = tuple[np.ndarray, np.ndarray, Any]  # of every row: its own, its item's with the seed's key, its target's
+
+
+def row_hashes(spool: Spool, input: "Input", output: "Output", seed: int) -> Hashes:
+    """Of every row: its hash, that of its item as it splits (with the seed's key), and of pairs that of the target."""
+    key = key_of(seed)
+    if output.pair_split:
+        found = spool.hashes(key)
+        return found.pairs, found.sources, found.targets
+    whole, items = spool.numbers(_row_hash, lambda row: hash_of(input.identity(input.unpack(row)[0]), key))
+    return whole, items, None
+
+
+def _row_hash(row: Sequence[Any]) -> int:
+    return hash_of(json.dumps(row, ensure_ascii=False))
+
+
+def count_different(hashes: np.ndarray) -> int:
+    seen = Distinct()
+    for start in range(0, len(hashes), CHUNK):
+        seen.extend(hashes[start : start + CHUNK])
+    return seen.different()
+
+
+def split_rows(
+    spool: Spool,
+    hashes: Hashes,
+    input: "Input",
+    output: "Output",
+    share: float,
+    report: Report,
+    what: str,
+) -> tuple[Marks, Marks]:
+    """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called."""
+    _, items, targets = hashes
+    if output.pair_split:
+        split = split_hashes(items, targets, share)
+        return spool.mark(split.train), spool.mark(split.valid)
+    try:
+        chosen = choose_keys(items, _strata(spool, input, output), share, what, output.least_split)
+    except UserError as error:
+        raise output.cannot_split(error, report) from None
+    return (
+        spool.mark(lambda start, end: ~np.isin(items[start:end], chosen)),
+        spool.mark(lambda start, end: np.isin(items[start:end], chosen)),
+    )
+
+
+def _strata(spool: Spool, input: "Input", output: "Output") -> np.ndarray:
+    """A number for each row; rows with one number are split in like shares."""
+
+    def of(row: Sequence[Any]) -> tuple[str, ...] | float:
+        return output.strata(output.unpack(input.unpack(row)[1]))
+
+    first = of(next(iter(spool.rows())))
+    if isinstance(first, float):
+        return strata_of_numbers(spool.numbers(of, kind=np.float64)[0])
+    counts: Counter[str] = Counter()
+    for row in spool.rows():
+        counts.update(of(row))  # type: ignore[arg-type]
+    order = label_order(counts)
+    return spool.numbers(lambda row: min((order[name] for name in of(row)), default=-1), kind=np.int64)[0]  # type: ignore[union-attr]
+
+
+def overlap_with(
+    hashes: Hashes,
+    valid: Sequence[Sequence[Any]],
+    input: "Input",
+    output: "Output",
+    seed: int,
+) -> Overlap:
+    """How much of validation data that was given stands in the training data."""
+    whole, items, targets = hashes
+    key = key_of(seed)
+    if output.pair_split:
+        return overlap_of_hashes((items, targets), [(row[0], row[1]) for row in valid], key)
+    wanted = np.array([hash_of(input.identity(input.unpack(row)[0]), key) for row in valid], np.uint64)
+    if input.by_item:
+        return Overlap(len(valid), *[_met(wanted, items)] * 2)
+    rows = np.array([_row_hash(row) for row in valid], np.uint64)
+    return Overlap(len(valid), _met(rows, whole), _met(wanted, items))
+
+
+def _met(wanted: np.ndarray, known: np.ndarray) -> int:
+    met = np.zeros(len(wanted), bool)
+    for start in range(0, len(known), CHUNK):
+        met |= np.isin(wanted, known[start : start + CHUNK])
+    return int(met.sum())

@@ -1,0 +1,369 @@
+"""The README of an exported folder: what it is, how close it is, and how to use it."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from sightline import __version__
+from sightline.data.reading import pair_cells
+from sightline.data.source import Source
+from sightline.errors import MachineError, UserError
+from sightline.export.engine import SOURCE, TARGET, Engine, Format, padded
+from sightline.export.onnx import DRIVER
+from sightline.files import make_folder, write_text
+from sightline.metrics import bleu
+from sightline.models.text_to_text import TextToText
+from sightline.tasks.prepare import DATA, VALID
+from sightline.tasks.run import Run
+from sightline.text.tokeniser import Tokeniser
+from sightline.training.folder import checksum
+from sightline.vocabulary import END, MASK_SPELLING, SPELLINGS, START
+
+_CTRANSLATE2 = """With Sightline: `sightline predict FOLDER --engine ctranslate2`. With CTranslate2 alone:
+
+```python
+import ctranslate2
+from tokenizers import Tokenizer
+
+source, target = (Tokenizer.from_file(f"{name}.json") for name in ("source", "target"))
+translator = ctranslate2.Translator(".")
+
+
+def translate(texts):
+    tokens = [one.tokens for one in source.encode_batch(texts, add_special_tokens=False)]
+    never = [["<pad>"], ["<s>"]]
+    found = translator.translate_batch(tokens, beam_size=5, suppress_sequences=never)
+    written = [[target.token_to_id(token) for token in one.hypotheses[0]] for one in found]
+    return target.decode_batch(written, skip_special_tokens=False)
+```
+"""
+_ONNX = f"""`encoder.onnx` reads `source` (token ids with their end, padded) and gives the state of the decoder.
+`step.onnx` reads the last `tokens` and the state, and gives `logits` and, as `next_NAME`, what takes the place of
+`NAME` in the state. The batch is the first axis everywhere, so beams are indexing.
+
+With Sightline: `sightline predict FOLDER --engine onnx`. With onnxruntime alone, greedily:
+
+```python
+{DRIVER}```
+"""
+_TRANSLATING = """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")
+
+
+def translate(texts):
+    found = model.generate(**tokenizer(texts, padding=True, return_tensors="pt"))
+    return tokenizer.batch_decode(found, skip_special_tokens=True)
+```
+
+`sightline view hf:FOLDER --text TEXT --out map.png` shows where it looks.
+"""
+_ENCODING = """```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModel.from_pretrained(".")
+annotations = model(**tokenizer(["a text"], return_tensors="pt")).last_hidden_state
+```
+
+The head of the run (its labels, tags or answers) did not go along.
+"""
+
+
+def readme(exported: "Exported") -> str:
+    """Markdown."""
+    use = {"ctranslate2": _CTRANSLATE2, "onnx": _ONNX, "huggingface": _TRANSLATING}[exported.format]
+    if exported.described.endswith("encoder"):
+        use = _ENCODING
+    weights = " with 8-bit weights" if exported.int8 else ""
+    lines = [f"# A model of Sightline's as {exported.described}{weights}", "", *closeness_lines(exported), ""]
+    return "\n".join(lines) + f"\n## Use\n\n{use}"
+
+
+def closeness_lines(exported: "Exported") -> list[str]:
+    """How close it is, a sentence a line."""
+    found = exported.closeness
+    if exported.described.endswith("encoder"):
+        return [
+            f"On {found.sentences:,} texts ({exported.tried}) its annotations differ from the run's by at most "
+            f"{found.largest:.1e}; all of them are cut into the same tokens."
+        ]
+    lines = [
+        f"Greedy outputs are the run's own for {found.same:,} of {found.sentences:,} sentences ({exported.tried}).",
+        f"Log-probabilities differ by at most {found.largest:.1e}, on average {found.mean:.1e}.",
+    ]
+    if found.bleu is not None and found.own_bleu is not None:
+        lines.append(f"BLEU there is {found.bleu:.2f}, the run's own {found.own_bleu:.2f}.")
+    return lines
+
+
+# Runs for other engines: written, compared with the run on real sentences, and left only if they say the same.
+
+
+ABOUT = "sightline.json"
+SENTENCES, FORCED = 200, 32  # compared by what is written, and by every probability on the way
+LONGEST = 100  # tokens of an output that is compared
+CLOSE, QUANTISED = 1e-3, 0.5  # the largest difference of log-probabilities in float32, the mean one in int8
+SAME = 0.9  # of the outputs in float32; equals are told apart by the last digit
+
+
+class ExportExample(NamedTuple):
+    """A text to compare on, and what it should give, where that is known."""
+
+    source: str
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """How close an export is to its run: outputs, log-probabilities, and BLEU where references are known."""
+
+    sentences: int
+    same: int
+    largest: float
+    mean: float
+    bleu: float | None = None
+    own_bleu: float | None = None
+
+    def problem(self, int8: bool) -> str | None:
+        """Why the export must not be used."""
+        if int8:
+            if not self.mean <= QUANTISED:
+                return f"its log-probabilities are off by {self.mean:.2g} on average, more than int8 may be"
+            return None
+        if not self.largest <= CLOSE:
+            return f"its log-probabilities are off by up to {self.largest:.2g}"
+        if self.same < SAME * self.sentences:
+            return f"it writes the same for {self.same:,} of {self.sentences:,} sentences only"
+        return None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written. ``described`` says as which model, ``tried`` on which sentences it was compared."""
+
+    folder: Path
+    format: Format
+    int8: bool
+    described: str
+    tried: str
+    closeness: Closeness
+    size: int
+    own_size: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+class Translating(NamedTuple):
+    """What is exported of a run from text to text."""
+
+    model: TextToText
+    source: Tokeniser
+    target: Tokeniser
+
+
+def translating(run: Run) -> Translating:
+    """The model and the vocabularies of a run, if other engines know its kind."""
+    source, target = (getattr(side, "tokeniser", None) for side in (run.input, run.output))
+    if not (isinstance(run.model, TextToText) and source is not None and target is not None):
+        raise UserError(
+            f"{run.name} is a run of {run.task.name}; models from text to text go to ctranslate2, onnx and "
+            "huggingface, and encoders of texts to huggingface"
+        )
+    return Translating(run.model, source, target)
+
+
+def write_export(run: Run, to: Format, folder: Path, int8: bool = False) -> str:
+    """The files of one format; says as which model."""
+    model, source, target = translating(run)
+    if to != "huggingface":
+        source.save(folder / SOURCE)
+        target.save(folder / TARGET)
+    if to == "ctranslate2":
+        from sightline.export.ctranslate2 import write_ctranslate2
+
+        write_ctranslate2(model, folder, int8)
+        return "a CTranslate2 model"
+    if to == "onnx":
+        from sightline.export.onnx import write_onnx
+
+        write_onnx(model, folder, int8)
+        return "two ONNX graphs"
+    from sightline.export.huggingface import write_huggingface
+
+    return f"a {write_huggingface(model, source, target, folder).capitalize()}"
+
+
+def cut_otherwise(run: Run, folder: Path, examples: Sequence[ExportExample]) -> str | None:
+    """Why the tokeniser that goes with the model must not be used."""
+    import transformers
+
+    texts = [example.source for example in examples]
+    theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)(texts)["input_ids"]
+    ours = [[*tokens, END] for tokens in translating(run).source.encode(texts)]
+    others = sum(a != b for a, b in zip(ours, theirs, strict=True))
+    return f"its tokeniser cuts {others:,} of {len(texts):,} texts into other tokens" if others else None
+
+
+@torch.inference_mode()
+def compare(run: Run, engine: Engine, examples: Sequence[ExportExample]) -> Closeness:
+    """Greedy outputs of both, and the log-probabilities that both give to the run's own."""
+    texts = [example.source for example in examples]
+    model, source, target = translating(run)
+    sources = source.encode(texts)
+    ours = [list(one.tokens) for one in run.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)]
+    theirs = engine.greedy(sources, LONGEST)
+    largest, total, count = 0.0, 0.0, 0
+    for start in range(0, min(FORCED, len(sources)), 8):
+        part = slice(start, min(start + 8, FORCED))
+        given = engine.log_probs(sources[part], ours[part])
+        batch = padded([[*row, END] for row in sources[part]]).to(run.device)
+        words = padded([[START, *row] for row in ours[part]]).to(run.device)
+        expected = torch.log_softmax(model.logits(batch, words), dim=-1).cpu().numpy()
+        for row, found, wanted in zip(ours[part], given, expected, strict=True):
+            differences = _differences(found, wanted[: len(row) + 1], [*row, END])
+            largest = max(largest, float(differences[0].max()))
+            total, count = total + float(differences[1].sum()), count + len(row) + 1
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    references = [example.target for example in examples if example.target is not None]
+    scores: list[float | None] = [None, None]
+    if len(references) == len(examples):
+        scores = [bleu(target.decode(rows), references).value for rows in (theirs, ours)]
+    return Closeness(len(texts), same, largest, total / max(count, 1), *scores)
+
+
+def _differences(found: np.ndarray, wanted: np.ndarray, tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Of everything that the engine says, and of the tokens written. What is no number is infinitely far."""
+    written = wanted[np.arange(len(tokens)), tokens]
+    if found.ndim == 1:
+        all_of_it = of_tokens = np.abs(found[: len(tokens)] - written)
+    else:
+        all_of_it = np.abs(found - wanted)
+        of_tokens = np.abs(found[np.arange(len(tokens)), tokens] - written)
+    return np.nan_to_num(all_of_it, nan=np.inf), np.nan_to_num(of_tokens, nan=np.inf)
+
+
+def examples_for(
+    run: Path, data: str | None, columns: tuple[str, ...] | None, tokeniser: Tokeniser
+) -> tuple[list[ExportExample], str]:
+    """Sentences to compare on, and where they come from: given, the run's own, or made of its vocabulary."""
+    if data is not None:
+        rows = pair_cells(Source(data, columns), ())
+        good = (ExportExample(*row.values) for row in rows if row.problem is None)
+        examples, tried = list(islice(good, SENTENCES)), data
+    else:
+        examples = [ExportExample(source, target) for source, target in valid_rows(run, _is_pair)]
+        tried = "its validation data"
+    cut = tokeniser.encode([example.source for example in examples])
+    examples = [example for example, tokens in zip(examples, cut, strict=True) if 0 < len(tokens) <= LONGEST]
+    if examples:
+        return examples, tried
+    if data is not None:
+        raise UserError(f"{data} has no source of 1 to {LONGEST} tokens to compare on")
+    return [ExportExample(text) for text in made_up(tokeniser)], "texts made of its vocabulary"
+
+
+def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:
+    """The first validation examples that a run keeps; none where it was moved without its data."""
+    folder = run.parent.parent if run.parent.name == "checkpoints" else run
+    path = folder / DATA / VALID
+    if not path.is_file():
+        return []
+    found = []
+    with path.open(encoding="utf-8") as lines:
+        for line in islice(lines, SENTENCES):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path} is damaged: {error}") from None
+            if not fits(row):
+                raise UserError(f"{path} is damaged: found {line[:60]!r}")
+            found.append(row)
+    return found
+
+
+def _is_pair(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and all(isinstance(text, str) for text in row)
+
+
+def made_up(tokeniser: Tokeniser, count: int = 50) -> list[str]:
+    """Texts of words of the vocabulary, the same every time."""
+    draw = random.Random(0)
+    rows = [[draw.randrange(len(SPELLINGS), tokeniser.words) for _ in range(draw.randint(3, 20))] for _ in range(count)]
+    texts = tokeniser.decode(rows)
+    both = zip(texts, tokeniser.encode(texts), strict=True)
+    # The token of hidden words is spelled as no text is: a text with its spelling is text to us, and a sign to others.
+    return [text for text, tokens in both if tokens and MASK_SPELLING not in text]
+
+
+def refuse(problem: str | None, run: Path, to: str) -> None:
+    if problem is not None:
+        raise UserError(f"the export of {run} to {to} does not say what the run says, and is not kept: {problem}")
+
+
+def write_about(folder: Path, exported: Exported) -> None:
+    """What it is, how close it is, the checksums of its files, and how to use it."""
+
+    about = {"format": 1, "sightline": __version__, "export": exported.format, "int8": exported.int8}
+    told = {"described": exported.described, "tried": exported.tried, "closeness": asdict(exported.closeness)}
+    files = {"files": {file.name: checksum(file) for file in sorted(folder.iterdir())}}
+    write_text(folder / ABOUT, json.dumps({**about, **told, **files}, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / "README.md", readme(exported))
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder to write to. It becomes ``path`` when the block ends well, and is removed when it does not.
+
+    A folder in its place is refused; with ``overwrite`` an earlier export makes way, and nothing else does.
+    """
+    path = Path(os.path.abspath(path))
+    check_free(path, overwrite)
+    part, old = (path.with_name(f".{path.name}.{os.getpid()}.{ending}") for ending in ("part", "old"))
+    make_folder(part)
+    try:
+        probe = part / ".mode"
+        probe.touch()
+        mode = probe.stat().st_mode  # some writers make files that only their owner reads; exports are to be passed on
+        probe.unlink()
+        yield part
+        for file in part.iterdir():
+            file.chmod(mode)
+            with file.open("rb") as written:
+                os.fsync(written.fileno())  # the name must not reach the disk before the content does
+        if path.exists():
+            path.rename(old)
+        part.rename(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        for folder in (part, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """Whether a folder may be written there."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path} is a file; name a folder to write to")
+    if path.is_dir() and any(path.iterdir()):
+        if not overwrite:
+            raise UserError(f"{path} is there already; choose another folder, or replace it with --overwrite")
+        if not (path / ABOUT).is_file():
+            raise UserError(f"{path} holds something that is no export (no {ABOUT}); it stays, choose another folder")
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())

@@ -1,0 +1,333 @@
+"""Which scripts a text is written in: those without spaces are counted, and scored, character by character."""
+
+import bisect
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float64
+
+from sightline import __version__
+from sightline.errors import UserError
+from sightline.metrics.base import Metric, Score, Statistics, mean_statistics, metric
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU, CHRF
+
+BleuTokeniser = Literal["13a", "zh", "char", "intl", "none"]
+
+_HAN = ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3021, 0x3029), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
+        (0x20000, 0x3FFFF))  # fmt: skip
+_KANA = ((0x3040, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F))
+# Thai and Lao, Burmese, Khmer. Korean and Tibetan mark the ends of words or syllables, and are not here.
+_SOUTH_EAST = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F))
+
+
+def _is_in(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(first <= code <= last for first, last in ranges)
+
+
+class _WordTable(dict[int, str]):
+    """For `str.translate`: what is no letter, digit or mark becomes a space, and some characters stand alone."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        # A mark belongs to its letter: without it, Hindi would fall apart at every vowel.
+        if unicodedata.category(character)[0] not in "LNM":
+            found = " "
+        elif _is_in(code, _HAN) or _is_in(code, _KANA) or _is_in(code, _SOUTH_EAST):
+            found = f" {character} "
+        else:
+            found = character
+        self[code] = found
+        return found
+
+
+_WORD_TABLE = _WordTable()
+
+
+def words_of(text: str) -> list[str]:
+    """Lower-cased runs of letters and digits; in scripts without spaces, every character."""
+    return text.lower().translate(_WORD_TABLE).split()
+
+
+@dataclass(frozen=True)
+class Letters:
+    """How many letters there are of which scripts."""
+
+    total: int
+    han: int
+    kana: int
+    south_east: int
+
+    @property
+    def mostly_without_spaces(self) -> bool:
+        return 2 * (self.han + self.kana + self.south_east) > self.total
+
+
+def count_letters(texts: Iterable[str]) -> Letters:
+    """Digits and punctuation say nothing of a script and are not counted."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    letters = {ord(one): count for one, count in counts.items() if unicodedata.category(one)[0] == "L"}
+    han, kana, south_east = (
+        sum(count for code, count in letters.items() if _is_in(code, ranges)) for ranges in (_HAN, _KANA, _SOUTH_EAST)
+    )
+    return Letters(sum(letters.values()), han, kana, south_east)
+
+
+def bleu_tokeniser(references: Iterable[str]) -> BleuTokeniser:
+    """sacreBLEU's tokeniser for the script of the references: zh for Chinese, char for Japanese, Thai and their like.
+
+    13a splits at spaces, and takes a Chinese sentence for a word or two: BLEU is then close to 0, whatever the model.
+    """
+    letters = count_letters(references)
+    if not letters.mostly_without_spaces:
+        return "13a"
+    # Japanese has kana in every sentence; in Chinese a stray one (の in a name of a shop) makes no Japanese.
+    chinese = letters.han > letters.south_east and letters.kana * 20 < letters.han
+    return "zh" if chinese else "char"
+
+
+# BLEU and chrF with sacreBLEU, and exact match.
+
+
+_BLEU_ORDER, _CHRF_ORDER, _CHRF_BETA = 4, 6, 2  # sacreBLEU's defaults
+
+
+def by_sacrebleu(metric: "BLEU | CHRF", hypotheses: Sequence[str], streams: Any) -> Score:
+    """sacreBLEU's own score of a corpus, with its signature; ``streams`` are the first references, the second ones…"""
+    found = metric.corpus_score(list(hypotheses), [list(stream) for stream in streams])
+    return Score(found.score, str(metric.get_signature()))
+
+
+def _bleu_score(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Score:
+    return by_sacrebleu(_bleu(tokenise or bleu_tokeniser(references)), hypotheses, [references])
+
+
+def _chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    from sacrebleu.metrics import CHRF
+
+    return by_sacrebleu(CHRF(), hypotheses, [references])
+
+
+@metric(scored=_bleu_score)
+def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Statistics:
+    """sacreBLEU with its signature. ``tokenise`` is sacreBLEU's own; None finds it by the script of the references.
+
+    Counted are matches and totals of n-grams, and both lengths: BLEU is made of their sums, not of scores of sentences.
+    """
+    return _counted_by(_bleu(tokenise or bleu_tokeniser(references), sentences=True), hypotheses, references)
+
+
+@metric(scored=lambda hypotheses, references: by_sacrebleu(_bleu("none", lowercase=True), hypotheses, [references]))
+def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """BLEU of text that is tokenised already, lower-cased: the number in old tables (multi-bleu)."""
+    return _counted_by(_bleu("none", lowercase=True, sentences=True), hypotheses, references)
+
+
+@metric(name="exact")
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """The share of outputs that are the reference, character by character."""
+    return mean_statistics([100.0 * (a == b) for a, b in zip(hypotheses, references, strict=True)])
+
+
+@metric(scored=_chrf_score)
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """sacreBLEU's chrF2: F-score of character n-grams, spaces left out (Popović 2015).
+
+    Counted are, for each order, n-grams of the hypothesis, of the reference, and those that match.
+    """
+    rows = np.zeros((len(references), _CHRF_ORDER, 3))
+    for row, texts in enumerate(zip(hypotheses, references, strict=True)):
+        # sacreBLEU leaves out what Python takes for white space, within a text as at its ends
+        hypothesis, reference = ("".join(text.split()) for text in texts)
+        for order in range(1, min(_CHRF_ORDER, len(reference)) + 1):
+            found, wanted = (
+                Counter([text[i : i + order] for i in range(len(text) - order + 1)]) for text in (hypothesis, reference)
+            )
+            matches = sum(min(count, wanted[ngram]) for ngram, count in found.items() if ngram in wanted)
+            rows[row, order - 1] = found.total(), wanted.total(), matches
+    return Statistics(rows.reshape(len(references), -1), _chrf_of_sums)
+
+
+def _bleu(tokenise: BleuTokeniser, *, lowercase: bool = False, sentences: bool = False) -> "BLEU":
+    from sacrebleu.metrics import BLEU
+
+    if tokenise not in get_args(BleuTokeniser):
+        raise UserError(f"tokenise is {tokenise!r}; expected one of {', '.join(get_args(BleuTokeniser))}")
+    # "force": text that looks tokenised already is scored as it is, without a warning between the lines of a table.
+    return BLEU(tokenize=tokenise, lowercase=lowercase, force=True, effective_order=sentences)
+
+
+def _counted_by(metric: "BLEU", hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    rows = np.zeros((len(references), 2 * _BLEU_ORDER + 2))
+    for row, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
+        found = metric.sentence_score(hypothesis, [reference])
+        rows[row] = [*found.counts, *found.totals, found.sys_len, found.ref_len]
+    return Statistics(rows, _bleu_of_sums)
+
+
+def _bleu_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
+    from sacrebleu.metrics import BLEU
+
+    found = []
+    for row in sums.round().astype(int).tolist():
+        counts, totals, (length, wanted) = row[:_BLEU_ORDER], row[_BLEU_ORDER:-2], row[-2:]
+        found.append(BLEU.compute_bleu(counts, totals, length, wanted, smooth_method="exp").score)
+    return np.array(found, dtype=np.float64)
+
+
+def _chrf_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
+    """Precision and recall are means over the orders that both sides have, as in sacreBLEU since its second version."""
+    found, wanted, matches = np.moveaxis(sums.reshape(len(sums), _CHRF_ORDER, 3), -1, 0)
+    there = (found > 0) & (wanted > 0)
+    orders = np.maximum(there.sum(axis=1), 1)
+    precision = np.where(there, matches / np.maximum(found, 1), 0).sum(axis=1) / orders
+    recall = np.where(there, matches / np.maximum(wanted, 1), 0).sum(axis=1) / orders
+    weighed = _CHRF_BETA**2 * precision + recall
+    return 100 * (1 + _CHRF_BETA**2) * precision * recall / np.where(weighed > 0, weighed, 1)
+
+
+# ROUGE (Lin 2004): shared n-grams, and the longest common subsequence. F1, the mean over texts.
+#
+# People write "ROUGE-L" for two things. rougeL takes a text for one sequence; rougeLsum goes line by line, and a word
+# of the reference counts where any line of the output has it in common with the reference's line. On texts of one line
+# they are the same. Without a stemmer and on English both agree with Google's rouge-score; that one drops every letter
+# outside a to z, so that "café" is "caf" and a Chinese text is empty. Here words are whole in every script.
+
+
+RougeKind = Literal["rouge1", "rouge2", "rougeL", "rougeLsum"]
+_HOW: dict[str, str] = {"rouge1": "n:1", "rouge2": "n:2", "rougeL": "lcs:text", "rougeLsum": "lcs:lines"}
+
+
+def rouge(kind: RougeKind) -> Metric[[Sequence[str], Sequence[str]]]:
+    """The mean F1 of texts, from 0 to 100."""
+    words = f"case:lc|tok:alnum,char-if-no-spaces|stem:no|version:sightline-{__version__}"
+    return Metric(
+        kind,
+        lambda hypotheses, references: mean_statistics(
+            [rouge_f1(kind, a, b) for a, b in zip(hypotheses, references, strict=True)]
+        ),
+        lambda hypotheses, references: f"nrefs:1|{_HOW[kind]}|f1:mean|{words}",
+    )
+
+
+def rouge_f1(kind: RougeKind, hypothesis: str, reference: str) -> float:
+    """The F1 of one text, from 0 to 100; 0 where a side has nothing to share."""
+    if kind == "rougeLsum":
+        found, wanted = ([words_of(line) for line in text.split("\n")] for text in (hypothesis, reference))
+        return _f1(_shared_by_lines(found, wanted), sum(map(len, found)), sum(map(len, wanted)))
+    found_words, wanted_words = words_of(hypothesis), words_of(reference)
+    if kind == "rougeL":
+        return _f1(common_length(found_words, wanted_words), len(found_words), len(wanted_words))
+    size = int(kind.removeprefix("rouge"))
+    found_ngrams, wanted_ngrams = (
+        Counter(zip(*(words[start:] for start in range(size)), strict=False)) for words in (found_words, wanted_words)
+    )
+    return _f1((found_ngrams & wanted_ngrams).total(), found_ngrams.total(), wanted_ngrams.total())
+
+
+def common_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of the longest common subsequence."""
+    return len(first) - _subsequence_rows(first, second)[-1].bit_count()
+
+
+def _f1(shared: int, found: int, wanted: int) -> float:
+    return 200.0 * shared / (found + wanted) if shared else 0.0
+
+
+def _subsequence_rows(first: Sequence[str], second: Sequence[str]) -> list[int]:
+    """The table of longest common subsequences, a row for each beginning of ``second``, as bits (Hyyrö 2004).
+
+    Neighbours in a row differ by 0 or 1: bit i of a row is 0 where the i-th word of ``first`` adds one. A row of a
+    thousand words takes four operations on one integer instead of a thousand steps.
+    """
+    places: dict[str, int] = {}
+    for place, word in enumerate(first):
+        places[word] = places.get(word, 0) | 1 << place
+    whole = (1 << len(first)) - 1
+    rows = [whole]
+    for word in second:
+        row = rows[-1]
+        matches = row & places.get(word, 0)
+        rows.append(((row + matches) | (row - matches)) & whole)
+    return rows
+
+
+def _common_places(first: Sequence[str], second: Sequence[str]) -> set[int]:
+    """Where the words of one longest common subsequence stand in ``first``.
+
+    Of several, rouge-score's: read from the end, words that match are taken, and a tie leaves out a word of ``first``.
+    """
+    rows = _subsequence_rows(first, second)
+    found = set()
+    i, j = len(first), len(second)
+    while i and j:
+        if first[i - 1] == second[j - 1]:
+            i, j = i - 1, j - 1
+            found.add(i)
+        else:
+            without_second = i - (rows[j - 1] & ((1 << i) - 1)).bit_count()
+            without_first = i - 1 - (rows[j] & ((1 << i - 1) - 1)).bit_count()
+            if without_second > without_first:
+                j -= 1
+            else:
+                i -= 1
+    return found
+
+
+def _shared_by_lines(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> int:
+    """Words of the reference that some line of the output shares, none counted more often than the output has it."""
+    left = Counter(word for line in found for word in line)
+    shared = 0
+    for line in wanted:
+        places: set[int] = set()
+        for other in found:
+            places |= _common_places(line, other)
+        for place in places:
+            if left[line[place]] > 0:
+                left[line[place]] -= 1
+                shared += 1
+    return shared
+
+
+# Scores by the length of the source: models without attention fall off where sentences get long.
+
+
+EDGES = (1, 10, 15, 20, 30)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Texts of about one length, by their row. ``most`` is None where there is no end."""
+
+    unit: str  # words, or characters in scripts without spaces
+    least: int
+    most: int | None
+    rows: list[int]
+
+    @property
+    def label(self) -> str:
+        if self.most is None:
+            return f"{self.least}+"
+        return str(self.least) if self.most == self.least else f"{self.least}–{self.most}"
+
+
+def buckets_by_length(sources: Sequence[str], edges: Sequence[int] = EDGES) -> list[Bucket]:
+    """From the shortest to the longest; those without a text are left out. ``edges`` are where buckets begin."""
+    if list(edges) != sorted(set(edges)) or not edges:
+        raise ValueError(f"edges are {list(edges)}; expected one or more, each above the one before")
+    by_character = count_letters(sources).mostly_without_spaces
+    rows: list[list[int]] = [[] for _ in edges]
+    for row, source in enumerate(sources):
+        parts = source.split()
+        length = sum(map(len, parts)) if by_character else len(parts)
+        rows[max(0, bisect.bisect_right(edges, length) - 1)].append(row)  # what is shorter still is with the shortest
+    ends = [*(edge - 1 for edge in edges[1:]), None]
+    unit = "characters" if by_character else "words"
+    return [Bucket(unit, *bucket) for bucket in zip(edges, ends, rows, strict=True) if bucket[2]]
