@@ -27,7 +27,7 @@ ORDER = [
 TOGETHER = {"inputs", "outputs", "tasks"}
 EXCEPTIONS = {
     ("explain.explanation", "view"),  # an explanation saves itself
-    ("testing.task_laws", "cli"),  # the laws try every verb as a user does
+    ("testing.task_contract", "cli"),  # the laws try every verb as a user does
 }
 MODEL_FREE = {"view", "records", "picture", "text", "data", "metrics", "decoding", "explain.explanation"}
 PLAIN = {*ORDER[: ORDER.index("kernels")], "decoding", "view", "explain.explanation", "explain"}

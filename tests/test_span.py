@@ -13,7 +13,7 @@ from runs import read_as, trained_on
 from sightline.inputs.question import QuestionInput
 from sightline.inputs.text import to_texts
 from sightline.models.attentive import AttentiveConfig
-from sightline.models.heads import Span
+from sightline.models.heads import SpanHead
 from sightline.outputs.span import NONE, SpanOutput, answer_tokens
 from sightline.tasks.configs.span import SpanConfig
 from sightline.tasks.task import Example
@@ -132,7 +132,7 @@ def test_the_pointer_on_nothing_is_the_first_token_and_only_where_asked_for():
     words, parts = reader.pad(reader.read([("ka", "va ka")]).rows)
     texts = to_texts(words, parts)
     for none in (False, True):
-        model = Span(replace(SMALL, pairs=True).build(reader.words), none=none).eval()
+        model = SpanHead(replace(SMALL, pairs=True).build(reader.words), none=none).eval()
         lowest = torch.finfo(torch.float32).min
         possible = (model.scores(texts)[0, 0] > lowest).tolist()
         assert possible == [none, False, False, True, True, False]

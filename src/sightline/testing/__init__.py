@@ -6,7 +6,7 @@
     check_attention(MyAttentionConfig())
     check_task(MY_TASK, rows)
 
-Each law is a function of a `Case` in `attention_laws` or `task_laws`; `laws()` and `task_laws()` list them,
+Each law is a function of a `Case` in `attention_contract` or `task_contract`; `laws()` and `task_laws()` list them,
 so that a test can be made of each one. A law that does not hold raises `AssertionError` with the law's name, what was
 expected and what was found.
 """
@@ -18,13 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import sightline.testing.attention_laws
 from sightline.attention import AttentionConfig
-from sightline.testing.attention_laws import Case
+from sightline.testing import attention_contract
+from sightline.testing.attention_contract import Case
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
-    from sightline.testing.task_laws import Case as TaskCase
+    from sightline.testing.task_contract import Case as TaskCase
 
 __all__ = ["Case", "Law", "check_attention", "check_task", "laws", "task_case", "task_laws"]
 
@@ -34,14 +34,14 @@ TaskLaw = Callable[["TaskCase"], None]
 
 def laws() -> dict[str, Law]:
     """Every law of attention, by name."""
-    return _laws(sightline.testing.attention_laws)
+    return _laws(attention_contract)
 
 
 def task_laws() -> "dict[str, TaskLaw]":
     """Every law of a task, by name."""
-    import sightline.testing.task_laws
+    from sightline.testing import task_contract
 
-    return _laws(sightline.testing.task_laws)
+    return _laws(task_contract)
 
 
 def _laws(module: ModuleType) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def task_case(
 ) -> "Iterator[TaskCase]":
     """What the laws of a task are functions of. Inside the block the task is known by its name, installed or not."""
     from sightline.tasks.registry import tasks
-    from sightline.testing.task_laws import Case as TaskCase
+    from sightline.testing.task_contract import Case as TaskCase
 
     known = tasks()
     before = known.get(task.name)

@@ -38,7 +38,7 @@ from sightline.tasks.train import train_task
 from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
 from sightline.training.folder import MODEL, RunFolder, load_tensors
 
-# A small run of a task, and how to compare: what the laws of `sightline.testing.task_laws` are given.
+# A small run of a task, and how to compare: what the laws of `sightline.testing.task_contract` are given.
 
 
 STEPS, STOPPED = 4, 3  # of the training; after how many of them it is stopped once
