@@ -9,9 +9,7 @@ import pytest
 from invoke import run
 from sightline.errors import UserError
 from sightline.tasks.registry import task_named, tasks
-from sightline.testing import check_task
-from sightline.testing import task_contract as task_case
-from sightline.testing import task_contract as task_laws
+from sightline.testing import check_task, task_case, task_laws
 from task_samples import KINDS, sample
 
 HERE = Path(__file__).parent
