@@ -1,6 +1,6 @@
 """Span: where in a text the answer to a question stands."""
 
-from sightline.tasks.configs.base import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.presets import ATTENTIVE, ENCODER, LOUD, RATES
 from sightline.tasks.task import Column, Task, Variant
 
 SPAN = Task(

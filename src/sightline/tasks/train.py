@@ -28,7 +28,6 @@ from sightline.tasks.task import Task, Variant, imported
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import OtherRank, Outcome, train
 from sightline.training.ranks import Ranks
-from sightline.view.charts import draw_curves
 
 # Training batches of a task, and what the training loop is given: the same for every input and output.
 
@@ -205,6 +204,8 @@ def finish(
     run = replace(run, output=output)
     names = run.save(folder, outcome.source)
     folder.add_metrics(step=outcome.progress.step, final=True, weights=outcome.source, **outcome.scores)
+    from sightline.view.charts import draw_curves  # matplotlib takes as long to import as PyTorch
+
     draw_curves(folder.metrics(), folder.path / CURVES, run.output.unit)
     wording = run.output.card(run, prepared, raws, folder.path)
     write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording))

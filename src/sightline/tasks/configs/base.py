@@ -16,28 +16,6 @@ from sightline.training.loop import TrainingConfig
 if TYPE_CHECKING:
     from sightline.inputs.base import Input
 
-# Sizes of the text models that several tasks declare, as plain fields: no model is imported to list them.
-
-
-ATTENTIVE = {
-    "tiny": {},
-    "small": {"embedding_size": 200, "size": 256},
-    "base": {"embedding_size": 300, "size": 512, "layers": 2},
-}
-# Layers as the translating Transformer has them: its encoder can begin with the weights.
-ENCODER = {
-    "tiny": {},
-    "small": {"size": 256, "heads": 4, "feed_forward": 1024, "layers": 4},
-    "base": {"size": 512, "heads": 8, "feed_forward": 2048, "layers": 6},
-}
-HAN: dict[str, dict[str, int]] = {"tiny": {}, "small": {}, "base": {}}
-RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
-LOUD = 1.0  # the deviation of word vectors where one word decides, not the sum of many
-# Every text of pre-training asks for many words, and labels for one thing: steps may be larger, and many small ones
-# learn faster.
-READING_RATES = {"tiny": 3e-3, "small": 1.5e-3, "base": 5e-4}
-READING_TOKENS = {"tiny": 2048, "small": 4096, "base": 8192}
-
 
 def text_training() -> TrainingConfig:
     """How models of texts are trained unless their task says otherwise."""
