@@ -158,8 +158,8 @@ def describe(rows: list[Row], others: list[list[Row]], samples: int, seed: int) 
 
 One query, {ANNOTATIONS} annotations and an output head of {ANSWERS} answers: small enough to compute the exact gradient
 of E[log p(y given i)]. Each estimator has {samples:,} samples. *Off by*: distance of their average from the exact
-gradient of the scores, relative to its length. *Noise*: the distance that an unbiased estimator would show. *Variance*: of one
-sample, summed over the scores. *z*: standard errors of the worst coordinate; up to about 3 is chance.
+gradient of the scores, relative to its length. *Noise*: the distance that an unbiased estimator would show. *Variance*:
+of one sample, summed over the scores. *z*: standard errors of the worst coordinate; up to about 3 is chance.
 
 | estimator | z, scores | z, head | off by | noise | variance |
 |---|--:|--:|--:|--:|--:|

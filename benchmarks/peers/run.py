@@ -92,8 +92,8 @@ ABOUT = (
     "our model has it, and in a second row in attention weights and activations too; torch.nn.Transformer and JoeyNMT "
     "support only the latter. JoeyNMT makes batches without regard to length; in one row its trainer uses ours. "
     "Decoding: one model trained with Sightline, normalised after its layers as Marian requires, the same weights in "
-    "Marian and CTranslate2 (checked); JoeyNMT has random weights of the same size. With a given length every tool takes 16 steps (15 tokens "
-    "and the end). Ours is timed from text to text, the others from tokens to tokens."
+    "Marian and CTranslate2 (checked); JoeyNMT has random weights of the same size. With a given length every "
+    "tool takes 16 steps (15 tokens and the end). Ours is timed from text to text, the others from tokens to tokens."
 )
 
 
