@@ -101,14 +101,14 @@ def reversal(folder: Path | None = None, threads: int | None = None, write: bool
                 print(lines[-1], flush=True)
                 if by != "hiding":
                     worst = max(worst, total.error_rate)
-    verdict = f"The worst error rate with gold or two directions is {worst:.2%}; the bar is {ERROR_AT_MOST:.0%}."
+    verdict = f"The worst error rate with gold or two directions is {worst:.2%}; the threshold is {ERROR_AT_MOST:.0%}."
     print("\n".join(["", *lines, "", verdict]))
     if write:
         steps = " and ".join(f"{count} steps of {kind}" for kind, count in STEPS.items())
         about = f"Reversal, {SCORED} pairs of {SHORTEST} to {LONGEST} words, after {steps}. {machine()}."
         title, again = (
-            "## Alignment where the truth is known",
-            "Again: `python benchmarks/alignment.py reversal --write`",
+            "## Alignment with known truth",
+            "Reproduce: `python benchmarks/alignment.py reversal --write`",
         )
         write_section("alignment-reversal", "\n".join([title, "", about, "", *lines, "", verdict, "", again]))
     if worst > ERROR_AT_MOST:
@@ -171,7 +171,11 @@ def multi30k(
     seconds = time.perf_counter() - started
     there = [one for one in found if one is not None]
     agreement = sum((one.agreement for one in there), AlignmentScore())
-    lines = [f"Read {chosen}; choosing took {choosing:.0f} s.", "", "| | links | links a pair | source words linked |"]
+    lines = [
+        f"Read {chosen}; selection took {choosing:.0f} s.",
+        "",
+        "| | links | links per pair | source words linked |",
+    ]
     lines.append("| --- | --: | --: | --: |")
     ways: dict[str, Callable[[Alignment], Any]] = {
         "forward": lambda one: one.forward,
@@ -183,14 +187,14 @@ def multi30k(
         count, words = sum(map(len, links)), sum(len(one.source) for one in there)
         linked = sum(len({source for source, _ in some}) for some in links)
         lines.append(f"| {name} | {count:,} | {count / len(there):.2f} | {linked / words:.1%} |")
-    speed = f"{len(rows):,} pairs in both directions in {seconds:.0f} s: {len(rows) / seconds:,.0f} pairs a second."
+    speed = f"{len(rows):,} pairs in both directions in {seconds:.0f} s: {len(rows) / seconds:,.0f} pairs per second."
     lines += ["", f"Both directions agree with F1 {agreement.f1:.3f}. {speed}"]
     print("\n".join(lines))
     for number in range(0, len(there), max(1, len(there) // max(show, 1))):
         print(_readable(number, there[number]))
     if write:
         title = f"## Alignment of real pairs\n\nMeasured on {machine()}; {run.name} and {reverse.name}."
-        again = "Again: `python benchmarks/alignment.py multi30k RUN REVERSE --data FILE --write`"
+        again = "Reproduce: `python benchmarks/alignment.py multi30k RUN REVERSE --data FILE --write`"
         write_section("alignment-pairs", "\n".join([title, "", *lines, "", again]))
 
 

@@ -179,12 +179,12 @@ def speed() -> str:
     ]
     pairs += [("additive / the plain formula", 512, 15, train, our_additive, plain_additive) for train in (False, True)]
     rows = "\n".join(beside(pairs))
-    return f"""| ours / beside it | length | step | ours, ms | beside it, ms | ratio |
+    return f"""| ours / reference | length | step | ours, ms | reference, ms | ratio |
 |---|--:|---|--:|--:|--:|
 {rows}
 
-Scaled dot and multi-head: batch {B}, {H} heads of {D}. Additive: batch 1, hidden size {HIDDEN}. Runs taken in turn in
-one process; medians of time, and the median over rounds of the ratio. Below 1 is faster than what stands beside it."""
+Scaled dot and multi-head: batch {B}, {H} heads of {D}. Additive: batch 1, hidden size {HIDDEN}. Runs alternate in
+one process; medians of time, and the median over rounds of the ratio. Below 1 we are faster than the reference."""
 
 
 def short_attention(length: int, border: int) -> Run:
@@ -212,7 +212,7 @@ def short() -> str:
         plain, kernel = (1e3 * statistics.median(times[name]) for name in runs)
         rows.append(f"| {length} | {plain:.1f} | {kernel:.1f} | {median_ratio(times['plain'], times['kernel']):.2f} |")
     what = "Forward and backward, 4,096 queries in all, 4 heads of 32, padding masked."
-    return "\n".join(rows) + f"\n\n{what} Up to {fused.SHORT} keys the plain products are taken."
+    return "\n".join(rows) + f"\n\n{what} Up to {fused.SHORT} keys the plain products are used."
 
 
 def memory() -> str:
@@ -296,7 +296,7 @@ def main(part: Literal["all", "speed", "short", "memory", "growth"] = "all", wri
     for name, measure in PARTS.items():
         if part not in ("all", name):
             continue
-        again = f"Again: `python benchmarks/attention.py --part {name} --write`; all parts: `make bench`."
+        again = f"Reproduce: `python benchmarks/attention.py --part {name} --write`; all parts: `make bench`."
         picture = HERE / "growth.png" if write else Path("runs/growth.png")  # a trial leaves the published one alone
         picture.parent.mkdir(parents=True, exist_ok=True)
         body = f"## Mechanisms: {name}\n\nMeasured on {machine()}.\n\n{measure(picture)}\n\n{again}"

@@ -160,7 +160,7 @@ def table(rows: list[str], signatures: dict[str, str], speed: float, chosen: arg
         [
             "## Captions",
             "",
-            f"Measured on {machine()}. Features: {speed:,.0f} images a second, with their decoding.",
+            f"Measured on {machine()}. Features: {speed:,.0f} images per second, including decoding.",
             "",
             f"{head}| length penalty | minutes |",
             "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -168,11 +168,11 @@ def table(rows: list[str], signatures: dict[str, str], speed: float, chosen: arg
             "",
             f"Test data scored once, beam {BEAM}; the length penalty is the best of {penalties} on validation data by "
             "BLEU-4 without brevity penalty. "
-            f"At most {chosen.minutes:g} minutes of training each, behind the features. How the scores are computed:",
+            f"At most {chosen.minutes:g} minutes of training each, after the features. Signatures of the scores:",
             "",
             *(f"- `{signature}`" for signature in signatures.values()),
             "",
-            "Again: `python benchmarks/captions.py DATA --write`.",
+            "Reproduce: `python benchmarks/captions.py DATA --write`.",
         ]
     )
 

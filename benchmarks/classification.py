@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def row_of(name: str, found: list[dict[str, Any]], minutes: list[float]) -> str:
-    """Accuracies in per cent; of several seeds the mean, and all of them."""
+    """Accuracies in per cent; with several seeds, the mean, and all of them."""
     accuracy = [one["accuracy"] for one in found]
     shown = f"{statistics.mean(accuracy):.2f}"
     if len(accuracy) > 1:
@@ -157,7 +157,7 @@ def _told() -> list[str]:
     for name, system in SYSTEMS.items():
         words = [f"`{setting}`" for setting in system.settings]
         words += ["from the Hugging Face folder"] if system.fine_tuned else []
-        words += [f"{system.rows:,} random rows of the training data, for its floors too"] if system.rows else []
+        words += [f"{system.rows:,} random rows of the training data, for its baselines too"] if system.rows else []
         words += [f"{system.epochs} epoch{'s' if system.epochs > 1 else ''}"] if system.epochs else []
         found += [f"{name} {', '.join(words)}"] if words else []
     return found
@@ -175,10 +175,10 @@ def table(rows: list[str]) -> str:
             "|---|--:|--:|--:|--:|--:|",
             *rows,
             "",
-            "Minutes are wall time of training with its validations; of several seeds the mean. "
-            "Where nothing is said every setting is the default: " + "; ".join(_told()) + ".",
+            "Minutes are wall time of training with its validations; with several seeds, the mean. "
+            "Settings are the defaults except: " + "; ".join(_told()) + ".",
             "",
-            "Again: `python benchmarks/classification.py DATA --minilm FOLDER --write`.",
+            "Reproduce: `python benchmarks/classification.py DATA --minilm FOLDER --write`.",
         ]
     )
 

@@ -161,10 +161,10 @@ ROWS = {
     "speed": ("pairs/s", "{:,.0f}"),
     "preparing_memory": ("most anonymous memory while preparing, workers with it", "{:,.0f} MB"),
     "first": ("from there to the end of the first step", "{:.1f} s"),
-    "memory_at_first": ("most anonymous memory in the first tenth of {steps:,} steps", "{:,.0f} MB"),
+    "memory_at_first": ("maximum anonymous memory in the first tenth of {steps:,} steps", "{:,.0f} MB"),
     "memory": ("in the other steps", "{:,.0f} MB"),
     "resume": (
-        "going on behind step {kept:,}: from its start to the end of a step, files in the cache",
+        "resuming after step {kept:,}: from its start to the end of a step, files in the cache",
         "{:.1f} s",
     ),
     "disk": ("on the disk when prepared", "{:,.0f} MB"),
@@ -192,8 +192,10 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if chosen.write:
-        again = f"Again: `python benchmarks/corpora.py --pairs {chosen.pairs} --work FOLDER --write`."
-        write_section("corpora", "\n\n".join(["## Corpora that do not fit", f"Measured on {machine()}.", text, again]))
+        again = f"Reproduce: `python benchmarks/corpora.py --pairs {chosen.pairs} --work FOLDER --write`."
+        write_section(
+            "corpora", "\n\n".join(["## Corpora larger than memory", f"Measured on {machine()}.", text, again])
+        )
 
 
 if __name__ == "__main__":

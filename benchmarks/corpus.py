@@ -82,7 +82,7 @@ def main() -> None:
         print(f"{rows[-1][0]:>10,} pairs: {rows[-1][1]:7.1f} MB, at most {rows[-1][2]:.1f} MB", flush=True)
     first = rows[0][1]
     table = [
-        "| pairs | anonymous memory, median of the later steps | most | against the first |",
+        "| pairs | anonymous memory, median of the later steps | maximum | relative to the first |",
         "| --- | --- | --- | --- |",
     ]
     table += [
@@ -91,7 +91,7 @@ def main() -> None:
     if options.write:
         body = f"## Memory and the size of the corpus\n\nThe tiny Transformer, {options.steps} steps, made-up pairs. "
         body += (
-            f"Again: `python benchmarks/corpus.py --pairs {options.pairs} --steps {options.steps} --write`\n\n"
+            f"Reproduce: `python benchmarks/corpus.py --pairs {options.pairs} --steps {options.steps} --write`\n\n"
             + "\n".join(table)
         )
         write_section("corpus", body)

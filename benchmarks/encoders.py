@@ -8,8 +8,8 @@ column ``text``. Everything is timed in turn, in one process, after one round th
 
 Prediction, from texts to labels: `transformers` as its default pipeline (one text after the other), `transformers` in a
 loop on batches sorted by length, and ours on the same batches; all three begin with the texts. Fine-tuning: the same
-batches of tokens, the same dropout, the same AdamW, gradients clipped; once with batches of like length and once with
-batches as they come.
+batches of tokens, the same dropout, the same AdamW, gradients clipped; once with batches of similar length and once
+with batches in random order.
 """
 
 import argparse
@@ -107,7 +107,7 @@ class Ours:
 
 
 def sorted_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Places of texts of like length, the longest first, as many as the budget of tokens allows."""
+    """Places of texts of similar length, the longest first, as many as the budget of tokens allows."""
     batches: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
         if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > budget:
@@ -163,7 +163,7 @@ def prediction(folder: Path, texts: Sequence[str], longest: int, repeats: int) -
     lengths = [len(row) for row in ours.rows(texts, longest)]
     lines = [
         f"| prediction, {len(texts):,} texts of {statistics.median(lengths):.0f} tokens (median) | texts/s | "
-        "Sightline is faster by |",
+        "speed-up of Sightline |",
         "|---|--:|--:|",
     ]
     for name, seconds in times.items():
@@ -193,7 +193,7 @@ def fine_tuning(folder: Path, texts: Sequence[str], longest: int, repeats: int, 
         f"| fine-tuning, batches of {rows_in_batch} | padding | transformers, texts/s | Sightline, texts/s | faster |",
         "|---|--:|--:|--:|--:|",
     ]
-    for order in ("of like length", "as they come"):
+    for order in ("of similar length", "in random order"):
         theirs = Theirs(folder)
         ours = Ours(folder, theirs)
         config, encoder = ours.pretrained.config, theirs.model.config
@@ -201,7 +201,7 @@ def fine_tuning(folder: Path, texts: Sequence[str], longest: int, repeats: int, 
         if ours.pretrained.kind != "distilbert" and rates != (config.dropout, config.attention_dropout):
             sys.exit(f"dropout is {rates} there and {config.dropout, config.attention_dropout} here")
         rows = ours.rows(texts, longest)
-        if order == "of like length":
+        if order == "of similar length":
             rows.sort(key=len)
         cut = [rows[start : start + rows_in_batch] for start in range(0, len(rows), rows_in_batch)]
         random.Random(1).shuffle(cut)
@@ -264,12 +264,12 @@ def main() -> None:
         shape = dataclasses.asdict(load_pretrained(options.model).config)
         sizes = f"{shape['layers']} layers of {shape['size']}, {shape['heads']} heads"
         body = (
-            f"## Encoders with other people's weights\n\nMeasured on {machine()}, transformers "
+            f"## Encoders with pre-trained weights\n\nMeasured on {machine()}, transformers "
             f"{transformers.__version__}: {options.model.name} ({sizes}), texts of {options.data.name} cut at "
-            f"{options.longest} tokens, medians of {options.repeats} rounds in turn.\n\n"
+            f"{options.longest} tokens, medians of {options.repeats} alternating rounds.\n\n"
         )
         body += "\n\n".join("\n".join(found[name]) for name in parts)
-        body += "\n\nAgain: `python benchmarks/encoders.py --model DIR --data FILE --write`."
+        body += "\n\nReproduce: `python benchmarks/encoders.py --model DIR --data FILE --write`."
         write_section("encoders", body)
 
 

@@ -224,31 +224,31 @@ def describe(rows: list[Measured]) -> str:
         f"{one.agreement:.2f} | {'yes' if met(one) else 'no'} |"
         for one in rows
     )
-    return f"""## Evidence: does the panel tell cause from no cause?
+    return f"""## Evidence: does the panel distinguish cause from no cause?
 
-Two models on made data ({SYMBOLS} symbols, {SHORTEST} to {LONGEST} a row), trained from five seeds each. *Reversal*: an
-attention decoder (Luong) writes the source backwards and finds each symbol by looking at it. *Counting*: a classifier
-with pooling attention says how many tokens are of one half of the alphabet; its encoder's final states go past the
-attention to the label, and every token is needed alike. The bars, written before any training: hiding the symbol looked
-at most costs at least {CAUSE_AT_LEAST:g} times what hiding another one costs in reversal, and at most
-{NO_CAUSE_AT_MOST:g} times in counting; with the columns of its map permuted, reversal must stay below
+Two models on synthetic data ({SYMBOLS} symbols, {SHORTEST} to {LONGEST} per row), trained from five seeds each.
+*Reversal*: an attention decoder (Luong) writes the source backwards and needs attention to find each symbol.
+*Counting*: a classifier with pooling attention counts the tokens of one half of the alphabet; its encoder's final
+states bypass the attention, and every token is equally important. The thresholds, written before any training: hiding
+the symbol with the largest weight costs at least {CAUSE_AT_LEAST:g} times what hiding another one costs in reversal,
+and at most {NO_CAUSE_AT_MOST:g} times in counting; with the columns of its map permuted, reversal must stay below
 {CAUSE_AT_LEAST:g}.
 
-Costs are nats for each written token (label), mean over {SENTENCES} new sentences ({DOCUMENTS} documents). *Of all*: as
-the ratio, with the random one drawn from all symbols, the most looked-at among them. *Uniform*: what the same loses
-when the attention is made uniform. *τ*: agreement of the map with hiding one symbol at a time.
+Costs are nats per output token (label), mean over {SENTENCES} new sentences ({DOCUMENTS} documents). *Of all*: the
+same ratio, with the random symbol drawn from all symbols, including that with the largest weight. *Uniform*: the loss
+when attention is made uniform. *τ*: agreement of the map with hiding one symbol at a time.
 
-| model | seed | steps | accuracy | top hidden | another hidden | ratio | of all | permuted | uniform | τ | bar met |
+| model | seed | steps | accuracy | top hidden | another hidden | ratio | of all | permuted | uniform | τ | passed |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|:--|
 {lines}
 
-Again: `python benchmarks/evidence.py --write`"""
+Reproduce: `python benchmarks/evidence.py --write`"""
 
 
 def main(figures: Path | None = None, models: tuple[str, ...] = KINDS, write: bool = False) -> None:
     """Train and measure every seed of the MODELS.
 
-    FIGURES is a file of JSON lines that grows as they come; what it holds already is not measured again.
+    FIGURES is a file of JSON lines that grows as runs end; what it holds already is not measured again.
     """
     torch.set_num_threads(1)
     known = figures.read_text(encoding="utf-8").splitlines() if figures is not None and figures.exists() else []

@@ -74,7 +74,7 @@ def huggingface(translator: Run, run: Path, folder: Path, sources: list[str]) ->
     theirs = engine_for("huggingface", out, 1).greedy([tokens for (tokens,) in translator.encode(sources)], LONGEST)
     own = translator.predict(sources, beam=1, max_length=LONGEST)
     same = sum(list(one.tokens) == row for one, row in zip(own, theirs, strict=True))
-    return f"By transformers ({described}) {same:,} of {len(sources):,} greedy outputs are the run's own."
+    return f"With transformers ({described}) {same:,} of {len(sources):,} greedy outputs equal those of the run."
 
 
 def main() -> None:
@@ -113,7 +113,7 @@ def main() -> None:
     text = f"Measured on {machine()}.\n\n{table(results, len(sources))}\n\n{note}"
     print(text)
     if options.write:
-        again = "Again: `python benchmarks/exports.py --run RUN --data FILE --write`."
+        again = "Reproduce: `python benchmarks/exports.py --run RUN --data FILE --write`."
         write_section("exports", "\n\n".join(["## Exports", text, again]))
 
 
@@ -124,8 +124,8 @@ def _speed(sources: list[str], seconds: list[float]) -> float:
 def table(results: dict[str, dict[str, Any]], count: int) -> str:
     """Markdown, a line for each engine."""
     lines = [
-        f"| engine | greedy: the run's own of {count:,} | tokenised BLEU | sentences/s "
-        "| beam 5: the run's own | tokenised BLEU | sentences/s | MB |",
+        f"| engine | greedy: equal to the run, of {count:,} | tokenised BLEU | sentences/s "
+        "| beam 5: equal to the run | tokenised BLEU | sentences/s | MB |",
         "| --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for label, found in results.items():

@@ -122,7 +122,7 @@ def minilm_folder(given: Path | None) -> Path | None:
 
 def parity(minilm: Path | None) -> list[str]:
     rows = [
-        "| model | attentions | largest difference of a weight to eager | of the output inside the block to outside |",
+        "| model | attentions | largest difference of a weight to eager | of the output inside and outside the block |",
         "|---|--:|--:|--:|",
     ]
     for name in configs():
@@ -257,13 +257,13 @@ def main() -> None:
     found = {name: part() for name, part in parts.items() if options.part in (None, name)}
     if options.write:
         sizes = f"{LAYERS} layers, {HEADS} heads, size {SIZE}, {ROWS} × {LENGTH} tokens, one of them half padding"
-        body = f"## `capture` on other people's models\n\nMeasured on {machine()}, transformers "
+        body = f"## `capture` on models of Hugging Face and `torch.nn`\n\nMeasured on {machine()}, transformers "
         body += f"{transformers.__version__}. Random models of {sizes}.\n\n" + "\n".join(found["parity"])
-        body += "\n\nSpeed outside `capture`, two processes in turn:\n\n" + "\n".join(found["speed"])
+        body += "\n\nSpeed outside `capture`, two alternating processes:\n\n" + "\n".join(found["speed"])
         body += (
-            f"\n\nMemory, BERT of {LONG['layers']} layers and {LONG['heads']} heads, each in a process of its own:\n\n"
+            f"\n\nMemory, BERT of {LONG['layers']} layers and {LONG['heads']} heads, each in a separate process:\n\n"
         )
-        body += "\n".join(found["memory"]) + "\n\nAgain: `python benchmarks/foreign.py --write`."
+        body += "\n".join(found["memory"]) + "\n\nReproduce: `python benchmarks/foreign.py --write`."
         write_section("foreign", body)
 
 

@@ -253,15 +253,15 @@ def main() -> None:
             if not faults
             else f"{done:,} cases, {faults.total()} faults.",
             "",
-            "| | cases | read | refused in a sentence | faults |",
+            "| | cases | read | refused with one sentence | faults |",
             "|---|--:|--:|--:|--:|",
             *rows,
         ]
     )
     print(text)
     if chosen.write:
-        again = "Again: `python benchmarks/fuzz.py --cases 100000 --write`."
-        write_section("fuzz", "\n\n".join(["## Strangers' files", f"Measured on {machine()}.", text, again]))
+        again = "Reproduce: `python benchmarks/fuzz.py --cases 100000 --write`."
+        write_section("fuzz", "\n\n".join(["## Untrusted files", f"Measured on {machine()}.", text, again]))
 
 
 if __name__ == "__main__":

@@ -47,12 +47,12 @@ DECODER = {
     for suffix, words, how in (("", "with", ()), ("-blind", "without", ("model.attention=null",)))
 }
 WAYS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    FLOOR: ("CNN on single cells (the floor)", "single", ()),
+    FLOOR: ("CNN on single cells (the baseline)", "single", ()),
     "context": ("CNN with context, all at once", "at_once", ("model.rnn_layers=0", "model.attention=null")),
     "lines": ("rows and columns, all at once", "at_once", ("model.attention=null",)),
     "at_once": ("rows, columns and attention, all at once", "at_once", ()),
     **DECODER,
-    "sequential-previous": ("decoder, only the label before", "sequential", ("model.neighbours=1",)),
+    "sequential-previous": ("decoder, only the previous label", "sequential", ("model.neighbours=1",)),
     "sequential-8-1-snake": ("decoder, 8 neighbours, one sweep, snake", "sequential", ('model.order="snake"',)),
     "sequential-8-1-gru": ("decoder, 8 neighbours, one sweep, GRU", "sequential", ("model.use_gru=true",)),
 }
@@ -60,7 +60,7 @@ MORE = ("sequential-previous", "sequential-8-1-snake", "sequential-8-1-gru")  # 
 PARITY: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "neighbours": ("decoder, 4 neighbours", "sequential", ("model.neighbours=4", "model.own_labels=0")),
     "eight": ("decoder, 8 neighbours", "sequential", ("model.neighbours=8", "model.own_labels=0")),
-    "previous": ("decoder, only the label before", "sequential", ("model.neighbours=1", "model.own_labels=0")),
+    "previous": ("decoder, only the previous label", "sequential", ("model.neighbours=1", "model.own_labels=0")),
     "at_once": ("rows, columns and attention, all at once", "at_once", ()),
     "single": ("single cell", "single", ()),
 }
@@ -149,7 +149,8 @@ def photos(options: argparse.Namespace, chosen: list[str]) -> list[str]:
     if chosen[0] == FLOOR and len(chosen) > 1:
         compared = compare(runs, examples, metrics=("f1",), samples=options.samples).to_json()["metrics"]["f1"]
     lines = [
-        "| | F1 | to the floor (95 %) | AP | precision | recall | pixel F1, 0 px | 2 px | 5 px | ms a photo | min |",
+        "| | F1 | to the baseline (95 %) | AP | precision | recall "
+        "| pixel F1, 0 px | 2 px | 5 px | ms per photo | min |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name in chosen:
@@ -205,16 +206,16 @@ def main() -> None:
     if options.write:
         body = (
             f"## Grids: a label for every cell\n\nMeasured on {machine()}.\n\n"
-            f"Made grids of 6 × 6 to 10 × 10 cells, y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, "
+            f"Synthetic grids of 6 × 6 to 10 × 10 cells, y_ij = x_ij ⊕ y_up ⊕ y_left, {options.parity_steps} updates, "
             "200 grids to test on:\n\n"
             + "\n".join(found["parity"])
             + f"\n\nPhotos of {options.data.name}, cells of 16 px, marked if any of their pixels is; {options.steps:,} "
-            "updates each, thresholds and checkpoint chosen on the validation photos, test photos scored once. "
-            f"Difference to the floor: 95 % of {options.samples:,} paired resamples of the photos. Pixels: those that "
-            "the pixel output marks inside the cells that are marked; right if a right one is no further away. Time: "
-            "one photo after the other.\n\n"
+            "updates each, thresholds and checkpoint selected on the validation photos, test photos scored once. "
+            f"Difference to the baseline: 95 % of {options.samples:,} paired resamples of the photos. Pixels: those "
+            "that the pixel output marks inside marked cells; correct if a gold pixel is within the distance. Time: "
+            "one photo at a time.\n\n"
             + "\n".join(found["photos"])
-            + f"\n\nAgain: `python benchmarks/grids.py --data DIR --out DIR {' '.join(_given(options))} --write`."
+            + f"\n\nReproduce: `python benchmarks/grids.py --data DIR --out DIR {' '.join(_given(options))} --write`."
         )
         write_section("grids", body)
 

@@ -169,8 +169,8 @@ def main() -> None:
         )
         body += f'{WORDS:,} words in the vocabulary; "of the cube" is how much of documents × sentences × words is no '
         body += "padding. Ratios below 1: ours is faster.\n\n"
-        body += "\n".join(found["time"]) + "\n\nPrediction of one long document, each in a process of its own:\n\n"
-        body += "\n".join(found["memory"]) + "\n\nAgain: `python benchmarks/han.py --write`."
+        body += "\n".join(found["time"]) + "\n\nPrediction of one long document, each in a separate process:\n\n"
+        body += "\n".join(found["memory"]) + "\n\nReproduce: `python benchmarks/han.py --write`."
         write_section("han", body)
 
 

@@ -41,7 +41,7 @@ class Row(NamedTuple):
     name: str
     score_z: float  # how many standard errors the mean is off, at the worst coordinate
     head_z: float
-    bias: float  # distance of the mean from the exact gradient of the scores, as a share of its length
+    bias: float  # distance of the mean from the exact gradient of the scores, relative to its length
     noise: float  # the distance that an unbiased estimator would show from this many samples
     variance: float  # of one sample, summed over the scores
 
@@ -156,10 +156,10 @@ def describe(rows: list[Row], others: list[list[Row]], samples: int, seed: int) 
     calmer = sum(all(a.variance > b.variance for a, b in pairwise(other)) for other in others)
     return f"""## Hard attention: how good are the gradients?
 
-One query, {ANNOTATIONS} annotations and an output head of {ANSWERS} answers: small enough to know the exact gradient of
-E[log p(y given i)]. Each estimator has {samples:,} samples. *Off by*: distance of their average from the exact gradient
-of the scores, as a share of its length. *Noise*: the distance that an unbiased estimator would show. *Variance*: of one
-sample, summed over the scores. *z*: how many standard errors the worst coordinate is off; up to about 3 is chance.
+One query, {ANNOTATIONS} annotations and an output head of {ANSWERS} answers: small enough to compute the exact gradient
+of E[log p(y given i)]. Each estimator has {samples:,} samples. *Off by*: distance of their average from the exact
+gradient of the scores, relative to its length. *Noise*: the distance that an unbiased estimator would show. *Variance*:
+of one sample, summed over the scores. *z*: standard errors of the worst coordinate; up to about 3 is chance.
 
 | estimator | z, scores | z, head | off by | noise | variance |
 |---|--:|--:|--:|--:|--:|
@@ -170,7 +170,7 @@ sample, summed over the scores. *z*: how many standard errors the worst coordina
 On {len(others)} other random problems, the variance of straight-through falls with every step up in temperature in
 {calmer} of them, its bias rises with every step in {biased}: a low temperature usually, not always, means less bias.
 
-Again: `python benchmarks/hard.py --samples {samples} --seed {seed} --write`"""
+Reproduce: `python benchmarks/hard.py --samples {samples} --seed {seed} --write`"""
 
 
 def main(samples: int = 100_000, seed: int = 0, write: bool = False) -> None:

@@ -141,8 +141,8 @@ def main() -> None:
             print(rows[-1], flush=True)
     if options.write:
         body = f"## The page at {SIZE} tokens, {LAYERS} layers, {HEADS} heads\n\nMeasured on {machine()}, Chromium. "
-        body += "BertViz loads its scripts from the web; here they came from the disk.\n\n" + "\n".join(rows)
-        body += "\n\nAgain: `python benchmarks/page.py --write`; with BertViz, see the script."
+        body += "BertViz loads its scripts from the web; here they were read from the disk.\n\n" + "\n".join(rows)
+        body += "\n\nReproduce: `python benchmarks/page.py --write`; with BertViz, see the script."
         write_section("page", body)
 
 

@@ -174,19 +174,19 @@ def main() -> None:
         lines.append(
             f"| translate, encoder only | tokenised BLEU | {scores[0]:.2f} | {scores[1]:.2f} | {STEPS['translate']:,} |"
         )
-    head = ["| | | from nothing | from the encoder that read | steps |", "|---|---|--:|--:|--:|"]
+    head = ["| | | random start | from the pre-trained encoder | steps |", "|---|---|--:|--:|--:|"]
     text = "\n".join([*head, *lines])
     print(text)
     if chosen.write:
         about = (
-            f"Measured on {machine()}, {chosen.threads} of them used. The encoder read {chosen.minutes:g} minutes (for "
-            f"translate, both sides of the pairs, {chosen.minutes / 4:g} minutes); then both learn with the same data, "
-            f"shape, kind of vocabulary and steps; classify is tested on {TESTED:,} reviews. Three draws of the "
-            "labelled reviews, whose scores stand in brackets. "
+            f"Measured on {machine()}, {chosen.threads} of them used. The encoder was pre-trained for "
+            f"{chosen.minutes:g} minutes (for translate, on both sides of the pairs, {chosen.minutes / 4:g} minutes); "
+            f"then both models train with the same data, shape, kind of vocabulary and steps; classify is tested on "
+            f"{TESTED:,} reviews. Three draws of the labelled reviews, with their scores in brackets. "
             f"With the same reviews and steps the default classifier (attentive) has {_mean(found['attentive'])}, a "
             f"linear model on words {_mean(found['linear'])}, NB-SVM on n-grams {_mean(found['nb-svm'])}."
         )
-        again = "Again: `python benchmarks/pretraining.py IMDB --pairs MULTI30K --write`."
+        again = "Reproduce: `python benchmarks/pretraining.py IMDB --pairs MULTI30K --write`."
         write_section("pretraining", "\n\n".join(["## Pre-training", about, text, again]))
 
 

@@ -240,14 +240,14 @@ def main() -> None:
         facts["Fuzzed"] = fuzz(options.run, options.threads, options.examples)
     answers = {**alone.answers, **many.answers, **stopped.answers}
     wrong = different(options.run, answers) + alone.wrong + many.wrong + stopped.wrong + alone.lost + many.lost
-    facts["Answers other than predict's"] = f"{wrong}, of {len(answers):,} different sentences"
+    facts["Answers that differ from predict"] = f"{wrong}, of {len(answers):,} different sentences"
     body = report(alone, many, stopped, options, facts)
     print(body)
     if options.write:
         about = f"## The server under load\n\nMeasured on {machine()}, server and clients on one machine, "
-        about += f"{options.run.name}, {options.seconds:g} s, beam 5, one sentence in each request.\n\n"
+        about += f"{options.run.name}, {options.seconds:g} s, beam 5, one sentence per request.\n\n"
         write_section(
-            "serving", f"{about}{body}\n\nAgain: `python benchmarks/serving.py --run RUN --sentences FILE --write`."
+            "serving", f"{about}{body}\n\nReproduce: `python benchmarks/serving.py --run RUN --sentences FILE --write`."
         )
 
 

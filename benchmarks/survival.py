@@ -105,7 +105,7 @@ def kills(work: Path, count: int, steps: int) -> str:
     moments = ", ".join(f"{number} {stage}" for stage, number in where.items())
     return (
         f"{count} SIGKILLs at random moments ({moments}) through one training of {steps:,} steps, in {minutes:.0f} "
-        f"minutes: parameters, optimiser and random state are {said}; files left to clear away: {len(left)}."
+        f"minutes: parameters, optimiser and random state are {said}; files left over: {len(left)}."
     )
 
 
@@ -177,7 +177,7 @@ def _lose(data: Path, whole: Path, lost: Path, steps: int, which: int, name: str
     ended = [read_progress(checkpoints(run)[-1]) for run in (whole, lost)]
     seen = "as many" if (ended[0].step, ended[0].tokens) == (ended[1].step, ended[1].tokens) else "NOT as many"
     return (
-        f"Of two workers, {name} killed some time behind step {moment}: `torchrun --max-restarts` started both anew, "
+        f"Of two workers, {name} was killed some time after step {moment}: `torchrun --max-restarts` restarted both, "
         f"training ended at step {ended[1].step:,} with {ended[1].tokens:,} target tokens seen, {seen} as without "
         "the loss."
     )
@@ -204,7 +204,7 @@ def main() -> None:
     text = "\n\n".join(found)
     print(text)
     if chosen.write:
-        again = "Again: `python benchmarks/survival.py --work FOLDER --write`."
+        again = "Reproduce: `python benchmarks/survival.py --work FOLDER --write`."
         write_section("survival", "\n\n".join(["## Survival", f"Measured on {machine()}.", text, again]))
 
 

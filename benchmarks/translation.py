@@ -142,9 +142,9 @@ def main() -> None:
             curves = Path(__file__).parent / f"{folder_of(system, options.runs).name}-curves.png"
             lines_of_run = (folder_of(system, options.runs) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             draw_curves([json.loads(line) for line in lines_of_run], curves)
-            body += f"![How the training of {system.name} went]({curves.name})\n\n"
+            body += f"![Training curves of {system.name}]({curves.name})\n\n"
         body += f"tokenised BLEU: {first['tokenised_bleu']['signature']}; sacreBLEU: {first['bleu']['signature']}.\n\n"
-        body += "Again: `python benchmarks/translation.py FOLDER --write`, with the corpus in FOLDER."
+        body += "Reproduce: `python benchmarks/translation.py FOLDER --write`, with the corpus in FOLDER."
         write_section("translation", body)
 
 

@@ -1,17 +1,17 @@
-"""How much of the gradient reaches an input that lies far back, with and without attention?
+"""How much of the gradient reaches a distant input, with and without attention?
 
-An LSTM reads a sequence in which one token is marked, and the output has to name it. The output sees either the last
-state only (one context vector for everything) or additive attention over all states with the last state as the query.
-Drawn is the norm of the loss's gradient with respect to the input embedding at each distance from the end, divided by
-the norm of the loss's gradient with respect to the logits: how much of an error at the output arrives. The division
-matters after training only, where a smaller loss would make every gradient smaller.
+An LSTM reads a sequence in which one token is marked, and the output must name that token. The output reads either the
+last state only (one context vector) or additive attention over all states, with the last state as the query. The
+picture shows the norm of the loss gradient with respect to the input embedding at each distance from the end, divided
+by the norm of the loss gradient with respect to the logits: the part of an output error that arrives. The division
+matters only after training, because a smaller loss makes every gradient smaller.
 
-What to expect, and what not. Without training, the last state's gradient shrinks to about 0.63 of itself each step,
-since PyTorch starts the forget gate near one half (a forget bias of 1 would make it about 0.84); attention has a short
-way to every state, so its gradient is flat. Close to the end attention's is the smaller one: all states share it. And
-the gap is no law: as the LSTM learns to keep the marked token, it shrinks from more than eleven orders of magnitude to
-less than two. What attention saves is the wait until then. Lines are geometric means over five seeds, bands go from the
-lowest seed to the highest.
+What to expect, and what not. Without training, the gradient through the last state shrinks to about 0.63 of itself at
+each step, since PyTorch initialises the forget gate near one half (a forget bias of 1 would make it about 0.84).
+Attention has a short path to every state, so its gradient is flat. Near the end the gradient of attention is smaller,
+because all states share it. The gap is not a law: as the LSTM learns to keep the marked token, it shrinks from more
+than eleven orders of magnitude to less than two. Attention saves the time until then. Lines are geometric means over
+five seeds; bands go from the lowest seed to the highest.
 
     python examples/gradient_distance.py --out runs/examples/gradient_distance.png
 """
@@ -32,11 +32,14 @@ from sightline.attention import AdditiveConfig, ComposedConfig
 
 VALUES, EMBEDDING_SIZE, STATE_SIZE = 8, 16, 32
 READERS = {"last state only": False, "attention": True}  # name -> whether it attends
-LOOKS = {"last state only": ("#D55E00", "--"), "attention": ("#0072B2", "-")}  # safe for colour-blind readers
+LOOKS = {
+    "last state only": ("#D55E00", "--"),
+    "attention": ("#0072B2", "-"),
+}  # for colour-blind readers too
 
 
 class Reader(nn.Module):
-    """An LSTM and an output that reads its last state, or attends to all of its states."""
+    """An LSTM whose output reads its last state or attends to all states."""
 
     def __init__(self, attends: bool) -> None:
         super().__init__()
@@ -55,7 +58,7 @@ class Reader(nn.Module):
 
 @dataclass
 class Stage:
-    """What was measured after some training, by the reader's name."""
+    """Measurements after some training, by the name of the reader."""
 
     steps: int
     norms: dict[str, Tensor]  # seeds × distances from the end
@@ -87,11 +90,11 @@ def train(model: Reader, optimiser: torch.optim.Optimizer, length: int, steps: i
 
 def measure(model: Reader, length: int) -> tuple[Tensor, Tensor]:
     """The gradient's norm at each distance, a mean over fresh examples, and the accuracy on them."""
-    model = copy.deepcopy(model).double()  # far gradients leave the range of float32
+    model = copy.deepcopy(model).double()  # gradients of distant inputs leave the range of float32
     tokens, answers = draw_batch(512, length)
     embedded = model.embed(tokens).detach().requires_grad_()
     logits = model(embedded)
-    # A sum, so that every example has the gradient of its own loss.
+    # A sum, so that the gradient of each example is that of its own loss.
     loss = F.cross_entropy(logits, answers, reduction="sum")
     at_input, at_output = torch.autograd.grad(loss, [embedded, logits])
     shares = at_input.norm(dim=-1) / at_output.norm(dim=-1, keepdim=True)
@@ -158,7 +161,7 @@ def main(out: Path = Path("runs/examples/gradient_distance.png"), seed: int = 0,
         seed: the first of five (with --quick: two).
         quick: shorter sequences, hardly any training.
     """
-    torch.set_num_threads(1)  # the tensors are too small to share out
+    torch.set_num_threads(1)  # the tensors are too small for several threads
     length, stops, seeds = (32, [0, 20], 2) if quick else (64, [0, 200, 1000], 5)
     stages = measure_stages(range(seed, seed + seeds), length, stops)
     print_table(stages, [distance for distance in (0, 1, 2, 4, 8, 16, 32) if distance < length - 1] + [length - 1])

@@ -1,9 +1,9 @@
 """Softmax, 1.5-entmax, sparsemax and hard attention on the same scores: how many annotations does a query read?
 
-The upper picture shows the weights that each makes of one row of scores. The lower one divides rows of random scores by
-a temperature and counts the weights that are not exactly zero. Softmax never lets go of anything, though most of its
-weights soon are too small to matter (dashed); entmax and sparsemax do let go, the more the colder; hard attention
-reads one annotation whatever the temperature.
+The upper picture shows the weights of each normaliser for one row of scores. The lower one divides rows of random
+scores by a temperature and counts the weights that are not exactly zero. Softmax never gives a zero, though most of its
+weights soon are too small to matter (dashed). Entmax and sparsemax give zeros, more of them at lower temperatures. Hard
+attention reads one annotation at every temperature.
 
     python examples/normalisers.py --out runs/examples/normalisers.png
 """
@@ -113,7 +113,7 @@ def draw(measured: Measured, out: Path) -> None:
 
 
 def main(out: Path = Path("runs/examples/normalisers.png"), seed: int = 0, quick: bool = False) -> Measured:
-    """Draw what four normalisers make of the same scores.
+    """Draw the weights of four normalisers for the same scores.
 
     Args:
         out: where the picture goes (PNG).

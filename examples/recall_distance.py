@@ -1,14 +1,14 @@
-"""What does recall cost over a distance: one layer of self-attention against one recurrent layer of the same size?
+"""What does recall over a distance cost: one layer of self-attention against one recurrent layer of the same size?
 
-Above: both layers read random values and then a question, and answer with the value that stood a given distance back.
-*Asked*: only the question says how far back, so every value must be kept until then. *Marked*: the value in question is
-marked when it passes, so there is one thing to keep. Both layers get the same number of training steps on all distances
-mixed. Dotted: always name the most frequent value. Below: the time of a training step against the sequence's length.
+Above: both layers read random values and then a question, and must answer with the value at a given distance. *Asked*:
+only the question gives the distance, so every value must be kept until then. *Marked*: the value is marked when it is
+read, so only one value must be kept. Both layers get the same number of training steps on all distances mixed. Dotted:
+always answer with the most frequent value. Below: the time of a training step against the length of the sequence.
 
-What to expect, and what not. Self-attention answers over every distance (three of the lines lie on each other at 1).
-The GRU does not forget because of the distance as such: what was marked, it still knows at the far end. It fails where
-its one state has to hold every value: within this training it learns to keep the nearest only. And self-attention is
-faster only while sequences are short: its work grows with the square of the length, the GRU's in proportion.
+What to expect, and what not. Self-attention answers at every distance (three of the lines coincide at 1). Distance
+alone does not make the GRU forget: a marked value is still available at the far end. The GRU fails if its one state has
+to hold every value: within this training it learns to keep only the nearest ones. Self-attention is faster only for
+short sequences: its work grows with the square of the length, that of the GRU in proportion.
 
     python examples/recall_distance.py --out runs/examples/recall_distance.png
 """
@@ -29,7 +29,7 @@ from sightline.attention import Attention, Causal, ComposedConfig, MultiHeadConf
 
 VALUES, SIZE = 8, 64
 GRU_SIZE = 48  # gives the GRU 16,416 parameters, where self-attention has 16,640
-# Colours for colour-blind readers; squares and circles of two sizes, so that lines on top of each other both show.
+# Colours for colour-blind readers; squares and circles of two sizes, so that coinciding lines are both visible.
 LOOKS = {
     "self-attention": {"color": "#0072B2", "marker": "s", "markersize": 7},
     "GRU": {"color": "#D55E00", "marker": "o", "markersize": 5},
@@ -45,7 +45,7 @@ class Recaller(nn.Module):
         super().__init__()
         # Tokens: values, marked values, and questions ("the marked one" is question 0, "d back" is question d).
         self.embed = nn.Embedding(2 * VALUES + furthest + 1, SIZE)
-        if name == "self-attention":  # rotary positions let a query look for a key so far back
+        if name == "self-attention":  # rotary positions let a query select a key by its distance
             self.layer = MultiHeadConfig(heads=4, inner=ComposedConfig(ScaledDotConfig(RotaryConfig()))).build(SIZE)
         else:
             self.layer = nn.GRU(SIZE, GRU_SIZE, batch_first=True)
@@ -55,13 +55,13 @@ class Recaller(nn.Module):
         x = self.embed(tokens)
         if isinstance(self.layer, nn.GRU):
             states, _ = self.layer(x)
-        else:  # the whole layer with all its queries, like the GRU's, though only the last one is read
+        else:  # the whole layer with all queries, as in the GRU, though only the last one is read
             states = self.layer(x, self.layer.remember(x), allow=Causal()).context
         return self.output(states[:, -1])
 
 
 def draw_batch(task: str, distances: Tensor, furthest: int) -> tuple[Tensor, Tensor]:
-    """Random values with a question behind them, one row for each distance, and the answers."""
+    """Random values followed by a question, one row for each distance, and the answers."""
     tokens = torch.randint(VALUES, (len(distances), furthest + 1))
     rows, places = torch.arange(len(distances)), furthest - distances
     answers = tokens[rows, places]
@@ -103,7 +103,7 @@ def step_times(lengths: list[int], repeats: int) -> dict[str, dict[int, float]]:
     for length in lengths:
         tokens, answers = torch.randint(VALUES, (8, length)), torch.randint(VALUES, (8,))
         for _ in range(repeats + 1):
-            for name, model in models.items():  # in turns, so that a busy machine slows both
+            for name, model in models.items():  # alternating, so that a busy machine slows both
                 start = time.perf_counter()
                 training_step(model, optimisers[name], tokens, answers)
                 times[name][length].append(1000 * (time.perf_counter() - start))
@@ -160,7 +160,7 @@ def main(out: Path = Path("runs/examples/recall_distance.png"), seed: int = 0, q
         seed: the first of three (with --quick: the only one).
         quick: shorter distances, less training, short sequences only.
     """
-    torch.set_num_threads(1)  # most of the tensors are too small to share out
+    torch.set_num_threads(1)  # most of the tensors are too small for several threads
     distances = [1, 2, 4, 8] if quick else [1, 2, 4, 8, 16, 32]
     lengths = [16, 64] if quick else [16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
     seeds, steps, repeats = (range(seed, seed + 1), 150, 3) if quick else (range(seed, seed + 3), 1000, 5)

@@ -1,20 +1,20 @@
-"""Does a captioner look where it should? Made images of coloured shapes, where the right place of every word is known.
+"""Does a captioner attend to the right place? Synthetic images of shapes, where the place of every word is known.
 
-A caption such as "circle in red left of square in blue" tells what stands where, and the program that drew the
-image knows the box of each shape. So it can be counted how often the place that a word looked at most lies inside the
-box of its shape. Soft attention takes a weighted mean of all places; hard attention looks at one place, and learns by
-REINFORCE which. No one tells them where to look: the encoder (a small CNN) and soft attention learn from the captions,
-from nothing. Hard attention does not start from nothing here: it goes on from the soft run, whose weights fit. From
-nothing, a look is right by luck one time in eight, and in short trials it learned to do without looking.
+A caption such as "circle in red left of square in blue" describes the image, and the program that drew it has the box
+of each shape. So we can count how often the place with the largest weight is inside the box of the word's shape. Soft
+attention reads a weighted mean of all places; hard attention reads one place and learns by REINFORCE which. There is no
+supervision of attention: the encoder (a small CNN) and soft attention learn from the captions alone, from a random
+start. Hard attention starts from the weights of the soft run. From a random start, a sampled place is right one time in
+eight, and in short trials the model learned to ignore attention.
 
-Captions name the left or upper shape first, its form before its colour, and have no articles. All of this matters. A
-look is taken before the word of the step before is read (Xu et al. 2015), so where either shape may come first, the
-model looks at both before it knows which one it is to write, remembers them, and its words no longer look at what they
-name. An article gives it a look that no word needs: it sees the shape then, and the look of the word behind it may
-wander (of the words for forms, 13.5 % looked elsewhere with one seed). And one look tells form and colour alike: the
-word that comes second need not look, which is why the two are counted apart. Images in which
-one shape is both beside the other and above or below it are left out: two captions would be right there. The words of a
-caption that is right are asked; where it is wrong, those of the right one, which the model is made to write.
+Captions name the left or upper shape first, its form before its colour, and have no articles. All of this matters.
+Attention is computed before the word of the previous step is read (Xu et al. 2015). If either shape may come first, the
+model attends to both before it has chosen one, remembers them, and later words no longer attend to what they name. An
+article gives the model an attention step that no word needs: it reads the shape then, and the attention of the next
+word may be elsewhere (13.5 % of the words for forms with one seed). One read also gives both form and colour, so the
+second word needs no attention; therefore the two are counted separately. Images in which one shape is both beside the
+other and above or below it are excluded, because two captions would be right. If a caption is right, its own words are
+counted; if it is wrong, the model is forced to write the right one, and those words are counted.
 
     python examples/shapes.py --out runs/examples/shapes.png
 """
@@ -35,17 +35,17 @@ from PIL import Image
 
 from sightline.attention import AttentionConfig
 from sightline.data.images import Box
-from sightline.synthetic.shapes import COLOURS, SHAPES, Made, made_shapes
 from sightline.data.source import Source
-from sightline.text.tokeniser import TokeniserConfig
 from sightline.inputs.image import ImageInput
-from sightline.nn.image import CNNConfig
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
+from sightline.nn.image import CNNConfig
 from sightline.outputs.captions import CaptionOutput, looks
-from sightline.tasks.configs.caption import CaptionConfig
+from sightline.synthetic.shapes import COLOURS, SHAPES, Made, made_shapes
 from sightline.tasks.caption import CAPTION
+from sightline.tasks.configs.caption import CaptionConfig
 from sightline.tasks.run import Run
 from sightline.tasks.train import train_task
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 
 ATTENTIONS: dict[str, AttentionConfig] = {"soft": soft(64), "hard": hard(64, soft_share=0.0)}
@@ -64,14 +64,14 @@ class Task(NamedTuple):
     channels: tuple[int, ...] = (16, 32)
     size: int = 128
     steps: int = 3000  # of soft attention
-    hard_steps: int = 1000  # behind them
+    hard_steps: int = 1000  # after them
 
 
 QUICK = Task(200, 20, 32, 32, ("red", "green", "blue"), ("square", "cross"), (16, 32), 64, 100, 50)
 
 
 class Looked(NamedTuple):
-    """An image, the words of a caption, where each of them looked (rows × columns), and the box it should look into."""
+    """An image, the words of a caption, the map of each word (rows × columns), and the box it should attend to."""
 
     made: Made
     words: list[str]
@@ -79,7 +79,7 @@ class Looked(NamedTuple):
     boxes: dict[int, Box]
 
     def inside(self, word: int) -> bool:
-        """Whether the middle of the place that was looked at most lies in the box."""
+        """Whether the centre of the place with the largest weight is in the box."""
         rows, columns = self.maps.shape[1:]
         row, column = divmod(int(self.maps[word].argmax()), columns)
         side = len(self.made.pixels)
@@ -89,16 +89,16 @@ class Looked(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """By the attention's name: shares from 0 to 1, and minutes of training (of hard attention: behind the soft run)."""
+    """By the name of the attention: shares from 0 to 1, and minutes of training (hard: after the soft run)."""
 
-    exact: dict[str, float]  # captions that are one of the right ones
-    shape_words: dict[str, float]  # of words such as circle: looked into the right shape
+    exact: dict[str, float]  # captions that are right
+    shape_words: dict[str, float]  # of words such as circle: largest weight in the right shape
     colour_words: dict[str, float]
     minutes: dict[str, float]
 
 
 def shapes_in_order(task: Task, count: int, seed: int) -> list[Made]:
-    """Made images with the captions that name the left or upper shape first, or the only one."""
+    """Synthetic images with captions that name the left or upper shape first, or the only one."""
     found: list[Made] = []
     drawn = count
     while len(found) < count:
@@ -109,7 +109,7 @@ def shapes_in_order(task: Task, count: int, seed: int) -> list[Made]:
 
 
 def _says_two_things(made: Made) -> bool:
-    """Whether one shape is both left of the other and above or below it: then two captions are right, and one known."""
+    """Whether one shape is both left of the other and above or below it: then two captions are right."""
     if len(made.shapes) == 1:
         return False
     (left, top, right, bottom), (left_2, top_2, right_2, bottom_2) = (shape.box for shape in made.shapes)
@@ -132,7 +132,7 @@ def _in_order(made: Made) -> Made:
 
 
 def write_images(task: Task, folder: Path, seed: int) -> Source:
-    """Images in files, as one's own would be."""
+    """Images in files, as users have them."""
     rows = ["image\tcaption"]
     for number, one in enumerate(shapes_in_order(task, task.images, seed + 1)):
         name = f"{number}.png"
@@ -145,13 +145,13 @@ def write_images(task: Task, folder: Path, seed: int) -> Source:
 def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
     """How soft or hard attention is trained."""
     steps = task.steps if name == "soft" else task.hard_steps
-    rate, warmup = (6e-3, 300) if name == "soft" else (2e-3, 100)  # what goes on needs smaller steps
+    rate, warmup = (6e-3, 300) if name == "soft" else (2e-3, 100)  # fine-tuning needs smaller steps
     training = TrainingConfig(learning_rate=rate, warmup=warmup, steps=steps, averaged=3, patience=100)
     return CaptionConfig(
         model=_model(ATTENTIONS[name], task),
-        # 16 × 16 places, each of which sees the whole of the largest shape and little more. Places as large as half a
-        # shape, or ones that see less, make a captioner look at the edges of a shape, and the middle of such a place
-        # lies outside; ones that see much more (images read at 48 pixels) let it look beside a shape as well as at it.
+        # 16 × 16 places, each of which covers the largest shape and little more. With places of half a shape, or of
+        # less context, a captioner attends to the edges of a shape, and the centre of such a place is outside. With
+        # much more context (images read at 48 pixels) it can attend beside a shape as well as to it.
         encoder=CNNConfig(size=task.read, channels=task.channels),
         tokeniser=TokeniserConfig(method="words", words=100, lower=True, minimum=1),
         training=replace(training, validate_every=max(100, steps // 10)),
@@ -164,14 +164,14 @@ def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
 
 
 def _model(attention: AttentionConfig, task: Task) -> ShowAttendTellConfig:
-    # Most places of these images hold nothing: they need not be looked at (no penalty, no praise for looking at many),
-    # and they are to be told from the others (not normalised). "Left of" is about where things are (positions).
+    # Most places of these images are empty: they need no attention (no penalty, no reward for covering many places),
+    # and they must stay distinguishable (not normalised). "Left of" depends on positions.
     plain = ShowAttendTellConfig(task.size, task.size, attention=attention, penalty=0.0, dropout=0.1)
     return replace(plain, positions=True, normalised=False, entropy_weight=0.0)
 
 
 def train(name: str, files: Source, task: Task, folder: Path, seed: int) -> Run:
-    """Soft attention from nothing, hard attention from the soft run in the same folder."""
+    """Soft attention from a random start, hard attention from the soft run in the same folder."""
     start = None if name == "soft" else folder / "soft"
     found, _ = train_task(CAPTION, files, folder / name, config_of(name, task, seed), start=start, on_scores=_say)
     return found
@@ -182,7 +182,7 @@ def _say(progress: object, scores: dict[str, float]) -> None:
 
 
 def look(run: Run, tested: Sequence[Made]) -> tuple[list[str], list[Looked]]:
-    """The captions of images, and where their words looked."""
+    """The captions of images, and the maps of their words."""
     assert isinstance(run.input, ImageInput)
     assert isinstance(run.output, CaptionOutput)
     found = run.predict([one.pixels for one in tested], beam=3)
@@ -200,13 +200,13 @@ def look(run: Run, tested: Sequence[Made]) -> tuple[list[str], list[Looked]]:
 
 
 def share(looked: Sequence[Looked], words: Sequence[str]) -> float:
-    """How often these words looked into their shape."""
+    """How often these words attended to their shape."""
     inside = [one.inside(word) for one in looked for word in one.boxes if one.words[word] in words]
     return float(np.mean(inside))
 
 
 def draw(shown: Sequence[tuple[str, Looked]], out: Path) -> None:
-    """A row of words for each image: what each looked at, and the box where its shape stands."""
+    """A row of words for each image: the map of each word, and the box of its shape."""
     longest = max(len(one.words) for _, one in shown)
     figure = Figure(figsize=(0.9 * longest, 1.15 * len(shown)), layout="constrained")
     grid = figure.subplots(len(shown), longest, squeeze=False)
@@ -234,13 +234,13 @@ def main(
     only: Sequence[str] = tuple(ATTENTIONS),
     keep: Path | None = None,
 ) -> Measured:
-    """Train captioners on made shapes, and count how often they look into the right one.
+    """Train captioners on synthetic shapes and count how often they attend to the right one.
 
     Args:
         out: where the picture goes (PNG).
         seed: of the images and of the training.
         quick: fewer, smaller and simpler images.
-        only: soft, hard, or both. Hard attention goes on from soft attention, which is trained in any case.
+        only: soft, hard, or both. Hard attention starts from soft attention, which is trained in any case.
         keep: a folder for the trained runs, without their data.
     """
     task = QUICK if quick else Task()

@@ -79,21 +79,21 @@ def report_text(
         body += f"### {heading}\n\n{sheet.markdown()}\n\n"
     body += "".join(f"- {note}\n" for note in notes) + ("\n" if notes else "")
     body += "" if picture is None else f"![{picture.stem}]({picture.name})\n\n"
-    return body + f"Again: `{again}`"
+    return body + f"Reproduce: `{again}`"
 
 
 ABOUT = (
     "Every tool does the same work: joint BPE of 8,000, batches of 4,096 padded tokens bucketed by length, 4 + 4 "
     "layers of 128 with 4 heads and 256 inside (rnnsearch: 256, one layer), dropout 0.3, label smoothing 0.1, AdamW "
-    "with clipping, float32, the same memory settings. Each measurement is a process of its own, tools in turn; *ours "
-    "÷ it* is the median over rounds of both speeds in the same round: above 1, we are faster. Training counts target "
-    "tokens without padding, decoding sentences. Peak is the resident memory of the process at its most, libraries "
-    "and all; anonymous is what of it is no mapped file. HF Marian has dropout where our model has it, and in a "
-    "second row in attention weights and activations too; torch.nn.Transformer and JoeyNMT know only the latter. "
-    "JoeyNMT makes batches without regard to length; in one row its trainer is given ours. Decoding: one model "
-    "trained by us, normalised after its layers as Marian wants it, the same weights in Marian and CTranslate2 "
-    "(checked); JoeyNMT has random weights of the same size. With a given length every tool takes 16 steps (15 tokens "
-    "and the end). Ours is timed from text to text, the others from tokens to tokens."
+    "with clipping, float32, the same memory settings. Each measurement is a separate process, and tools alternate; "
+    "*ours ÷ it* is the median over rounds of the ratio of both speeds in the same round: above 1, we are faster. "
+    "Training counts target tokens without padding, decoding sentences. Peak is the maximum resident memory of the "
+    "process, libraries included; anonymous is the part of it that is no mapped file. HF Marian has dropout where "
+    "our model has it, and in a second row in attention weights and activations too; torch.nn.Transformer and JoeyNMT "
+    "support only the latter. JoeyNMT makes batches without regard to length; in one row its trainer uses ours. "
+    "Decoding: one model trained with Sightline, normalised after its layers as Marian requires, the same weights in "
+    "Marian and CTranslate2 (checked); JoeyNMT has random weights of the same size. With a given length every "
+    "tool takes 16 steps (15 tokens and the end). Ours is timed from text to text, the others from tokens to tokens."
 )
 
 

@@ -98,7 +98,7 @@ def sentences(job: dict[str, Any]) -> tuple[list[str], list[list[int]]]:
 
 
 def in_batches(lengths: list[int], rows: int) -> Iterator[list[int]]:
-    """Sentences of like length together, the longest first: the same batches for every tool."""
+    """Sentences of similar length together, the longest first: the same batches for every tool."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     for start in range(0, len(order), rows):
         yield order[start : start + rows]
