@@ -80,8 +80,10 @@ def _form(pattern: str) -> str:
             form += value.replace("{", "{{").replace("}", "}}")
             continue
         name, width = value
-        width = {"y": 1, "E": max(3, width), "c": max(3, width)}.get(name, width)
-        form += f"{{{name * width}}}"
+        if name in "Md" and width < 3:
+            form += f"{{{name}:02}}" if width == 2 else f"{{{name}}}"
+        else:
+            form += "{y}" if name == "y" else f"{{{name * max(3, width)}}}"
     return form.translate(_TYPED)
 
 

@@ -109,12 +109,9 @@ def _languages() -> dict[str, Any]:
 
 
 def _write(form: str, names: dict[str, list[str]], language: str, day: date) -> str:
-    fields = {
-        **{"y": day.year, "M": day.month, "MM": f"{day.month:02}", "d": day.day, "dd": f"{day.day:02}"},
-        **{field: words[day.month - 1 if field[0] in "ML" else day.weekday()] for field, words in names.items()},
-        **{"ordinal": _ordinal(day.day, language), "in_words": _chinese(day)},
-    }
-    return form.format_map(fields)
+    words = {field: of[day.month - 1 if field[0] in "ML" else day.weekday()] for field, of in names.items()}
+    ordinal = _ordinal(day.day, language)
+    return form.format(**words, y=day.year, M=day.month, d=day.day, ordinal=ordinal, in_words=_chinese(day))
 
 
 def _with_digits(form: Form, table: dict[int, int], day: date) -> str:
