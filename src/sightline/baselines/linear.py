@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Float32, Int, Int64, Shaped, UInt64
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, softplus
 
+from sightline.data.splitting import among
 from sightline.data.store import Corpus
 from sightline.text.sentences import writes_without_spaces
 
@@ -132,17 +133,10 @@ def _collect(
         found = found[np.concatenate(([True], found[1:] != found[:-1]))]
         print_ = (found & np.uint64((1 << _BITS) - 1)).astype(np.int64)
         owner = (found >> np.uint64(_BITS)).astype(np.int32) + whose[0]
-        there = slice(None) if known is None else _among(print_, known)
+        there = slice(None) if known is None else among(print_, known)
         owners.append(owner[there])
         prints.append(print_[there])
     return np.concatenate(owners), np.concatenate(prints)
-
-
-def _among(prints: np.ndarray, known: np.ndarray) -> np.ndarray:
-    if not len(known):
-        return np.zeros(len(prints), dtype=bool)
-    places = np.searchsorted(known, prints)
-    return known[np.minimum(places, len(known) - 1)] == prints
 
 
 def _words(texts: Sequence[Text]) -> Iterator[tuple[Int[np.ndarray, " words"], UInt64[np.ndarray, " words"]]]:

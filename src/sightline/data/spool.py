@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +28,6 @@ BLOCK = 4096  # rows
 PARALLEL = 50_000  # pairs; processes for fewer would take longer to start than they save
 
 Row = Sequence[Any]
-
-
-class Hashes(NamedTuple):
-    """Of every pair: the hash of the pair as it is, and those of its source (with the key) and target, normalised."""
-
-    pairs: np.ndarray
-    sources: np.ndarray
-    targets: np.ndarray
 
 
 class Marks:
@@ -127,17 +119,17 @@ class Spool:
         sizes = enumerate(self._sizes)
         return Marks(one.block(number, size) & other.block(number, size) for number, size in sizes)
 
-    def hashes(self, key: bytes) -> Hashes:
-        """Of all pairs. ``key`` is that of the sources."""
-        found = Hashes(*(scratch_array(self.count, np.uint64) for _ in Hashes._fields))
+    def hashes(self, key: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of every pair: the hash of the pair as it is, and those of its source (with the key) and target, normalised."""
+        pairs, sources, targets = (scratch_array(self.count, np.uint64) for _ in range(3))
         start = 0
         with closing(self._answers({"job": "hash", "key": key.hex()}, None, "comparing")) as answers:
             for arrays in answers:
                 end = start + len(arrays[0])
-                for kept, array in zip(found, arrays, strict=True):
-                    kept[start:end] = array
+                for hashes, array in zip((pairs, sources, targets), arrays, strict=True):
+                    hashes[start:end] = array
                 start = end
-        return found
+        return pairs, sources, targets
 
     def encoded(self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None) -> Generator[Block, None, None]:
         """The tokens of all pairs in their order, or of those that are marked. To be closed: it may have processes."""
