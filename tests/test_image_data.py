@@ -12,10 +12,12 @@ import pytest
 
 from sightline.data.checking import Limits
 from sightline.data.features import Features, Fitted, write_features
-from sightline.data.image_tables import CAPTION_NAMES, LABEL_NAMES, MASK_NAMES, is_image_data, read_image_table
+from sightline.data.image_tables import is_image_data, read_image_table
 from sightline.errors import UserError
 from sightline.synthetic.shapes import COLOURS, made_shapes
 from test_images import encoded
+
+CAPTION_NAMES, LABEL_NAMES, MASK_NAMES = ("caption", "captions"), ("label",), ("mask",)
 
 
 def test_a_table_names_images_beside_it(tmp_path):
@@ -65,7 +67,7 @@ def test_masks_are_complete_paths_and_images_may_stand_alone(tmp_path):
         ("image\tb\nx\ty\n", None, "none of them is called 'caption'"),
         ("image\tcaption\n", None, "has no rows: found an empty file or a header alone; expected images"),
         ("image\tcaption\nx\ty\n", ("image", "captoin"), "did you mean 'caption'"),
-        ("image\tcaption\nx\ty\n", ("image",), "expected the names of two columns, of the image and the caption"),
+        ("image\tcaption\nx\ty\n", ("image",), "expected the names of image and caption"),
     ],
 )
 def test_a_table_that_cannot_be_used_says_so(tmp_path, text, columns, expected):

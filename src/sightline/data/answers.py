@@ -1,28 +1,17 @@
 """Questions, the texts that answer them, and where the answers stand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, finder, read_columns, text_problem
-from sightline.data.source import Source
+from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
 from sightline.errors import UserError
 
 QUESTION_NAMES = ("question", "query")
 TEXT_NAMES = ("text", "context", "passage")
-ANSWER_NAMES = ("answer", "answers")
-START_NAMES = ("start", "answer_start")
 SHOWN = 40  # characters of an answer in an error
-
-
-def answer_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
-    """Every row of a source as question, text, answer and, where there is one, start."""
-    source.check_columns((3, 4), "the names of question, text and answer, and where there is one of the start")
-    find = finder((QUESTION_NAMES, TEXT_NAMES, ANSWER_NAMES), source.columns, (START_NAMES,))
-    rows = read_columns(str(source.data), find)
-    return source.some(rows, "has no rows: found an empty file or a header alone; expected questions")
 
 
 def answers_in(text: str, answer: Any, start: Any) -> tuple[tuple[str, ...], int]:

@@ -88,8 +88,18 @@ class Limits:
             raise UserError(f"max_bad_rows: found {self.max_bad_rows}; expected 0 or more")
 
     def spelled(self, name: str) -> str:
-        """What whoever set this limit calls it."""
+        """The name of a limit where it was set: on the command line or in Python."""
         return f"--{name.replace('_', '-')}" if self.options else name
+
+    def too_many(self, bad: int, rows: int, kept: int) -> str | None:
+        """Which limit is passed by so many bad rows, and what to do; None where none is."""
+        if self.max_bad_rows is not None and bad > self.max_bad_rows:
+            return f"more than max_bad_rows = {self.max_bad_rows:,}; mend them, or raise max_bad_rows"
+        if not kept:
+            return "so that none is left; mend them"
+        name = self.spelled("max_bad_share")
+        advice = f"{bad / rows:.2%}, more than {name} = {self.max_bad_share:g}; mend them, or raise {name}"
+        return advice if bad > self.max_bad_share * rows else None
 
 
 @dataclass
@@ -257,16 +267,10 @@ class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
         if not report.rows:
             return UserError(f"there are no rows; expected {self.expected}")
         first = "; ".join(report.places[:3]) + ("; and so on" if report.bad > 3 else "")
-        bad = f"{report.bad:,} of {report.rows:,} rows are bad ({first})"
-        if limits.max_bad_rows is not None and report.bad > limits.max_bad_rows:
-            bad = f"{report.bad:,} of the first {report.rows:,} rows are bad ({first})"
-            advice = f"more than max_bad_rows = {limits.max_bad_rows:,}; mend them, or raise max_bad_rows"
-        elif not report.pairs:
-            advice = "so that none is left; mend them"
-        else:
-            share, name = report.bad / report.rows, limits.spelled("max_bad_share")
-            advice = f"{share:.2%}, more than {name} = {limits.max_bad_share:g}; mend them, or raise {name}"
+        advice = limits.too_many(report.bad, report.rows, report.pairs)
+        early = limits.max_bad_rows is not None and report.bad > limits.max_bad_rows
+        bad = f"{report.bad:,} of {'the first ' * early}{report.rows:,} rows are bad ({first})"
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
             name = limits.spelled("max_characters")
-            advice += f", or raise {name} (now {limits.max_characters:,}), because most are too long"
+            advice = f"{advice}, or raise {name} (now {limits.max_characters:,}), because most are too long"
         return UserError(f"{bad}, {advice}")

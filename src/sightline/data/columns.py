@@ -88,13 +88,6 @@ def choose_columns(
     return Columns(tuple(chosen), tuple(column for column in behind if column is not None))
 
 
-def finder(
-    known: Sequence[Sequence[str]], wanted: Sequence[str] | None, optional: Sequence[Sequence[str]] = ()
-) -> Find:
-    """`choose_columns` for `read_columns`."""
-    return lambda name, found: choose_columns(name, found, known, wanted, optional)
-
-
 def no_cells(file: str, line: int, problem: str) -> Cells:
     """A row that nothing is known of but its problem."""
     return Cells((), file, line, problem)

@@ -1,4 +1,4 @@
-"""Arrays of numbers in files (.npy) that are mapped and not loaded: a stranger's header breaks in many ways."""
+"""Arrays of numbers in files (.npy) that are mapped and not loaded: a foreign header breaks in many ways."""
 
 import hashlib
 import os
@@ -22,6 +22,18 @@ def mapped(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap:
         raise
     except Exception as error:
         raise ValueError(f"{path.name}: {str(error).partition(chr(10))[0][:200]}") from None
+
+
+def mapped_as(
+    path: Path, dtype: Any, shape: tuple[int, ...], described_by: str, mode: Literal["r", "r+"] = "r"
+) -> np.memmap:
+    """The same, of an array that another file describes."""
+    array = mapped(path, mode)
+    if array.shape != shape or array.dtype != np.dtype(dtype):
+        raise ValueError(
+            f"{path.name} holds {array.dtype} of shape {array.shape}, which is not what {described_by} says"
+        )
+    return array
 
 
 # Room on the disk for what would not fit into memory: nameless files that go with the process, however it ends.

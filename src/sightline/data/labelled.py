@@ -35,7 +35,7 @@ def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     The columns are found by name, unless the source names them; a table of two columns that has none of the names has
     no header: the text comes first.
     """
-    source.check_columns((2, 3), "the names of text and label, or of text, text2 and label")
+    source.check_columns(("text", "text2", "label"), optional=("text2",))
     names: list[str] = []
 
     def find(name: str, there: Sequence[str]) -> Columns | None:

@@ -26,7 +26,7 @@ def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[Cells]:
     the first column is the source. Its first line is then read as data if no ``columns`` are given, and as a header if
     they are. A table of Parquet always has names, and every line of JSON must have both.
     """
-    source.check_columns((2,), "two names, of the source and of the target")
+    source.check_columns(DEFAULT_COLUMNS)
     names = source.columns or DEFAULT_COLUMNS
     sides = source.options.get("source"), source.options.get("target")
     if sides == ("-", "-"):

@@ -1,15 +1,14 @@
 """Where rows come from: a file, a folder, shards, a pipe, or rows that a Python program holds."""
 
-import gzip
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sightline.data.columns import Cells, Columns, asked_columns, choose_columns, read_columns
-from sightline.data.tables import listed, name_of
+from sightline.data.tables import listed, name_of, open_unpacked
 from sightline.errors import UserError
 from sightline.files import whole_file
 
@@ -50,11 +49,14 @@ class Source:
         names = [one for one in (self.data, self.options.get("source"), self.options.get("target")) if one]
         return " and ".join("a pipe" if one == "-" else Path(one).name for one in names)
 
-    def check_columns(self, counts: Sequence[int], expected: str) -> None:
-        """Refuse names of columns that are not so many, or empty."""
-        if self.columns is not None and (len(self.columns) not in counts or not all(self.columns)):
-            found = ", ".join(map(repr, self.columns)) or "none"
-            raise UserError(f"columns: found {found}; expected {expected}")
+    def check_columns(self, columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Refuse names of columns that are too few, too many or empty; of the columns, some are optional."""
+        if self.columns is None or (0 <= len(columns) - len(self.columns) <= len(optional) and all(self.columns)):
+            return
+        given = ", ".join(map(repr, self.columns)) or "none"
+        names = [f"{name} (optional)" if name in optional else name for name in columns]
+        named = f"names of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"name of {names[0]}"
+        raise UserError(f"columns: found {given}; expected the {named}")
 
     def some(self, rows: Iterable[Cells], problem: str) -> Iterator[Cells]:
         """The rows of this data, of which there must be one; ``problem`` says of the data that there is none."""
@@ -98,20 +100,21 @@ class Source:
 def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """The rows of a table (TSV, CSV, JSON lines, Parquet) that has these columns: what a task reads unless it says
     otherwise. Optional columns that the table does not have are None."""
-    there: list[str] = []
     needed, optional = ([one for one in columns if one.optional is kind] for kind in (False, True))
+    names = [one.name for one in needed]
+    source.check_columns([one.name for one in columns], [one.name for one in optional])
+    there: list[str] = []  # the columns that the values of a row are of
 
     def find(name: str, found: Sequence[str]) -> Columns:
         chosen = choose_columns(name, found, [one.all for one in needed], source.columns, [one.all for one in optional])
-        named = zip(_given(columns, len(chosen.all)), chosen.all, strict=True) if source.columns is not None else ()
-        names = dict(named) or {
-            one.name: name for one in columns for name in chosen.all if name.strip().casefold() in one.all
-        }
-        there[:] = [one.name for name in chosen.all for one in columns if names.get(one.name) == name]
+        known = {one.strip().casefold() for one in found}
+        there[:] = [*names, *(one.name for one in optional if known & {*one.all})]
+        if source.columns is not None:
+            there[:] = _given(columns, len(source.columns))
         return chosen
 
-    expected = " and ".join(one.name for one in needed)
-    for row in source.some(read_columns(str(source.data), find), f"has no rows; expected {expected}"):
+    nothing = f"has no rows: found an empty file or a header alone; expected {' and '.join(names)}"
+    for row in source.some(read_columns(str(source.data), find), nothing):
         values = dict(zip(there, row.values, strict=False))
         yield row if row.problem else row._replace(values=tuple(values.get(one.name) for one in columns))
 
@@ -173,34 +176,15 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-# A pipe, kept in a file: readers may look at its beginning first.
-
-
 def keep_pipe(source: Source, folder: Path) -> Source:
     """What comes from a pipe is kept in a file while it is prepared: readers may look at its beginning first."""
     if source.data != "-":
         return source
-    pipe = sys.stdin.buffer
-    head = pipe.read(2)  # two bytes tell gzip, one tells JSON from a table; a pipe cannot be asked to go back
-    rest: Any = _Rejoined(head, pipe)
-    stream: Any = gzip.GzipFile(fileobj=rest, mode="rb") if head == b"\x1f\x8b" else rest
-    first = stream.read(1)
-    ending = source.options.get("pipe_ending", ".tsv")
-    path = folder / ("rows.jsonl" if first == b"{" else f"rows{ending}")
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(first)
-        shutil.copyfileobj(stream, file)
+    with ExitStack() as stack:
+        stream = open_unpacked("-", stack)
+        first = stream.read(1)  # one byte tells JSON from a table
+        path = folder / ("rows.jsonl" if first == b"{" else f"rows{source.options.get('pipe_ending', '.tsv')}")
+        with whole_file(path) as part, part.open("wb") as file:
+            file.write(first)
+            shutil.copyfileobj(stream, file)
     return replace(source, data=str(path))
-
-
-class _Rejoined:
-    """A stream with the bytes that were read from it put back."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self.head, self.rest = head, rest
-
-    def read(self, count: int = -1) -> bytes:
-        if not self.head:
-            return self.rest.read(count)
-        given, self.head = (self.head, b"") if count < 0 else (self.head[:count], self.head[count:])
-        return given + self.rest.read(-1) if count < 0 else given

@@ -19,7 +19,7 @@ import numpy as np
 from sightline.data.disk import hash_of, scratch_array
 from sightline.data.progress import counted
 from sightline.data.splitting import normalise
-from sightline.data.store import Block
+from sightline.data.store import Block, flat
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
 from sightline.text.tokeniser import Tokeniser
@@ -82,14 +82,14 @@ class Spool:
         coming = iter(counted(rows, "reading"))
         with self.path.open("wb") as file:
             while block := list(itertools.islice(coming, BLOCK)):
-                self._places.append(self._places[-1] + file.write(_joined(block)))
+                self._places.append(self._places[-1] + file.write(json.dumps(block, ensure_ascii=False).encode()))
                 self._sizes.append(len(block))
                 self.count += len(block)
 
     def blocks(self) -> Iterator[list[Row]]:
         with self.path.open("rb") as file:
             for start, end in itertools.pairwise(self._places):
-                yield _cut(file.read(end - start))
+                yield json.loads(file.read(end - start))
 
     def rows(self, marks: Marks | None = None) -> Iterator[Row]:
         """All rows in their order, or those that are marked."""
@@ -120,7 +120,7 @@ class Spool:
         return Marks(one.block(number, size) & other.block(number, size) for number, size in sizes)
 
     def hashes(self, key: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of every pair: the hash of the pair as it is, and those of its source (with the key) and target, normalised."""
+        """Of every pair: its hash as it is, and those of its source (with the key) and target, normalised."""
         pairs, sources, targets = (scratch_array(self.count, np.uint64) for _ in range(3))
         start = 0
         with closing(self._answers({"job": "hash", "key": key.hex()}, None, "comparing")) as answers:
@@ -169,14 +169,6 @@ class Spool:
             yield request
 
 
-def _joined(block: list[Row]) -> bytes:
-    return json.dumps(block, ensure_ascii=False).encode()
-
-
-def _cut(content: bytes) -> list[Row]:
-    return json.loads(content)
-
-
 class _Jobs:
     """What is done with a block, here or in a process."""
 
@@ -205,7 +197,7 @@ class _Jobs:
         with self._lock:
             self._file.seek(request["start"])
             content = self._file.read(request["length"])
-        pairs = _cut(content)
+        pairs = json.loads(content)
         if "marks" in request:
             packed = np.frombuffer(base64.b64decode(request["marks"]), np.uint8)
             pairs = list(itertools.compress(pairs, np.unpackbits(packed, count=len(pairs)).tolist()))
@@ -222,12 +214,10 @@ def _hashed(pairs: list[Row], key: bytes) -> Arrays:
 
 
 def _tokenised(pairs: list[Row], source: Tokeniser, target: Tokeniser) -> Arrays:
-    return (*_flat(source.encode([a for a, _ in pairs])), *_flat(target.encode([b for _, b in pairs])))
-
-
-def _flat(rows: list[list[int]]) -> Arrays:
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths
+    return (
+        *flat(source.encode([a for a, _ in pairs]), np.int32),
+        *flat(target.encode([b for _, b in pairs]), np.int32),
+    )
 
 
 if __name__ == "__main__":

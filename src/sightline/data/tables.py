@@ -70,7 +70,7 @@ class _Rejoined(io.RawIOBase):
         return len(found)
 
 
-def _open(path: str, stack: ExitStack) -> io.BufferedIOBase:
+def open_unpacked(path: str, stack: ExitStack) -> io.BufferedIOBase:
     """The bytes of a file, unpacked if they are gzip: by their content, because names lie and pipes have none."""
     if path != "-":
         raw: Any = stack.enter_context(open_bytes(path))
@@ -88,7 +88,7 @@ def lines_of(path: str) -> Iterator[Line]:
     name, number = name_of(path), 0
     try:
         with ExitStack() as stack:
-            stream = _open(path, stack)
+            stream = open_unpacked(path, stack)
             while content := stream.readline(LINE_LIMIT + 1):
                 number += 1
                 length = len(content)
