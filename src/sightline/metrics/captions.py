@@ -18,7 +18,7 @@ from jaxtyping import Float64
 
 from sightline import __version__
 from sightline.metrics.base import Metric, Score, Statistics, by_name, mean_statistics, metric
-from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, common_length, words_of
+from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, common_length, ngrams, words_of
 
 Order = Literal[1, 2, 3, 4]
 References = Sequence[Sequence[str]]  # of each text, one or more
@@ -54,11 +54,6 @@ def bleu_rows(hypotheses: Sequence[str], references: References) -> Float64[np.n
         lengths = [len(words) for words in wanted]
         rows[row, -2:] = len(written), min(lengths, key=lambda length: (abs(length - len(written)), length))
     return rows
-
-
-def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    """How often each run of so many words stands there."""
-    return Counter(zip(*(words[start:] for start in range(order)), strict=False))
 
 
 def check_references(hypotheses: Sequence[str], references: References) -> None:
@@ -100,7 +95,7 @@ def _bleu_of_sums(sums: Float64[np.ndarray, "sums counts"], order: int, brevity:
 
 
 Variant = Literal["cider", "cider_d"]
-LONGEST, SIGMA, SCALE = 4, 6.0, 10.0
+SIGMA, SCALE = 6.0, 10.0
 _Counts = list[Counter[tuple[str, ...]]]  # of each order
 _Vector = dict[tuple[str, ...], float]
 

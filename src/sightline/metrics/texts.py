@@ -222,14 +222,17 @@ def rouge_f1(kind: RougeKind, hypothesis: str, reference: str) -> float:
     if kind == "rougeLsum":
         found, wanted = ([words_of(line) for line in text.split("\n")] for text in (hypothesis, reference))
         return _f1(_shared_by_lines(found, wanted), sum(map(len, found)), sum(map(len, wanted)))
-    found_words, wanted_words = words_of(hypothesis), words_of(reference)
+    words, targets = words_of(hypothesis), words_of(reference)
     if kind == "rougeL":
-        return _f1(common_length(found_words, wanted_words), len(found_words), len(wanted_words))
+        return _f1(common_length(words, targets), len(words), len(targets))
     size = int(kind.removeprefix("rouge"))
-    found_ngrams, wanted_ngrams = (
-        Counter(zip(*(words[start:] for start in range(size)), strict=False)) for words in (found_words, wanted_words)
-    )
-    return _f1((found_ngrams & wanted_ngrams).total(), found_ngrams.total(), wanted_ngrams.total())
+    counts, target_counts = ngrams(words, size), ngrams(targets, size)
+    return _f1((counts & target_counts).total(), counts.total(), target_counts.total())
+
+
+def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    """How often each run of so many words stands there."""
+    return Counter(zip(*(words[start:] for start in range(order)), strict=False))
 
 
 def common_length(first: Sequence[str], second: Sequence[str]) -> int:
