@@ -1,6 +1,6 @@
 """Checking rows on their way: the good ones go on, the bad ones are counted, and too many of them stop it."""
 
-from array import array
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,61 +11,26 @@ from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
 PLACES = 20  # bad rows that are named
-_EXACT = 1024  # lengths below it have a bin each; above, bins widen with the length
-_LONGEST = (1 << 31) - 1
 
 
-class Lengths:
-    """Statistics of lengths in a histogram of fixed size: exact below 1,024, within 0.2 % above."""
+class Lengths(Counter[int]):
+    """How often each length is there."""
 
-    def __init__(self) -> None:
-        self.count = self.total = self.longest = 0
-        self.shortest = _LONGEST
-        self._bins = array("Q", [0]) * (_bin_of(_LONGEST) + 1)
-
-    def add(self, length: int) -> None:
-        self.count += 1
-        self.total += length
-        if length < self.shortest:
-            self.shortest = length
-        if length > self.longest:
-            self.longest = length
-        self._bins[_bin_of(min(length, _LONGEST))] += 1
+    @property
+    def sum(self) -> int:
+        return sum(length * count for length, count in self.items())
 
     def quantile(self, share: float) -> int:
         """The least length that at least this share of the lengths do not exceed."""
-        passed = 0
-        for index, count in enumerate(self._bins):
-            passed += count
-            if count and passed >= share * self.count:
-                return max(self.shortest, _least_of(index))
-        return 0
+        least = share * self.total()
+        passed = itertools.accumulate(count for _, count in sorted(self.items()))
+        return next(length for length, count in zip(sorted(self), passed, strict=True) if count >= least)
 
     def to_json(self) -> dict[str, float | int]:
-        if not self.count:
+        if not self:
             return {}
-        return {
-            "min": self.shortest,
-            "mean": round(self.total / self.count, 2),
-            "median": self.quantile(0.5),
-            "p95": self.quantile(0.95),
-            "max": self.longest,
-        }
-
-
-def _bin_of(length: int) -> int:
-    """Each doubling above 1,024 has 512 bins."""
-    if length < _EXACT:
-        return length
-    shift = length.bit_length() - _EXACT.bit_length() + 1
-    return _EXACT + (shift - 1) * 512 + (length >> shift) - 512
-
-
-def _least_of(index: int) -> int:
-    if index < _EXACT:
-        return index
-    shift, within = divmod(index - _EXACT, 512)
-    return (within + 512) << (shift + 1)
+        mean, median, p95 = round(self.sum / self.total(), 2), self.quantile(0.5), self.quantile(0.95)
+        return {"min": min(self), "mean": mean, "median": median, "p95": p95, "max": max(self)}
 
 
 @dataclass(frozen=True)
@@ -132,7 +97,7 @@ class Report:
     def measure(self, *lengths: int) -> None:
         """Add to the lengths that are measured, in their order."""
         for of, length in zip(self.lengths.values(), lengths, strict=False):
-            of.add(length)
+            of[length] += 1
 
     def leave_out(self, kind: str, place: str, most: int) -> None:
         """Count a row that is left out; the first ``most`` are named. All that a damaged shard lost has one place."""

@@ -2,7 +2,7 @@
 
 A mask says of every pixel what it shows; a cell, a square of pixels, gets its label from them. A grid of features is a
 `.npy` file, height × width × numbers, whose every place is a cell; its labels are another `.npy`, height × width, or an
-image of that size. Files are a stranger's: nothing that could run code is read, and sizes are looked at first.
+image of that size. Files are not trusted: nothing that could run code is read, and sizes are checked first.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import numpy as np
 
 from sightline.data.checking import Report
 from sightline.data.columns import Cells
+from sightline.data.disk import mapped
 from sightline.data.image_tables import read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
 from sightline.data.source import Source
@@ -105,17 +106,18 @@ def _array(path: Path) -> np.ndarray:
             raise BadImage("it holds several arrays; expected one (.npy)")
         if begins != np.lib.format.MAGIC_PREFIX:  # NumPy takes it for a pickle, and advises to allow those
             raise BadImage("it is not a NumPy array file: expected what numpy.save writes")
-        found = np.lib.format.open_memmap(path, mode="r")
+        array = mapped(path)
     except BadImage:
         raise
     except OSError as error:
         raise BadImage(f"it cannot be read ({error.strerror or error})") from None
-    except Exception as error:  # a header of a stranger's file breaks in many ways
-        reason = str(error).partition("\n")[0][:200]
-        raise BadImage(f"it is no array that can be read safely ({reason})") from None
-    if found.size > MOST_NUMBERS:
-        raise BadImage(f"it is too large: found {found.size:,} numbers, expected at most {MOST_NUMBERS:,}")
-    return found
+    except ValueError as error:
+        raise BadImage(
+            f"it is no array that can be read safely ({str(error).removeprefix(f'{path.name}: ')})"
+        ) from None
+    if array.size > MOST_NUMBERS:
+        raise BadImage(f"it is too large: found {array.size:,} numbers, expected at most {MOST_NUMBERS:,}")
+    return array
 
 
 def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
@@ -259,18 +261,18 @@ def cell_labels(classes: np.ndarray, cell: int, share: float, count: int) -> np.
 
 def whole_cells(values: np.ndarray, cell: int) -> np.ndarray:
     """An image with its last row and column repeated until it has whole cells."""
-    rows, columns = grid_size(values, cell)
-    down, right = rows * cell - values.shape[0], columns * cell - values.shape[1]
-    if not down and not right:
-        return values
-    return np.pad(values, ((0, down), (0, right), *[(0, 0)] * (values.ndim - 2)), mode="edge")
+    missing = _missing(values, cell)
+    return np.pad(values, missing, mode="edge") if any(map(any, missing)) else values
 
 
 def whole_map(classes: np.ndarray, cell: int) -> np.ndarray:
     """A map of classes as large as `whole_cells` makes its image."""
-    rows, columns = grid_size(classes, cell)
-    down, right = rows * cell - classes.shape[0], columns * cell - classes.shape[1]
-    return np.pad(classes, ((0, down), (0, right)), constant_values=NO_PIXEL)
+    return np.pad(classes, _missing(classes, cell), constant_values=NO_PIXEL)
+
+
+def _missing(values: np.ndarray, cell: int) -> list[tuple[int, int]]:
+    """What is missing before and behind each axis until there are whole cells."""
+    return [(0, -values.shape[0] % cell), (0, -values.shape[1] % cell), *[(0, 0)] * (values.ndim - 2)]
 
 
 # Images and their maps of classes on the disk, one behind the other: read when they are asked for.

@@ -65,4 +65,4 @@ class PlainReport(Report):
         self.measure(len(x))
 
     def heading(self) -> str:
-        return f"{self.pairs:,} texts, {self.lengths['characters'].total:,} characters"
+        return f"{self.pairs:,} texts, {self.lengths['characters'].sum:,} characters"

@@ -26,23 +26,10 @@ COLOURS = {
 }
 SHAPES = ("circle", "square", "triangle", "star", "cross", "ring")
 _CHINESE = {
-    "red": "红色",
-    "green": "绿色",
-    "blue": "蓝色",
-    "yellow": "黄色",
-    "purple": "紫色",
-    "black": "黑色",
-    "circle": "圆形",
-    "square": "方形",
-    "triangle": "三角形",
-    "star": "星形",
-    "cross": "十字形",
-    "ring": "圆环",
-    "left": "左边",
-    "right": "右边",
-    "above": "上面",
-    "below": "下面",
+    **dict(zip(COLOURS, ("红色", "绿色", "蓝色", "黄色", "紫色", "黑色"), strict=True)),
+    **dict(zip(SHAPES, ("圆形", "方形", "三角形", "星形", "十字形", "圆环"), strict=True)),
 }
+_CHINESE |= {"left": "左边", "right": "右边", "above": "上面", "below": "下面"}
 _OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 _FINER = 4  # shapes are drawn this much larger and averaged, so that their edges are smooth
 

@@ -1,4 +1,4 @@
-"""How the tokenizers library is set up so that text comes back exactly, and how a stranger's file of it is read.
+"""How the tokenizers library is set up so that text comes back exactly, and how a foreign file of it is read.
 
 The pieces of `bpe` and `unigram` are made of characters, with bytes only for characters that training did not see often
 enough (byte fallback). The alternative, an alphabet of bytes (GPT-2), is as exact, but it spells a Chinese character as
@@ -103,7 +103,7 @@ def read_json(path: Path) -> Any:
 
 
 def rebuild(data: Any) -> Tokenizer:
-    """A tokeniser from a stranger's file: our own pipeline, with the file's vocabulary after it was checked."""
+    """A tokeniser from a file that is not trusted: our own pipeline with the file's vocabulary, which is checked."""
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise ValueError("no model in it")
     model = dict(data["model"])
@@ -167,8 +167,7 @@ def _checked_merges(method: Method, pieces: set[str], merges: Any) -> list[tuple
     return [(left, right) for left, right in merges]
 
 
-# Text to numbers and back, exactly; `sightline.text.tokeniser` says by which rules.
-
+# Text to token ids and back, exactly, by these rules.
 
 LONGEST_PIECE = 16  # characters; without a limit, whole sentences that repeat become pieces
 FEW = 128  # texts that the library takes one by one: its threads and those of PyTorch are in each other's way
@@ -334,20 +333,19 @@ def train_tokenisers(
 ) -> tuple[Tokeniser, Tokeniser]:
     """One tokeniser for each side, or the same one twice if the vocabulary is joint. Each call begins a new reading."""
     if config.joint:
-        both = train_tokeniser(_Readings((sources, targets)), config)
+        both = train_tokeniser(_Again(lambda: itertools.chain(sources(), targets())), config)
         return both, both
-    return train_tokeniser(_Readings((sources,)), config), train_tokeniser(_Readings((targets,)), config)
+    return train_tokeniser(_Again(sources), config), train_tokeniser(_Again(targets), config)
 
 
 @dataclass(frozen=True)
-class _Readings:
-    """Texts that can be read again, one source after the other."""
+class _Again:
+    """Texts that can be read again."""
 
-    begin: tuple[Callable[[], Iterable[str]], ...]
+    begin: Callable[[], Iterable[str]]
 
     def __iter__(self) -> Iterator[str]:
-        for begin in self.begin:
-            yield from begin()
+        return iter(self.begin())
 
 
 def _count_characters(texts: Iterable[str], lower: bool) -> Counter[str]:
@@ -375,16 +373,11 @@ def _most_frequent(counts: Counter[str], limit: int) -> list[str]:
 
 
 def _train_words(texts: Iterable[str], config: TokeniserConfig, specials: list[str]) -> models.Model:
-    library = pipeline_of(models.WordLevel(unk_token=SPELLINGS[UNKNOWN]), config.method, config.lower)
     trainer = trainers.WordLevelTrainer(
-        vocab_size=config.words,
-        min_frequency=config.minimum,
-        special_tokens=specials,
-        show_progress=False,
+        vocab_size=config.words, min_frequency=config.minimum, special_tokens=specials, show_progress=False
     )
-    library.train_from_iterator(texts, trainer)
-    learnt = library.get_vocab()
-    return model_of(config.method, sorted(learnt, key=learnt.__getitem__))
+    vocab = _learnt(models.WordLevel(unk_token=SPELLINGS[UNKNOWN]), trainer, texts, config)["vocab"]
+    return model_of(config.method, sorted(vocab, key=vocab.__getitem__))
 
 
 def _train_subwords(
@@ -394,38 +387,33 @@ def _train_subwords(
     # would choose among equally rare ones at random, and would join what stands on both sides of one left out.
     room = (config.words - len(specials)) // 2 - 2
     kept = {" ", "<", *_most_frequent(characters, room)}
-    if dropped := characters.keys() - kept:
-        texts = _Cut(texts, str.maketrans(dict.fromkeys(dropped, "<")), config.lower)
-    trainer: trainers.Trainer
+    if dropped := characters.keys() - kept:  # they become "<", which is always cut off
+        table = str.maketrans(dict.fromkeys(dropped, "<"))
+        lowered = normalizers.Lowercase().normalize_str if config.lower else str
+        texts = (lowered(text).translate(table) for text in texts)
+    shared: dict[str, Any] = {
+        "vocab_size": config.words,
+        "special_tokens": specials,
+        "initial_alphabet": sorted(kept),
+        "show_progress": False,
+    }
     if config.method == "bpe":
-        trainer = trainers.BpeTrainer(
-            vocab_size=config.words,
-            min_frequency=config.minimum,
-            special_tokens=specials,
-            initial_alphabet=sorted(kept),
-            limit_alphabet=len(kept),
-            max_token_length=LONGEST_PIECE,
-            show_progress=False,
-        )
-        library = pipeline_of(models.BPE(), config.method, config.lower)
-        library.train_from_iterator(texts, trainer)
-        learnt = json.loads(library.to_str())["model"]
+        limits = {"min_frequency": config.minimum, "limit_alphabet": len(kept), "max_token_length": LONGEST_PIECE}
+        learnt = _learnt(models.BPE(), trainers.BpeTrainer(**shared, **limits), texts, config)
         merges = [(left, right) for left, right in learnt["merges"]]
         return model_of(config.method, sorted(learnt["vocab"], key=learnt["vocab"].__getitem__), merges=merges)
-    trainer = trainers.UnigramTrainer(
-        vocab_size=config.words,
-        special_tokens=specials,
-        initial_alphabet=sorted(kept),
-        unk_token=SPELLINGS[UNKNOWN],
-        max_piece_length=LONGEST_PIECE,
-        show_progress=False,
-    )
-    library = pipeline_of(models.Unigram(), config.method, config.lower)
-    library.train_from_iterator(texts, trainer)
-    learnt = json.loads(library.to_str())["model"]["vocab"]
-    scores = _repeatable(dict(learnt[len(specials) :]))
+    unigram = trainers.UnigramTrainer(**shared, unk_token=SPELLINGS[UNKNOWN], max_piece_length=LONGEST_PIECE)
+    scored = _learnt(models.Unigram(), unigram, texts, config)["vocab"]
+    scores = _repeatable(dict(scored[len(specials) :]))
     pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
     return model_of(config.method, [*specials, *pieces], scores=[0.0] * len(specials) + [scores[it] for it in pieces])
+
+
+def _learnt(model: models.Model, trainer: Any, texts: Iterable[str], config: TokeniserConfig) -> dict[str, Any]:
+    """What the library learns of the texts, as its file has it."""
+    library = pipeline_of(model, config.method, config.lower)
+    library.train_from_iterator(texts, trainer)
+    return json.loads(library.to_str())["model"]
 
 
 def _repeatable(learnt: dict[str, float]) -> dict[str, float]:
@@ -440,20 +428,6 @@ def _repeatable(learnt: dict[str, float]) -> dict[str, float]:
     return {
         piece: round(lowest if len(piece) == 1 and score <= unused else score, 3) for piece, score in learnt.items()
     }
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """The texts with the characters that get no piece of their own made into "<", which is always cut off."""
-
-    texts: Iterable[str]
-    table: dict[int, str]
-    lower: bool
-
-    def __iter__(self) -> Iterator[str]:
-        lowercase = normalizers.Lowercase()
-        for text in self.texts:
-            yield (lowercase.normalize_str(text) if self.lower else text).translate(self.table)
 
 
 def _not_text(texts: list[str]) -> UserError:
