@@ -82,8 +82,8 @@ class _Fingerprints(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        self[word] = found = int.from_bytes(digest, "little")
-        return found
+        self[word] = fingerprint = int.from_bytes(digest, "little")
+        return fingerprint
 
 
 def learn_ngrams(
@@ -125,14 +125,14 @@ def _collect(
     """Texts and n-grams, each pair of them once, in the order of texts and then of fingerprints."""
     owners, prints = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for whose, words in _words(texts):
-        found = np.concatenate(_ngrams(whose - whose[0], words, longest))
-        if not len(found):  # pairs of empty texts
+        entries = np.concatenate(_ngrams(whose - whose[0], words, longest))
+        if not len(entries):  # pairs of empty texts
             continue
         # one number for both: sorting plain numbers is several times faster than sorting by two keys
-        found.sort()
-        found = found[np.concatenate(([True], found[1:] != found[:-1]))]
-        print_ = (found & np.uint64((1 << _BITS) - 1)).astype(np.int64)
-        owner = (found >> np.uint64(_BITS)).astype(np.int32) + whose[0]
+        entries.sort()
+        entries = entries[np.concatenate(([True], entries[1:] != entries[:-1]))]
+        print_ = (entries & np.uint64((1 << _BITS) - 1)).astype(np.int64)
+        owner = (entries >> np.uint64(_BITS)).astype(np.int32) + whose[0]
         there = slice(None) if known is None else among(print_, known)
         owners.append(owner[there])
         prints.append(print_[there])
@@ -153,8 +153,8 @@ def _words(texts: Sequence[Text]) -> Iterator[tuple[Int[np.ndarray, " words"], U
         parts = [text] if isinstance(text, str) else list(text)
         for number, part in enumerate(parts):
             cut = cut_words(part)
-            found = np.fromiter(map(fingerprints.__getitem__, cut), dtype=np.uint64, count=len(cut))
-            words.append(_mixed(found + second) if number else found)
+            prints = np.fromiter(map(fingerprints.__getitem__, cut), dtype=np.uint64, count=len(cut))
+            words.append(_mixed(prints + second) if number else prints)
             if number + 1 < len(parts):
                 words.append(np.zeros(1, np.uint64))
         here = sum(map(len, words[-2 * len(parts) + 1 :]))
@@ -173,12 +173,12 @@ def _ngrams(owners: np.ndarray, words: np.ndarray, longest: int) -> list[UInt64[
     real = words != 0
     whole, prints = real, words
     high, low = owners.astype(np.uint64) << np.uint64(_BITS), np.uint64(64 - _BITS)
-    found = [high[real] | (words[real] >> low)]
+    entries = [high[real] | (words[real] >> low)]
     for length in range(2, min(longest, len(words)) + 1):
         whole = whole[:-1] & real[length - 1 :] & (owners[: 1 - length] == owners[length - 1 :])
         prints = _mixed(prints[:-1] * _MULTIPLIER + words[length - 1 :])
-        found.append(high[: 1 - length][whole] | (prints[whole] >> low))
-    return found
+        entries.append(high[: 1 - length][whole] | (prints[whole] >> low))
+    return entries
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
@@ -212,8 +212,8 @@ class Matrix:
 
     def times(self, weights: Float[Tensor, "features outputs"]) -> Float[Tensor, "texts outputs"]:
         """The sum over its features, as a share of its length."""
-        found = self.sums(weights)
-        return found if self.lengths is None else found / self.lengths
+        sums = self.sums(weights)
+        return sums if self.lengths is None else sums / self.lengths
 
     def turned_times(self, errors: Float[Tensor, "texts outputs"]) -> Float[Tensor, "features outputs"]:
         """For each feature, the sum over the texts that have it."""
@@ -237,8 +237,8 @@ def _bags(places: Tensor, values: Tensor, starts: Tensor) -> Tensor:
 
 def rarities(rows: Rows, features: int) -> Float32[np.ndarray, " features"]:
     """log((1 + texts) / (1 + texts with the feature)) + 1: the usual inverse document frequency, and never 0."""
-    found = np.bincount(rows.columns, minlength=features)
-    return (np.log((1 + len(rows)) / (1 + found)) + 1).astype(np.float32)
+    counts = np.bincount(rows.columns, minlength=features)
+    return (np.log((1 + len(rows)) / (1 + counts)) + 1).astype(np.float32)
 
 
 def ratios(matrix: Matrix, members: Bool[np.ndarray, "texts outputs"]) -> Float32[np.ndarray, "features outputs"]:
@@ -260,23 +260,23 @@ def fit_linear(
 
     ``target`` is a class (softmax), 1 or -1 for each output (logistic), or numbers (squares).
     """
-    scale, wanted = torch.from_numpy(scales), torch.from_numpy(target)
-    wanted = wanted.long() if loss == "softmax" else wanted.float()
+    scale, targets = torch.from_numpy(scales), torch.from_numpy(target)
+    targets = targets.long() if loss == "softmax" else targets.float()
     share = 1 / (strength * max(matrix.texts, 1))  # the mean over texts: steps then have the same size for any number
-    found = torch.zeros(matrix.features + 1, outputs)  # the last row is the bias, which may be of any size
+    fitted = torch.zeros(matrix.features + 1, outputs)  # the last row is the bias, which may be of any size
 
     def slope() -> Tensor:
-        weights = found[:-1]
-        total, errors = _loss(loss, matrix.times(scale * weights) + found[-1], wanted)
+        weights = fitted[:-1]
+        total, errors = _loss(loss, matrix.times(scale * weights) + fitted[-1], targets)
         errors /= max(matrix.texts, 1)
-        found.grad = torch.cat([scale * matrix.turned_times(errors) + share * weights, errors.sum(0, keepdim=True)])
+        fitted.grad = torch.cat([scale * matrix.turned_times(errors) + share * weights, errors.sum(0, keepdim=True)])
         return (total / max(matrix.texts, 1) + share / 2 * weights.double().square().sum()).float()
 
     slope()
-    assert found.grad is not None
-    flat = max(_FLAT * float(found.grad.abs().max()), 1e-9)
+    assert fitted.grad is not None
+    flat = max(_FLAT * float(fitted.grad.abs().max()), 1e-9)
     search = torch.optim.LBFGS(
-        [found],
+        [fitted],
         max_iter=_STEPS,
         history_size=_REMEMBERED,
         tolerance_grad=flat,
@@ -284,20 +284,20 @@ def fit_linear(
         line_search_fn="strong_wolfe",
     )
     search.step(slope)
-    return found[:-1].numpy(), found[-1].numpy()
+    return fitted[:-1].numpy(), fitted[-1].numpy()
 
 
-def _loss(loss: Loss, outputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+def _loss(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The sum over texts, and how it changes with each output."""
     if loss == "softmax":
         logs = outputs.log_softmax(dim=1)
-        of_wanted = logs.gather(1, wanted[:, None])
-        errors = logs.exp().scatter_add_(1, wanted[:, None], torch.full_like(of_wanted, -1.0))
+        of_wanted = logs.gather(1, targets[:, None])
+        errors = logs.exp().scatter_add_(1, targets[:, None], torch.full_like(of_wanted, -1.0))
         return -of_wanted.double().sum(), errors
     if loss == "logistic":
-        margins = wanted * outputs
-        return softplus(-margins).double().sum(), -wanted * torch.sigmoid(-margins)
-    errors = outputs - wanted
+        margins = targets * outputs
+        return softplus(-margins).double().sum(), -targets * torch.sigmoid(-margins)
+    errors = outputs - targets
     return errors.double().square().sum() / 2, errors
 
 
@@ -326,8 +326,8 @@ def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOS
             starts.append(starts[-1] + len(columns[-1]))
         if counted >= most or len(columns) >= texts:
             break
-    found = np.concatenate(columns[:texts]) if columns else np.zeros(0, dtype=np.int32)
-    return Rows(np.array(starts[: texts + 1], dtype=np.int64), found)
+    every = np.concatenate(columns[:texts]) if columns else np.zeros(0, dtype=np.int32)
+    return Rows(np.array(starts[: texts + 1], dtype=np.int64), every)
 
 
 def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.ndarray, "words size"] | None:
@@ -345,20 +345,20 @@ def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.nda
     projected = matrix.times(weights * basis)
     # The eigenvalues of this small matrix are the squares of the singular values; the largest stand last.
     values, turns = torch.linalg.eigh(projected.T @ projected)
-    found = _one_way_round((basis @ turns * values.clamp_min(0).sqrt())[:, -size:].flip(1))
+    vectors = _one_way_round((basis @ turns * values.clamp_min(0).sqrt())[:, -size:].flip(1))
     there = torch.zeros(words, 1)
     there[torch.from_numpy(rows.columns).long()] = 1
     # Without what all words have in common, which would only say that they are words.
-    centred = (found - (found * there).sum(dim=0) / there.sum()) * there
+    centred = (vectors - (vectors * there).sum(dim=0) / there.sum()) * there
     lengths = centred.norm(dim=1, keepdim=True)
-    told = lengths > NOISE * found.norm(dim=1).max()
+    told = lengths > NOISE * vectors.norm(dim=1).max()
     return torch.where(told, centred / lengths.clamp_min(1e-12), 0.0).numpy()
 
 
-def _one_way_round(found: Float[Tensor, "words size"]) -> Float[Tensor, "words size"]:
+def _one_way_round(vectors: Float[Tensor, "words size"]) -> Float[Tensor, "words size"]:
     """Each direction may point either way; as it comes depends on the number of threads."""
-    largest = found.gather(0, found.abs().argmax(dim=0, keepdim=True))
-    return torch.where(largest < 0, -found, found)
+    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
+    return torch.where(largest < 0, -vectors, vectors)
 
 
 @torch.no_grad()

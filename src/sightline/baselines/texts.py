@@ -63,12 +63,12 @@ class Floor:
     rarity: Float32[np.ndarray, " features"] | None = None  # texts become vectors of length 1 where it is given
 
     def outputs(self, texts: Sequence[Text]) -> Float32[np.ndarray, "texts outputs"]:
-        found = [np.zeros((0, len(self.bias)), dtype=np.float32)]
+        outputs = [np.zeros((0, len(self.bias)), dtype=np.float32)]
         for start in range(0, len(texts), _AT_ONCE):
             rows = find_ngrams(texts[start : start + _AT_ONCE], self.ngrams, self.longest)
             matrix = Matrix(rows, len(self.ngrams), self.rarity)
-            found.append(matrix.times(torch.from_numpy(self.weights)).numpy() + self.bias)
-        return np.concatenate(found)
+            outputs.append(matrix.times(torch.from_numpy(self.weights)).numpy() + self.bias)
+        return np.concatenate(outputs)
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,16 @@ class Floors:
 
     def scores(self, texts: Sequence[Text]) -> dict[str, Float[np.ndarray, "texts ..."]]:
         """Of each floor: margins (the largest, or those over 0, are the answer) of every class, or the numbers."""
-        found = {}
+        scores = {}
         for name, floor in self.floors.items():
             outputs = floor.outputs(texts)
             if self.kind == "number":
-                found[name] = outputs[:, 0]
+                scores[name] = outputs[:, 0]
             elif self.kind == "one" and outputs.shape[1] == 1:  # of two classes the second; the first is its opposite
-                found[name] = np.concatenate((np.zeros_like(outputs), outputs), axis=1)
+                scores[name] = np.concatenate((np.zeros_like(outputs), outputs), axis=1)
             else:
-                found[name] = outputs
-        return found
+                scores[name] = outputs
+        return scores
 
     def save(self, folder: Path) -> list[str]:
         """Write both files into a folder, and say how they are named."""
@@ -241,8 +241,8 @@ class _Problem:
         for strength in strengths:
             weights, bias = self.fit(rows.take(others), gold[others], strength)
             for own in shares:
-                found = matrix.times(torch.from_numpy(weights(own))).numpy() + bias
-                tried[strength, own] = self._goodness(found, gold[held])
+                outputs = matrix.times(torch.from_numpy(weights(own))).numpy() + bias
+                tried[strength, own] = self._goodness(outputs, gold[held])
         return max(tried, key=tried.__getitem__)  # of equal ones the first
 
     def fit(
@@ -283,6 +283,6 @@ class _Problem:
             return -float(((outputs[:, 0] - gold) ** 2).mean())
         if self.kind == "several":
             return micro_f1(outputs > 0, gold > 0).value
-        said = outputs.argmax(axis=1) if self.outputs > 1 else (outputs[:, 0] > 0).astype(np.int64)
+        predicted = outputs.argmax(axis=1) if self.outputs > 1 else (outputs[:, 0] > 0).astype(np.int64)
         classes = max(self.outputs, 2)
-        return accuracy(said, gold).value + macro_f1(said, gold, classes).value
+        return accuracy(predicted, gold).value + macro_f1(predicted, gold, classes).value

@@ -25,11 +25,11 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
     if isinstance(value, dict) and "text" in value:
         start = value.get("answer_start") if start is None else start
         value = value["text"]
-    found = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(isinstance(one, str) for one in found):
-        wrong = next(one for one in found if not isinstance(one, str))
+    texts = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(one, str) for one in texts):
+        wrong = next(one for one in texts if not isinstance(one, str))
         raise ValueError(f"answer is not text: found {kind_of(wrong)}, expected a string or a list of strings")
-    for one in found:
+    for one in texts:
         if (problem := text_problem(one, "the answer")) is not None:
             raise ValueError(problem)
     if isinstance(start, list):
@@ -41,7 +41,7 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
             start = -1 if isinstance(start, bool | dict | list) else int(start)
         except (ValueError, OverflowError):
             start = -1
-    answers = tuple(one for one in found if one.strip())
+    answers = tuple(one for one in texts if one.strip())
     if not answers:
         return answers, None  # -1 is a common way to say that it stands nowhere
     if start is not None and start < 0:

@@ -121,8 +121,8 @@ class Report:
         """A summary to read in a terminal."""
         lines = [self.heading()] if self.pairs else []
         for name, shown in self.measured.items():
-            if found := self.lengths[name].to_json():
-                lines.append(f"{shown}: " + ", ".join(f"{key} {value:,}" for key, value in found.items()))
+            if lengths := self.lengths[name].to_json():
+                lines.append(f"{shown}: " + ", ".join(f"{key} {value:,}" for key, value in lengths.items()))
         lines += self.more()
         if self.duplicates:
             lines.append(f"{self.duplicates:,} {self.again}")

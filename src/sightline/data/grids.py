@@ -49,22 +49,22 @@ class Raw(NamedTuple):
 
     def digest(self) -> int:
         """The same for the same content, whatever the file is called."""
-        found = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=8)
-        found.update(repr(self.values.shape).encode())
-        return int.from_bytes(found.digest(), "big")
+        digest = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=8)
+        digest.update(repr(self.values.shape).encode())
+        return int.from_bytes(digest.digest(), "big")
 
 
 def read_values(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
     """Pixels of an image, or the features of a grid as float32."""
     if path.suffix.lower() != ARRAY:
         return read_image(path, limits)
-    found = _array(path)
-    if found.ndim == 2:
-        found = found[:, :, None]
-    if found.ndim != 3 or found.dtype.kind not in "fiub" or not found.size:
-        shape = " × ".join(map(str, found.shape))
-        raise BadImage(f"it holds {found.dtype} of shape {shape}; expected numbers, height × width × features")
-    values = np.asarray(found, dtype=np.float32)
+    array = _array(path)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.dtype.kind not in "fiub" or not array.size:
+        shape = " × ".join(map(str, array.shape))
+        raise BadImage(f"it holds {array.dtype} of shape {shape}; expected numbers, height × width × features")
+    values = np.asarray(array, dtype=np.float32)
     if not np.isfinite(values).all():
         raise BadImage("it holds numbers that are not finite")
     return values
@@ -76,13 +76,13 @@ def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
     A colour is a number as `numbers_of` has it; so a grey pixel is its grey value whatever the pixels beside it are.
     """
     if path.suffix.lower() == ARRAY:
-        found = _array(path)
-        if found.ndim != 2 or found.dtype.kind not in "iub":
-            shape = " × ".join(map(str, found.shape))
-            raise BadImage(f"it holds {found.dtype} of shape {shape}; expected whole numbers, height × width")
-        if found.size and not 0 <= int(found.min()) <= int(found.max()) < 2**31:
-            raise BadImage(f"its labels go from {found.min()} to {found.max()}; expected 0 or more")
-        return np.asarray(found, dtype=np.int32)
+        array = _array(path)
+        if array.ndim != 2 or array.dtype.kind not in "iub":
+            shape = " × ".join(map(str, array.shape))
+            raise BadImage(f"it holds {array.dtype} of shape {shape}; expected whole numbers, height × width")
+        if array.size and not 0 <= int(array.min()) <= int(array.max()) < 2**31:
+            raise BadImage(f"its labels go from {array.min()} to {array.max()}; expected 0 or more")
+        return np.asarray(array, dtype=np.int32)
     with open_image(path, limits) as image:
         image.load()
         turn = image.getexif().get(ORIENTATION)
@@ -219,12 +219,14 @@ class Classes:
         return np.where(np.array(self.values)[places] == mask, places, len(self.values)).astype(np.uint8)
 
 
-def classes_of(found: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None, fullest: str = "") -> Classes:
+def classes_of(
+    of_masks: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None, fullest: str = ""
+) -> Classes:
     """What the values found in masks mean; ``kind`` left out: binary if there are two, else several.
 
     ``fullest`` says which mask has most of them, for errors.
     """
-    values = sorted(found)
+    values = sorted(of_masks)
     many = f"{len(values):,} different values in the masks{fullest}"
     if len(values) < 2 or (kind == "several" and len(values) > MOST_CLASSES):
         what = f"only the value {values[0]} in the masks" if len(values) == 1 else many
@@ -255,8 +257,8 @@ def cell_labels(classes: np.ndarray, cell: int, share: float, count: int) -> np.
     there = counts.sum(axis=-1)
     others = there - counts[:, :, 0]
     named = 1 + counts[:, :, 1:].argmax(axis=-1)
-    found = np.where((others > 0) & (others >= share * there), named, 0)
-    return np.where(there > 0, found, NO_PIXEL).astype(np.int64)
+    labels = np.where((others > 0) & (others >= share * there), named, 0)
+    return np.where(there > 0, labels, NO_PIXEL).astype(np.int64)
 
 
 def whole_cells(values: np.ndarray, cell: int) -> np.ndarray:
@@ -359,13 +361,13 @@ def write_store(
                 rows.append([raw.name, *raw.values.shape[:2], raw.digest()])
     except OSError as error:
         raise MachineError(f"cannot write {folder}: {error.strerror or error}") from error
-    found = classes or classes_of(ids, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
-    doubt = found.doubt(min(ids), max(ids)) if ids else None
+    meanings = classes or classes_of(ids, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
+    doubt = meanings.doubt(min(ids), max(ids)) if ids else None
     if doubt is not None:  # every score on them would be of nothing
         raise UserError(f"{doubt}; give masks with the same values")
     about = {"version": VERSION, "pixels": pixels, "channels": channels, "values": list(ids), "rows": rows}
     write_text(folder / INDEX, json.dumps(about, ensure_ascii=False))
-    return GridStore(folder, about, found, _lookup(list(ids), found))
+    return GridStore(folder, about, meanings, _lookup(list(ids), meanings))
 
 
 def _ids(raw: Raw, different: np.ndarray, ids: dict[int, int]) -> np.ndarray:
@@ -384,7 +386,7 @@ def _ids(raw: Raw, different: np.ndarray, ids: dict[int, int]) -> np.ndarray:
 
 def _lookup(values: list[int], classes: Classes) -> np.ndarray:
     """The class of each small number."""
-    found = np.full(MOST_VALUES, len(classes), dtype=np.uint8)
+    lookup = np.full(MOST_VALUES, len(classes), dtype=np.uint8)
     if values:
-        found[: len(values)] = classes.of(np.array(values, dtype=np.int64))
-    return found
+        lookup[: len(values)] = classes.of(np.array(values, dtype=np.int64))
+    return lookup

@@ -110,8 +110,8 @@ def read_image_cells(
     expected = f"images, each with a {known[0]}" if known else "images"
     if folder and known:
         expected += f" ({_FOLDERS[known[0]][1]})"
-    found = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
-    return source.some(rows, f"has no rows: found {found}; expected {expected}")
+    instead = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
+    return source.some(rows, f"has no rows: found {instead}; expected {expected}")
 
 
 def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
@@ -162,8 +162,8 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) 
     base = Path(data).parent if data != "-" else Path()
     names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
 
-    def find(name: str, found: Sequence[str]) -> Columns:
-        return choose_columns(name, found, names, columns, option=bool(known))  # images alone are those to predict
+    def find(name: str, header: Sequence[str]) -> Columns:
+        return choose_columns(name, header, names, columns, option=bool(known))  # without known, to predict
 
     for values, file, line, problem in read_columns(data, find):
         problem = problem or text_problem(values[0], "the image") or _no_path(values[0], "image")
@@ -194,8 +194,8 @@ def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
         try:
             lines = beside.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
-            found = f"found byte 0x{error.object[error.start]:02x} at offset {error.start}"
-            yield no_cells(str(beside), 0, f"bad UTF-8: {found}, expected UTF-8")
+            byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
+            yield no_cells(str(beside), 0, f"bad UTF-8: found {byte}, expected UTF-8")
             continue
         captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
         if not captions:

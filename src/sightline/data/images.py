@@ -183,8 +183,8 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
     except Image.UnidentifiedImageError:
         raise BadImage(f"it is no image: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}") from None
     except Image.DecompressionBombError as error:
-        found = re.search(r"(\d+) pixels", str(error))
-        pixels = f"{int(found[1]):,}" if found else f"more than {MOST_PIXELS:,}"
+        number = re.search(r"(\d+) pixels", str(error))
+        pixels = f"{int(number[1]):,}" if number else f"more than {MOST_PIXELS:,}"
         raise BadImage(f"it is too large: found {pixels} pixels, expected at most {limits.most_pixels:,}") from None
     except Exception as error:  # Pillow raises nearly every kind of exception for a file that is broken
         reason = str(error).partition("\n")[0].rstrip(".")[:200] or type(error).__name__
@@ -229,8 +229,8 @@ def _in_turn(image: Image.Image, make: Callable[[], np.ndarray]) -> np.ndarray:
             image.close()  # its pixels go before those of the next one come
 
 
-def _too_many_bytes(found: int, limits: ImageLimits) -> str:
-    return f"it is too large: found {found:,} bytes, expected at most {limits.most_bytes:,}"
+def _too_many_bytes(size: int, limits: ImageLimits) -> str:
+    return f"it is too large: found {size:,} bytes, expected at most {limits.most_bytes:,}"
 
 
 def _check_side(height: int, width: int) -> None:

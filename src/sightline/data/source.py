@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sightline.data.columns import Cells, Columns, asked_columns, choose_columns, read_columns
+from sightline.data.columns import Cells, Columns, choose_columns, named_columns, read_columns
 from sightline.data.tables import listed, name_of, open_unpacked
 from sightline.errors import UserError
 from sightline.files import whole_file
@@ -82,8 +82,8 @@ class Source:
                     continue
                 yield Cells(tuple(_plain(row.get(name)) for name in names), ROWS, number)
             elif isinstance(row, str) or not isinstance(row, Sequence):
-                one, found = len(columns) == 1, type(row).__name__
-                wrong = None if one else f"no row: found a {found}, expected a dictionary or a tuple"
+                one, kind = len(columns) == 1, type(row).__name__
+                wrong = None if one else f"no row: found a {kind}, expected a dictionary or a tuple"
                 yield Cells((_plain(row),) if one else (), ROWS, number, wrong)
             else:
                 least = sum(not column.optional for column in columns)
@@ -105,13 +105,13 @@ def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     source.check_columns([one.name for one in columns], [one.name for one in optional])
     there: list[str] = []  # the columns that the values of a row are of
 
-    def find(name: str, found: Sequence[str]) -> Columns:
-        chosen = choose_columns(name, found, [one.all for one in needed], source.columns, [one.all for one in optional])
-        known = {one.strip().casefold() for one in found}
+    def find(name: str, header: Sequence[str]) -> Columns:
+        known = {one.strip().casefold() for one in header}
         there[:] = [*names, *(one.name for one in optional if known & {*one.all})]
         if source.columns is not None:
             there[:] = _given(columns, len(source.columns))
-        return chosen
+        of_needed, of_optional = ([one.all for one in kind] for kind in (needed, optional))
+        return choose_columns(name, header, of_needed, source.columns, of_optional)
 
     nothing = f"has no rows: found an empty file or a header alone; expected {' and '.join(names)}"
     for row in source.some(read_columns(str(source.data), find), nothing):
@@ -127,8 +127,8 @@ def _held(data: Any) -> Any:
         names = list(map(str, data.columns))
         return _Again(lambda: (dict(zip(names, row, strict=True)) for row in data.itertuples(index=False, name=None)))
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
-        found = type(data).__name__
-        raise UserError(f"data is a {found}; expected a path, rows (dictionaries or tuples), or a DataFrame")
+        kind = type(data).__name__
+        raise UserError(f"data is a {kind}; expected a path, rows (dictionaries or tuples), or a DataFrame")
     return data
 
 
@@ -149,18 +149,18 @@ def _given(columns: Sequence[Any], count: int) -> list[str]:
     return [column.name for column in columns if column.name not in missing]
 
 
-def _named(columns: Sequence[Any], found: Sequence[str], wanted: tuple[str, ...] | None) -> list[str]:
+def _named(columns: Sequence[Any], fields: Sequence[str], given: tuple[str, ...] | None) -> list[str]:
     """For each column the name by which these rows have it; a name of an optional column may be missing."""
-    if wanted is not None:
-        asked = dict(zip(_given(columns, len(wanted)), asked_columns(ROWS, found, wanted).wanted, strict=False))
-        return [asked.get(column.name, "" if column.optional else column.name) for column in columns]
-    there = {name.strip().casefold(): name for name in reversed(found)}
+    if given is not None:
+        of_columns = dict(zip(_given(columns, len(given)), named_columns(ROWS, fields, given).needed, strict=False))
+        return [of_columns.get(column.name, "" if column.optional else column.name) for column in columns]
+    there = {name.strip().casefold(): name for name in reversed(fields)}
     names = []
     for column in columns:
         name = next((there[one] for one in column.all if one in there), None)
         if name is None and not column.optional:
             raise UserError(
-                f"{ROWS}: found the fields {listed(found)}; none of them is called {column.name!r}; "
+                f"{ROWS}: found the fields {listed(fields)}; none of them is called {column.name!r}; "
                 "name them with columns"
             )
         names.append(name or column.name)

@@ -101,13 +101,13 @@ class Spool:
 
     def numbers(self, *of: Callable[[Row], Any], kind: Any = np.uint64) -> tuple[np.ndarray, ...]:
         """One number of each row by each function, in files and not in memory."""
-        found = tuple(scratch_array(self.count, kind) for _ in of)
+        arrays = tuple(scratch_array(self.count, kind) for _ in of)
         start = 0
         for block in counted(self.blocks(), "comparing", self.count, len):
-            for kept, function in zip(found, of, strict=True):
+            for kept, function in zip(arrays, of, strict=True):
                 kept[start : start + len(block)] = [function(row) for row in block]
             start += len(block)
-        return found
+        return arrays
 
     def mark(self, of: Callable[[int, int], np.ndarray]) -> Marks:
         """Marks by a function of the first pair of a block and the one behind its last."""

@@ -65,9 +65,9 @@ class _Rejoined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found, self._head = (self._head, b"") if self._head else (self._rest.read(len(buffer)), b"")
-        buffer[: len(found)] = found
-        return len(found)
+        content, self._head = (self._head, b"") if self._head else (self._rest.read(len(buffer)), b"")
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def open_unpacked(path: str, stack: ExitStack) -> io.BufferedIOBase:
@@ -209,9 +209,9 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "") or "none"
 
 
-def nearest(missing: Sequence[str], found: Sequence[str]) -> str:
+def nearest(missing: Sequence[str], names: Sequence[str]) -> str:
     """What may have been meant, for the end of an error."""
-    known = {name.casefold(): name for name in found}
+    known = {name.casefold(): name for name in names}
     close = {name: get_close_matches(name.casefold(), known, n=1, cutoff=0.5) for name in missing}
     meant = ", ".join(f"{known[near[0]]!r} for {name!r}" for name, near in close.items() if near)
     return f" (did you mean {meant}?)" if meant else ""
@@ -220,12 +220,12 @@ def nearest(missing: Sequence[str], found: Sequence[str]) -> str:
 def json_object(text: str, expected: str) -> tuple[dict[str, Any], str | None]:
     """A line of JSON, or what is wrong with it."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         return {}, f"bad JSON: found a fault at column {error.colno} ({error.msg}), expected {expected}"
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, a thousand nested lists
         return {}, f"bad JSON: {error}, expected {expected}"
-    return (found, None) if isinstance(found, dict) else ({}, f"bad JSON: found {kind_of(found)}, expected {expected}")
+    return (value, None) if isinstance(value, dict) else ({}, f"bad JSON: found {kind_of(value)}, expected {expected}")
 
 
 def kind_of(value: object) -> str:

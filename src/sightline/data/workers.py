@@ -125,19 +125,19 @@ class _Process:
 def serve(begin: Callable[[Request], Callable[[Request], Arrays]]) -> None:
     """What a process does: the first line sets it up, each other one is a request, until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us by our pipe
-    lines, out = sys.stdin.buffer, sys.stdout.buffer
+    lines, answers = sys.stdin.buffer, sys.stdout.buffer
     do = begin(json.loads(lines.readline()))
     with contextlib.suppress(BrokenPipeError):
         for line in lines:
-            write_arrays(out, do(json.loads(line)))
+            write_arrays(answers, do(json.loads(line)))
 
 
-def write_arrays(out: IO[bytes], arrays: Sequence[np.ndarray]) -> None:
-    out.write(_COUNT.pack(len(arrays)))
+def write_arrays(pipe: IO[bytes], arrays: Sequence[np.ndarray]) -> None:
+    pipe.write(_COUNT.pack(len(arrays)))
     for array in arrays:
-        out.write(_HEAD.pack(array.dtype.str[1:].encode(), len(array)))
-        out.write(np.ascontiguousarray(array).tobytes())
-    out.flush()
+        pipe.write(_HEAD.pack(array.dtype.str[1:].encode(), len(array)))
+        pipe.write(np.ascontiguousarray(array).tobytes())
+    pipe.flush()
 
 
 def read_arrays(pipe: IO[bytes]) -> Arrays:

@@ -77,15 +77,15 @@ def near(marked: np.ndarray, distance: int) -> np.ndarray:
         return marked
     height, width = marked.shape
     wide = np.pad(marked, distance)
-    found = np.zeros_like(marked)
+    within = np.zeros_like(marked)
     for down in range(-distance, distance + 1):
         reach = int((distance**2 - down**2) ** 0.5)
         line = wide[distance + down : distance + down + height]
         # Along a line what lies within reach is found with sums: no loop over the pixels of it.
         summed = np.cumsum(np.pad(line, ((0, 0), (1, 0))), axis=1, dtype=np.int32)
         first = distance - reach
-        found |= summed[:, first + 2 * reach + 1 :][:, :width] > summed[:, first : first + width]
-    return found
+        within |= summed[:, first + 2 * reach + 1 :][:, :width] > summed[:, first : first + width]
+    return within
 
 
 def pixel_counts(
@@ -103,9 +103,9 @@ def pixel_counts(
 
 def pixel_statistics(rows: Sequence[Sequence[float]]) -> dict[str, Statistics]:
     """F1, precision and recall of pixels out of `pixel_counts` of each photo."""
-    found = np.array(rows, dtype=np.float64).reshape(len(rows), 4)
+    counts = np.array(rows, dtype=np.float64).reshape(len(rows), 4)
     return {
-        name: Statistics(found, lambda sums, name=name: pixel_scores(sums)[name])  # type: ignore[misc]
+        name: Statistics(counts, lambda sums, name=name: pixel_scores(sums)[name])  # type: ignore[misc]
         for name in ("f1", "precision", "recall")
     }
 

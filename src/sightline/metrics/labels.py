@@ -114,13 +114,13 @@ def several_per_class(predicted: Sets, gold: Sets, names: Sequence[str]) -> list
 
 def f1_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
     """F1 of hits, predicted and wanted."""
-    hits, predicted, wanted = sums.T
-    return 200 * hits / np.maximum(predicted + wanted, 1)
+    hits, predicted, gold = sums.T
+    return 200 * hits / np.maximum(predicted + gold, 1)
 
 
 def _macro_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
-    hits, predicted, wanted = np.split(sums, 3, axis=1)
-    seen = predicted + wanted
+    hits, predicted, gold = np.split(sums, 3, axis=1)
+    seen = predicted + gold
     f1 = 200 * hits / np.maximum(seen, 1)
     return f1.sum(axis=1) / np.maximum((seen > 0).sum(axis=1), 1)
 

@@ -30,7 +30,7 @@ def are_spans(tags: Sequence[str]) -> bool:
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
     """The spans of a sequence of tags."""
-    found: list[Span] = []
+    spans: list[Span] = []
     start, open_kind = 0, None  # None: no span goes on
     for place, tag in enumerate(tags):
         letter, kind = tag[:1], tag[2:]
@@ -38,14 +38,14 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
             raise ValueError(f"{tag!r} is no tag of a span; expected O, or one of B I E S L U M and the kind: B-PER")
         begins = letter == "B" or letter in _ALONE or (letter != "O" and kind != open_kind)
         if open_kind is not None and (begins or letter == "O"):
-            found.append((start, place, open_kind))
+            spans.append((start, place, open_kind))
         if begins:
             start = place
         open_kind = None if letter == "O" else kind
         if letter in _LAST:
-            found.append((start, place + 1, kind))
+            spans.append((start, place + 1, kind))
             open_kind = None
-    return found if open_kind is None else [*found, (start, len(tags), open_kind)]
+    return spans if open_kind is None else [*spans, (start, len(tags), open_kind)]
 
 
 @metric("spans|micro|scheme:any")
@@ -53,20 +53,21 @@ def span_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -
     """F1 of spans: a span counts where its first word, its last word and its kind are right."""
     rows = np.zeros((len(gold), 3))
     for row, (of_predicted, of_gold) in enumerate(zip(predicted, gold, strict=True)):
-        found, wanted = set(_checked(of_predicted, of_gold)), set(spans_of(of_gold))
-        rows[row] = len(found & wanted), len(found), len(wanted)
+        predicted_spans, gold_spans = set(_checked(of_predicted, of_gold)), set(spans_of(of_gold))
+        rows[row] = len(predicted_spans & gold_spans), len(predicted_spans), len(gold_spans)
     return Statistics(rows, f1_of_sums)
 
 
 def span_table(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[OfClass]:
     """Precision, recall and F1 of each kind of span, the most frequent first."""
-    hits, all_predicted, wanted = Counter[str](), Counter[str](), Counter[str]()
+    hits, all_predicted, all_gold = Counter[str](), Counter[str](), Counter[str]()
     for of_predicted, of_gold in zip(predicted, gold, strict=True):
-        found, there = set(_checked(of_predicted, of_gold)), set(spans_of(of_gold))
-        for counter, spans in ((hits, found & there), (all_predicted, found), (wanted, there)):
+        predicted_spans, gold_spans = set(_checked(of_predicted, of_gold)), set(spans_of(of_gold))
+        both = predicted_spans & gold_spans
+        for counter, spans in ((hits, both), (all_predicted, predicted_spans), (all_gold, gold_spans)):
             counter.update(kind for _, _, kind in spans)
-    kinds = sorted({*all_predicted, *wanted}, key=lambda kind: (-wanted[kind], kind))
-    counts = (np.array([counter[kind] for kind in kinds], np.int64) for counter in (hits, all_predicted, wanted))
+    kinds = sorted({*all_predicted, *all_gold}, key=lambda kind: (-all_gold[kind], kind))
+    counts = (np.array([counter[kind] for kind in kinds], np.int64) for counter in (hits, all_predicted, all_gold))
     return class_table(*counts, kinds)
 
 

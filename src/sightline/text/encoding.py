@@ -66,8 +66,8 @@ class TextReader:
             raise UserError("texts is one text; expected a list of texts")
         for number, text in enumerate(texts, start=1):
             if isinstance(text, str) == self.pairs:
-                found, expected = ("one text", "a pair of texts") if self.pairs else ("a pair of texts", "one text")
-                raise UserError(f"text {number:,}: found {found}; expected {expected}, as the model was trained on")
+                given, expected = ("one text", "a pair of texts") if self.pairs else ("a pair of texts", "one text")
+                raise UserError(f"text {number:,}: found {given}; expected {expected}, as the model was trained on")
         if self.sentences or not texts:
             return Read(self._documents([str(text) for text in texts]), 0)
         first = self.tokeniser.encode([text if isinstance(text, str) else text[0] for text in texts])
@@ -86,9 +86,9 @@ class TextReader:
         sentences: list[str] = []
         owners: list[int] = []
         for place, text in enumerate(texts):
-            found = [sentence for sentence, _ in split_sentences(text) if sentence.strip()]
-            sentences += found
-            owners += [place] * len(found)
+            own = [sentence for sentence, _ in split_sentences(text) if sentence.strip()]
+            sentences += own
+            owners += [place] * len(own)
         rows: list[list[int]] = [[] for _ in texts]
         for place, tokens in zip(owners, self.tokeniser.encode(sentences), strict=True):
             rows[place] += [*tokens, self.specials.end]
@@ -136,16 +136,16 @@ def windows(lengths: Sequence[int], room: int, overlap: int = 0) -> list[tuple[i
     Each but the first begins about ``overlap`` before the one before it ended, so that nothing is only ever seen at
     the edge. A unit that is alone longer than the room is a stretch of its own.
     """
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     start, count = 0, len(lengths)
     while True:
         end, total = start, 0
         while end < count and (end == start or total + lengths[end] <= room):
             total += lengths[end]
             end += 1
-        found.append((start, end))
+        stretches.append((start, end))
         if end >= count:
-            return found
+            return stretches
         back, again = end, 0
         while back > start + 1 and again + lengths[back - 1] <= overlap:
             back -= 1

@@ -158,8 +158,8 @@ class MaskedBlocks:
         parts = np.zeros_like(words)
         for row, (first, second) in enumerate(made):
             parts[row, len(first) : len(first) + len(second)] = 1
-        found = hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
-        return found._replace(parts=parts, follows=follows)
+        batch = hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
+        return batch._replace(parts=parts, follows=follows)
 
     def texts_of(self, handle: Handle, places: np.ndarray, width: int) -> np.ndarray:
         """The number of the text that each place of a batch, which is so wide, is from; of pairs, that of the first."""
@@ -182,14 +182,14 @@ class MaskedBlocks:
     def _block(self, number: int, shift: int) -> np.ndarray:
         """A piece of the stream; behind its end it goes on at its beginning."""
         room, total = self.config.length - 2, int(self._ends[-1])
-        start, wanted = (number * room + shift) % total, min(room, total)
+        start, missing = (number * room + shift) % total, min(room, total)
         parts: list[np.ndarray] = []
         row = int(np.searchsorted(self._ends, start, side="right"))
         inside = start - (int(self._ends[row - 1]) if row else 0)
-        while wanted > 0:
-            text = np.append(self.corpus[row][0].astype(np.int64), self.specials.end)[inside : inside + wanted]
+        while missing > 0:
+            text = np.append(self.corpus[row][0].astype(np.int64), self.specials.end)[inside : inside + missing]
             parts.append(text)
-            wanted, inside, row = wanted - len(text), 0, (row + 1) % len(self._ends)
+            missing, inside, row = missing - len(text), 0, (row + 1) % len(self._ends)
         block = np.concatenate(parts)
         block = block[:-1] if block[-1] == self.specials.end else block  # one follows anyway
         return np.concatenate([[self.specials.start], block, [self.specials.end]])
@@ -212,14 +212,14 @@ def _segments(lengths: np.ndarray, half: int) -> np.ndarray:
 
     A text that is too short for two whole ones is cut in the middle; the last pair of a long one ends with the text.
     """
-    found: list[tuple[int, int, int, int]] = []
+    segments: list[tuple[int, int, int, int]] = []
     for row, length in enumerate(lengths.tolist()):
         if length < 2:
             continue
         start = 0
         while length - start >= 2 * half:
-            found.append((row, start, start + half, start + 2 * half))
+            segments.append((row, start, start + half, start + 2 * half))
             start += 2 * half
         if length - start >= 2 and (start == 0 or length - start >= half):
-            found.append((row, start, start + (length - start) // 2, length))
-    return np.array(found, np.int64).reshape(-1, 4)
+            segments.append((row, start, start + (length - start) // 2, length))
+    return np.array(segments, np.int64).reshape(-1, 4)

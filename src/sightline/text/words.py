@@ -31,17 +31,17 @@ def word_spans(text: str, cutting: Cutting = "spaces") -> list[Span]:
     chunks = [match.span() for match in _BETWEEN_BLANKS.finditer(text)]
     if cutting == "spaces":
         return chunks
-    found: list[Span] = []
+    spans: list[Span] = []
     for start, end in chunks:
         goes_on = False
         for place in range(start, end):
             joins = text[place].isalnum() and not writes_without_spaces(text[place])
             if joins and goes_on:
-                found[-1] = (found[-1][0], place + 1)
+                spans[-1] = (spans[-1][0], place + 1)
             else:
-                found.append((place, place + 1))
+                spans.append((place, place + 1))
             goes_on = joins
-    return found
+    return spans
 
 
 def cutting_of(texts: Iterable[str]) -> Cutting:
@@ -65,7 +65,7 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
     The shares of a piece add up to 1, or there are none: a blank belongs to no word. Pieces come in the order of the
     text; several may cover the same character (its bytes).
     """
-    found: list[tuple[int, int, float]] = []
+    covered: list[tuple[int, int, float]] = []
     first, count = 0, len(words)
     for piece, (start, end) in enumerate(pieces):
         while first < count and words[first][1] <= start:
@@ -75,8 +75,8 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
             some.append((word, min(end, words[word][1]) - max(start, words[word][0])))
             word += 1
         letters = sum(shared for _, shared in some)
-        found += [(piece, word, shared / letters) for word, shared in some]
-    return found
+        covered += [(piece, word, shared / letters) for word, shared in some]
+    return covered
 
 
 # Tokens as the axis of a map, and which of them are one word.
@@ -198,14 +198,14 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
             start += len(sentence) + len(blank)
         places = places or [None]
     else:
-        found = [token_places(reader, one, part, 0, -1) for part, one in enumerate(texts)]
-        kept: list[list[int]] = [list(range(len(one))) for one in found]
+        of_texts = [token_places(reader, one, part, 0, -1) for part, one in enumerate(texts)]
+        kept: list[list[int]] = [list(range(len(one))) for one in of_texts]
         if longest is not None:
             first, second = _fitted(kept[0], kept[1] if len(kept) > 1 else None, longest)
             kept = [first] if second is None else [first, second]
-        unread = sum(map(len, found)) - sum(map(len, kept))
+        unread = sum(map(len, of_texts)) - sum(map(len, kept))
         places = [None]
-        for one, chosen in zip(found, kept, strict=True):
+        for one, chosen in zip(of_texts, kept, strict=True):
             places += [*(one[i] for i in chosen), None]
     if len(places) != len(tokens):
         raise AssertionError(f"{len(tokens)} tokens are read, {len(places)} were followed back to the text")
@@ -214,15 +214,15 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
 
 def token_places(reader: TextReader, text: str, part: int, offset: int, sentence: int) -> list[Place | None]:
     """Without the blanks that some vocabularies count to a word."""
-    found: list[Place | None] = []
+    places: list[Place | None] = []
     tokeniser: Any = reader.tokeniser
     for _, (start, end) in tokeniser.pieces(text):
         while start < end and text[start].isspace():
             start += 1
         while start < end and text[end - 1].isspace():
             end -= 1
-        found.append(Place(part, offset + start, offset + end, sentence))
-    return found
+        places.append(Place(part, offset + start, offset + end, sentence))
+    return places
 
 
 def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[list[int]]:
