@@ -52,7 +52,7 @@ def seconds_of(call: Callable[[], object], seconds: float = 2.0, least: int = 3)
 
 def profile_of(call: Callable[[], object], calls: int = 3) -> Profile:
     """Where the time of a call goes. It is called once more before, so that nothing is made for the first time."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own diary is not for users
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own log is not for users
     plain = statistics.median(seconds_of(call, seconds=0.0, least=calls))
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         start = time.perf_counter()

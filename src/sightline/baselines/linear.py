@@ -1,4 +1,4 @@
-"""Linear models on sparse features, by L-BFGS: what the floors of a run are fitted with.
+"""Linear models on sparse features, by L-BFGS: what the baselines of a run are fitted with.
 
 A feature is there or it is not: a matrix is the places of its ones, and a weight for each row and each column. So a
 product with it, and with it turned over, is a sum of chosen rows, for which PyTorch has `embedding_bag`: for a million
@@ -21,7 +21,7 @@ from sightline.data.splitting import among
 from sightline.data.store import Corpus
 from sightline.text.sentences import writes_without_spaces
 
-# Words and their n-grams as numbers: what a linear model reads.
+# Words and their n-grams as numbers, the features of a linear model.
 #
 # An n-gram is named by a fingerprint of 44 bits, made of those of its words, and never by its text: the n-grams of a
 # corpus are made by a few operations on whole arrays. Those that a model keeps are a sorted array. In the usual table
@@ -291,9 +291,9 @@ def _loss(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
     """The sum over texts, and how it changes with each output."""
     if loss == "softmax":
         logs = outputs.log_softmax(dim=1)
-        of_wanted = logs.gather(1, targets[:, None])
-        errors = logs.exp().scatter_add_(1, targets[:, None], torch.full_like(of_wanted, -1.0))
-        return -of_wanted.double().sum(), errors
+        of_targets = logs.gather(1, targets[:, None])
+        errors = logs.exp().scatter_add_(1, targets[:, None], torch.full_like(of_targets, -1.0))
+        return -of_targets.double().sum(), errors
     if loss == "logistic":
         margins = targets * outputs
         return softplus(-margins).double().sum(), -targets * torch.sigmoid(-margins)

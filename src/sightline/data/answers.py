@@ -67,7 +67,7 @@ def _place(text: str, answers: tuple[str, ...], start: int | None) -> int:
 
 @dataclass
 class AnswerReport(Report):
-    """What was found; ``pairs`` are the questions kept."""
+    """The report on such data; ``pairs`` are the questions kept."""
 
     kept: ClassVar[str] = "questions"
     again: ClassVar[str] = "questions were there before with the same text and answer (kept)"

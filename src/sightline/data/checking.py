@@ -1,4 +1,4 @@
-"""Checking rows on their way: the good ones go on, the bad ones are counted, and too many of them stop it."""
+"""Checking rows as they come: the good ones are passed on, the bad ones are counted, and too many are an error."""
 
 import itertools
 from collections import Counter
@@ -69,9 +69,9 @@ class Limits:
 
 @dataclass
 class Report:
-    """What was found in rows; what is counted of those kept is said by the reports of single tasks.
+    """How many rows were kept and left out, and why. Reports of single tasks count more of the rows kept.
 
-    Duplicates are kept: to say a thing twice may be what the data means.
+    Duplicates are kept: repeated rows may be meant.
     """
 
     kept: ClassVar[str] = "pairs"  # what JSON calls the number of rows kept
@@ -82,7 +82,7 @@ class Report:
     left_out: Counter[str] = field(default_factory=Counter)  # kind of problem -> rows
     places: list[str] = field(default_factory=list)  # the first of them, as file:line: problem
     duplicates: int = 0
-    input: Any = None  # what read the items (`sightline.tasks.task.Input`): it knows what they are called
+    input: Any = None  # what read the items (`sightline.inputs.base.Input`), with what they are called
 
     def __post_init__(self) -> None:
         self.lengths = {name: Lengths() for name in self.measured}
@@ -153,7 +153,7 @@ class Report:
 
 @dataclass
 class PairReport(Report):
-    """What was found in pairs of texts; ``identical`` are those whose source is their target."""
+    """The report on pairs of texts; ``identical`` are those whose source is their target."""
 
     again: ClassVar[str] = "pairs were there before (kept)"
     measured: ClassVar[Mapping[str, str]] = {

@@ -134,7 +134,7 @@ def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
 
 @dataclass
 class GridReport(Report):
-    """What was found; ``pairs`` are the images kept."""
+    """The report on such data; ``pairs`` are the images kept."""
 
     kept: ClassVar[str] = "images"
     again: ClassVar[str] = "images were there before (kept, on one side of the split)"
@@ -277,10 +277,8 @@ def _missing(values: np.ndarray, cell: int) -> list[tuple[int, int]]:
     return [(0, -values.shape[0] % cell), (0, -values.shape[1] % cell), *[(0, 0)] * (values.ndim - 2)]
 
 
-# Images and their maps of classes on the disk, one behind the other: read when they are asked for.
-#
-# The folder is whole when ``index.json`` stands in it; that is written last.
-
+# Images and their maps of classes on the disk, one behind the other, read when they are needed. The folder is complete
+# when it has ``index.json``, which is written last.
 
 VALUES, MASKS, INDEX = "values.bin", "masks.bin", "index.json"
 VERSION = 1
@@ -329,7 +327,7 @@ class GridStore:
                 raise ValueError(f"it is of version {about['version']!r}")
             return cls(folder, about, classes, _lookup(about["values"], classes))
         except FileNotFoundError as error:
-            raise UserError(f"{error.filename} is missing: without its data the run cannot go on") from None
+            raise UserError(f"{error.filename} is missing: without its data the run cannot be resumed") from None
         except OSError as error:
             raise UserError(f"{folder} cannot be read: {error.strerror}") from None
         except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:

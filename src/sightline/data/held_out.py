@@ -89,7 +89,7 @@ def overlap_with(
     output: "Output",
     seed: int,
 ) -> Overlap:
-    """How much of validation data that was given stands in the training data."""
+    """How much of the given validation data is in the training data."""
     whole, items, targets = hashes
     key = key_of(seed)
     if output.pair_split:

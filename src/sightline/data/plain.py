@@ -55,7 +55,7 @@ def _texts(shard: str, paragraphs: bool) -> Iterator[Cells]:
 
 @dataclass
 class PlainReport(Report):
-    """What was found; ``pairs`` are the texts kept."""
+    """The report on such data; ``pairs`` are the texts kept."""
 
     kept: ClassVar[str] = "texts"
     again: ClassVar[str] = "texts were there before (kept)"

@@ -1,6 +1,6 @@
 """Pairs of sentences out of files, row by row.
 
-A row that cannot be used is yielded with its ``problem`` and never raises: whoever reads decides how many are too many.
+A row that cannot be used is yielded with its ``problem`` and never raises: the caller decides how many are too many.
 A file that cannot be used raises a `UserError`, when the first row is asked for or where the file turns out broken.
 """
 

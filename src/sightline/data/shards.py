@@ -2,7 +2,7 @@
 
 An address has a protocol in front (``s3://bucket/corpus/*.jsonl.gz``, ``memory://pairs.tsv``) and is opened by fsspec.
 Shards are read in the order of their names. One that breaks off is left out from there on, and what it lost is counted
-as bad rows: whoever reads decides whether these are too many.
+as bad rows: the caller decides whether these are too many.
 """
 
 import glob
@@ -102,7 +102,7 @@ def file_system(address: str) -> tuple[Any, str]:
         raise UserError(f"{address}: reading from addresses needs fsspec; pip install 'sightline[remote]'") from None
     try:
         system, place = core.url_to_fs(address)
-    except Exception as error:  # a protocol that nobody knows, a package that is missing, credentials
+    except Exception as error:  # an unknown protocol, a package that is missing, credentials
         raise UserError(f"{address} cannot be opened: {one_line(error)}") from None
     return system, place
 

@@ -32,7 +32,7 @@ class HashedSplit(NamedTuple):
     """Which pairs are for training and which for validation, by their hashes.
 
     A pair is for validation if the hash of its source falls into a chosen bin, so all pairs of a source go together. Of
-    the others, those whose target stands in validation are left out: a model would have been shown the answer.
+    the others, those whose target is in validation are left out: a model would have been trained on it.
     """
 
     sources: np.ndarray
@@ -134,11 +134,11 @@ def _choose_bins(bins: Sequence[int], asked: int) -> bytearray:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of the evaluation data stands in the training data. All are numbers of evaluation pairs."""
+    """How much of the evaluation data is in the training data, as numbers of evaluation pairs."""
 
     evaluation: int
-    pairs: int  # whose source and target stand together in training
-    sources: int  # whose source stands in training, with any target
+    pairs: int  # whose source and target are together in training
+    sources: int  # whose source is in training, with any target
 
 
 def overlap_of_hashes(train: tuple[np.ndarray, np.ndarray], evaluation: Sequence[Pair], key: bytes) -> Overlap:

@@ -1,4 +1,4 @@
-"""The lines and records of files: what every reader of tables stands on.
+"""The lines and records of files, on which every reader of tables is built.
 
 A line or a record that cannot be used comes with its problem; a file that cannot be used raises a `UserError`.
 """
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from sightline.data.shards import DamagedError, ending_of, is_address, one_line, open_bytes
 from sightline.errors import UserError
 
-LINE_LIMIT = 1_000_000  # bytes; nobody means a longer line, and one must not fill the memory
+LINE_LIMIT = 1_000_000  # bytes; a longer line is an error, and must not fill the memory
 STANDARD_INPUT = "standard input"
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
@@ -196,7 +196,7 @@ def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
             return
         except csv.Error as error:
             reason = "a quoted field is never closed" if "unexpected end" in str(error) else str(error)
-            if "new-line character" in reason:  # what it goes on to advise is meant for programmers
+            if "new-line character" in reason:  # the advice that follows is for programmers
                 reason = "a carriage return outside quotes"
             problem = feed.problem or f"bad CSV: found {reason}, expected fields quoted as in RFC 4180"
             feed.give_back()

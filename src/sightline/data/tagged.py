@@ -98,7 +98,7 @@ def _cells_problem(cells: Sequence[str]) -> str | None:
 
 @dataclass
 class TagReport(Report):
-    """What was found; ``pairs`` are the sentences kept, lengths are in words."""
+    """The report on such data; ``pairs`` are the sentences kept, lengths are in words."""
 
     kept: ClassVar[str] = "sentences"
     again: ClassVar[str] = "sentences were there before with the same labels (kept)"

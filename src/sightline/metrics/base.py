@@ -129,9 +129,9 @@ def paired_bootstrap(systems: Sequence[Statistics], samples: int = 1000, seed: i
     ends = np.cumsum([system.rows.shape[1] for system in systems])[:-1]
     scores: list[list[np.ndarray]] = [[] for _ in systems]
     for counts in resamples(texts, samples, seed):
-        for of_system, system, sums in zip(scores, systems, np.split(counts @ rows, ends, axis=1), strict=True):
-            of_system.append(system.scores_of_sums(sums))
-    resampled = [np.concatenate(of_system) for of_system in scores]
+        for parts, system, sums in zip(scores, systems, np.split(counts @ rows, ends, axis=1), strict=True):
+            parts.append(system.scores_of_sums(sums))
+    resampled = [np.concatenate(parts) for parts in scores]
     first = systems[0].score()
     intervals = [Resampled(first, interval_of(resampled[0]))]
     for system, of_system in zip(systems[1:], resampled[1:], strict=True):

@@ -31,7 +31,7 @@ def are_spans(tags: Sequence[str]) -> bool:
 def spans_of(tags: Sequence[str]) -> list[Span]:
     """The spans of a sequence of tags."""
     spans: list[Span] = []
-    start, open_kind = 0, None  # None: no span goes on
+    start, open_kind = 0, None  # None: no span is open
     for place, tag in enumerate(tags):
         letter, kind = tag[:1], tag[2:]
         if _TAG.fullmatch(tag) is None:

@@ -1,9 +1,9 @@
 """Blocks of plain text with some of their words hidden: what a masked language model learns from (Devlin et al. 2019).
 
 Of 15 % of the words, 80 % are replaced by the mask, 10 % by any word and 10 % stay as they are, so that the model must
-have an opinion of every word and not of masks alone. What people get wrong: special tokens are never chosen, and the
-choice is made anew in each epoch (dynamic masking, Liu et al. 2019), not once when the data is prepared. Everything is
-drawn from the seed, the epoch and the number of the batch: training that stopped goes on with the same masks.
+predict every word and not masks alone. What people get wrong: special tokens are never chosen, and the
+choice is made again in each epoch (dynamic masking, Liu et al. 2019), not once when the data is prepared. Everything
+is drawn from the seed, the epoch and the number of the batch: resumed training has the same masks.
 """
 
 from collections.abc import Collection, Sequence
@@ -106,7 +106,7 @@ class MaskedBlocks:
     """Batches of masked blocks from a corpus of plain text (the first of its two sides), for every epoch.
 
     The texts are one stream, each with END behind it, cut into blocks of ``START … END``. Where the cuts are is drawn
-    anew in each epoch, so that no word always stands at the border. With ``pairs`` a block is two pieces of text
+    again in each epoch, so that no word is always at the border. With ``pairs`` a block is two pieces of text
     instead, ``START a END b END``: in half of the cases b came behind a, in the others it is from elsewhere.
     """
 
@@ -180,7 +180,7 @@ class MaskedBlocks:
         return words
 
     def _block(self, number: int, shift: int) -> np.ndarray:
-        """A piece of the stream; behind its end it goes on at its beginning."""
+        """A piece of the stream, which begins again behind its end."""
         room, total = self.config.length - 2, int(self._ends[-1])
         start, missing = (number * room + shift) % total, min(room, total)
         parts: list[np.ndarray] = []

@@ -13,7 +13,7 @@ _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
     r"\U00020000-\U0003ffff]"
 )
-_WIDE = "。！？｡．।॥؟۔።"  # these end a sentence whatever stands behind them
+_WIDE = "。！？｡．।॥؟۔።"  # these end a sentence whatever follows
 _CLOSING = "\"'”’»«›‹)\\]}」』）】》〉］｝"
 # What opens a quotation in one language closes it in another („Nein.“), and French puts a space before it (« Oui. »).
 _CLOSING_BEFORE_BLANK = "[“‘]|[ \u00a0\u202f]»"
@@ -23,8 +23,8 @@ _MARKS = re.compile(
 )
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _OPENING = re.compile(r"[\"'“‘„‚«»‹›(\[{¿¡—–•*「『（【《\-]+\s?")
-# A quotation that the sentence goes on behind: 「はい。」と言った, “好！”，
-_GOES_ON = re.compile(r"[、，,;；：:]|と|って|という|など|[のはがをにもで](?=[^ぁ-ん])")
+# A quotation inside a sentence that continues: 「はい。」と言った, “好！”，
+_CONTINUES = re.compile(r"[、，,;；：:]|と|って|という|など|[のはがをにもで](?=[^ぁ-ん])")
 _WORD_BEFORE = re.compile(r"[^\s\"'“”„‘’«»‹›(\[{/—–]+\Z")
 _NEXT_WORD = re.compile(r"[^\W\d_]+")
 _ROMAN = re.compile(r"[IVXLC]+")
@@ -110,7 +110,7 @@ def _wide_ends(match: re.Match[str], following: str) -> bool:
     if match["mark"] == "．" and following.isdigit():
         return False
     behind = match.string[match.end() : match.end() + 3]
-    return not (_GOES_ON.match(behind) if match["closing"] else behind[0] in "、，,;；：:")
+    return not (_CONTINUES.match(behind) if match["closing"] else behind[0] in "、，,;；：:")
 
 
 def _begins(text: str, place: int) -> bool:

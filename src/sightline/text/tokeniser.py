@@ -398,7 +398,11 @@ def _train_subwords(
         "show_progress": False,
     }
     if config.method == "bpe":
-        limits = {"min_frequency": config.minimum, "limit_alphabet": len(kept), "max_token_length": LONGEST_PIECE}
+        limits: dict[str, Any] = {
+            "min_frequency": config.minimum,
+            "limit_alphabet": len(kept),
+            "max_token_length": LONGEST_PIECE,
+        }
         learnt = _learnt(models.BPE(), trainers.BpeTrainer(**shared, **limits), texts, config)
         merges = [(left, right) for left, right in learnt["merges"]]
         return model_of(config.method, sorted(learnt["vocab"], key=learnt["vocab"].__getitem__), merges=merges)

@@ -33,14 +33,14 @@ def word_spans(text: str, cutting: Cutting = "spaces") -> list[Span]:
         return chunks
     spans: list[Span] = []
     for start, end in chunks:
-        goes_on = False
+        continues = False
         for place in range(start, end):
             joins = text[place].isalnum() and not writes_without_spaces(text[place])
-            if joins and goes_on:
+            if joins and continues:
                 spans[-1] = (spans[-1][0], place + 1)
             else:
                 spans.append((place, place + 1))
-            goes_on = joins
+            continues = joins
     return spans
 
 
@@ -81,7 +81,6 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
 
 # Tokens as the axis of a map, and which of them are one word.
 
-
 SPACE = "▁"  # as a tokeniser's labels write it
 
 
@@ -106,14 +105,14 @@ def word_numbers(texts: Sequence[str], special: Sequence[int]) -> tuple[int, ...
     for place, text in enumerate(texts):
         letters = text.lstrip(SPACE)
         alone = place in special or place - 1 in special
-        goes_on = (
+        continues = (
             bool(before)
             and not alone
             and not text.startswith(SPACE)
             and (_is_sign(before[-1]) == _is_sign(letters[0]))
             and not writes_without_spaces(before[-1] + letters[0])
         )
-        numbers.append(numbers[-1] + (not goes_on) if numbers else 0)
+        numbers.append(numbers[-1] + (not continues) if numbers else 0)
         before = letters or before
     return tuple(numbers)
 
@@ -126,7 +125,7 @@ def _is_sign(character: str) -> bool:
 # Where the tokens of a text stand in it, and which of them are one word.
 #
 # A classifier's text is cut into sentences (`han`), loses its middle where it is too long, has ends and a beginning
-# that stand in no text, and may be one of two. What was looked at is shown in the user's own text, so every token has
+# that stand in no text, and may be one of two. What was attended to is shown in the user's own text, so every token has
 # to be followed back to its characters.
 
 
@@ -163,20 +162,20 @@ class PlacedText:
         return Place(first.part, first.start, last.end, first.sentence)
 
     def axis(self, ends: list[str]) -> Tokens:
-        """Tokens as they stand in the text; ``ends`` are the spellings of those that do not. What goes on has ##."""
+        """Tokens as the text has them; ``ends`` spells those that are in no text. What continues a word has ##."""
         labels = list(ends)
         numbers = [0] * len(labels)
         owner = {token: number for number, word in enumerate(self.words) for token in word}
         number, before, reached = -1, -1, 0
         for at, place in enumerate(self.places):
-            goes_on = place is not None and owner[at] == before
-            number += not goes_on
+            continues = place is not None and owner[at] == before
+            number += not continues
             numbers[at], before = number, -1 if place is None else owner[at]
             if place is not None:
                 # The bytes of one character all cover it: the first of them shows it.
-                reached = max(place.start, reached if goes_on else 0)
+                reached = max(place.start, reached if continues else 0)
                 own = self.texts[place.part][reached : place.end]
-                labels[at] = f"##{own}" if goes_on and own else own
+                labels[at] = f"##{own}" if continues and own else own
                 reached = max(place.end, reached)
         special = tuple(at for at, place in enumerate(self.places) if place is None)
         return Tokens(tuple(labels), tuple(numbers), special)
@@ -226,7 +225,7 @@ def token_places(reader: TextReader, text: str, part: int, offset: int, sentence
 
 
 def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[list[int]]:
-    """A word goes on from one token to the next if no blank is between them, and both end in letters or digits there.
+    """A word continues from one token to the next if no blank is between them, and both end in letters or digits there.
 
     Scripts without spaces keep their tokens as they are. The bytes of one character are never parted.
     """
@@ -234,7 +233,7 @@ def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[
     last: Place | None = None
     for at, here in enumerate(places):
         if here is not None:
-            if last is not None and _goes_on(texts[here.part], last, here):
+            if last is not None and _continues(texts[here.part], last, here):
                 words[-1].append(at)
             else:
                 words.append([at])
@@ -242,7 +241,7 @@ def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[
     return words
 
 
-def _goes_on(text: str, last: Place, here: Place) -> bool:
+def _continues(text: str, last: Place, here: Place) -> bool:
     if (last.part, last.sentence) != (here.part, here.sentence):
         return False
     if here.start < last.end or last.start == last.end:  # bytes of one character; a blank by itself, before its word
