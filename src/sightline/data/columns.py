@@ -104,10 +104,7 @@ def named_columns(name: str, columns: Sequence[str], names: Sequence[str]) -> Co
 
 
 def read_columns(
-    data: str,
-    find: Find,
-    fields: tuple[str, ...] | None = None,
-    longest_cell: int = LINE_LIMIT,
+    data: str, find: Find, fields: tuple[str, ...] | None = None, longest_cell: int = LINE_LIMIT
 ) -> Iterator[Cells]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
@@ -119,11 +116,7 @@ def read_columns(
         stack.callback(csv.field_size_limit, csv.field_size_limit(longest_cell))
         shards = shards_of(data, FORMATS)
         alike = find if len(shards) == 1 else _alike(data, find)
-        yield from over_shards(
-            shards,
-            lambda shard: _rows(shard, alike, fields),
-            no_cells,
-        )
+        yield from over_shards(shards, lambda shard: _rows(shard, alike, fields), no_cells)
 
 
 def _alike(data: str, find: Find) -> Find:

@@ -75,7 +75,7 @@ class Features:
             about = _read_about(folder)
             if about["done"] != about["images"]:
                 raise ValueError(f"{about['done']} of {about['images']} images are done")
-            return cls(_map(folder, about, "r"), {int(number): why for number, why in about["bad"].items()})
+            return cls(_map(folder, about, "r"), about["bad"])
         except FileNotFoundError as error:
             name = Path(error.filename).name
             raise UserError(f"{folder} holds no features: it has no {name}; compute them again") from None
@@ -172,7 +172,7 @@ class _Work:
             about = _read_about(folder)
             if about["digest"] == digest and about["images"] == len(images):
                 self._array = _map(folder, about, "r+")
-                self.done, self.bad = about["done"], {int(number): why for number, why in about["bad"].items()}
+                self.done, self.bad = about["done"], about["bad"]
         except (OSError, ValueError, RecursionError):
             pass  # nothing there that can be used
         if not self.done:
@@ -263,7 +263,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
     reasons = all(key.isdecimal() and isinstance(why, str) for key, why in bad.items())
     if not numbers or not reasons or "digest" not in about:
         raise ValueError(f"{ABOUT} is damaged")
-    return about
+    return {**about, "bad": {int(number): why for number, why in bad.items()}}
 
 
 def _map(folder: Path, about: Mapping[str, Any], mode: Any) -> np.memmap:

@@ -43,13 +43,7 @@ def _row_hash(row: Sequence[Any]) -> int:
 
 
 def split_rows(
-    spool: Spool,
-    hashes: Hashes,
-    input: "Input",
-    output: "Output",
-    share: float,
-    report: Report,
-    what: str,
+    spool: Spool, hashes: Hashes, input: "Input", output: "Output", share: float, report: Report, what: str
 ) -> tuple[Marks, Marks]:
     """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called."""
     _, items, targets = hashes
@@ -83,11 +77,7 @@ def _strata(spool: Spool, input: "Input", output: "Output") -> np.ndarray:
 
 
 def overlap_with(
-    hashes: Hashes,
-    valid: Sequence[Sequence[Any]],
-    input: "Input",
-    output: "Output",
-    seed: int,
+    hashes: Hashes, valid: Sequence[Sequence[Any]], input: "Input", output: "Output", seed: int
 ) -> Overlap:
     """How much of the given validation data is in the training data."""
     whole, items, targets = hashes

@@ -10,7 +10,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Marks:
         return self._packed[number]
 
 
-class Spool:
+class Spool(AbstractContextManager["Spool"]):
     """The rows, kept under ``folder`` until the block ends."""
 
     def __init__(self, folder: Path, rows: Iterable[Row], processes: int | None = None) -> None:
@@ -68,9 +68,6 @@ class Spool:
             raise
         many = self.count >= PARALLEL
         self.processes = (cores() if many else 1) if processes is None else processes
-
-    def __enter__(self) -> "Spool":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.remove()
@@ -143,11 +140,7 @@ class Spool:
             yield from (Block(*arrays) for arrays in answers)
 
     def _answers(
-        self,
-        setting: Request,
-        marks: Marks | None,
-        stage: str,
-        tokenisers: tuple[Tokeniser, Tokeniser] | None = None,
+        self, setting: Request, marks: Marks | None, stage: str, tokenisers: tuple[Tokeniser, Tokeniser] | None = None
     ) -> Generator[Arrays, None, None]:
         setting = {**setting, "path": str(self.path)}
         total = self.count if marks is None else marks.count
@@ -169,7 +162,7 @@ class Spool:
             yield request
 
 
-class _Jobs:
+class _Jobs(AbstractContextManager["_Jobs"]):
     """What is done with a block, here or in a process."""
 
     def __init__(self, setting: Request, tokenisers: tuple[Tokeniser, Tokeniser] | None = None) -> None:
@@ -186,9 +179,6 @@ class _Jobs:
                 same = Path(source).read_bytes() == Path(target).read_bytes()
                 tokenisers = first, first if same else Tokeniser.load(Path(target))
             self._do = lambda pairs: _tokenised(pairs, *tokenisers)
-
-    def __enter__(self) -> "_Jobs":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()

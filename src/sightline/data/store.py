@@ -11,6 +11,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -157,7 +158,7 @@ def _write_parts(part: Path, blocks: Iterable[Block]) -> None:
         os.fsync(file.fileno())
 
 
-class _Side:
+class _Side(AbstractContextManager["_Side"]):
     """One side of the pairs while it is written."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -168,9 +169,6 @@ class _Side:
         self._file = _begin(self._path)
         self._offsets = _begin(folder / f"{name}_offsets.npy")
         np.zeros(1, _OFFSET).tofile(self._offsets)
-
-    def __enter__(self) -> "_Side":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
@@ -195,12 +193,7 @@ class _Side:
         """Write the headers, and say what there is."""
         _end(self._file, self._dtype, self._tokens)
         _end(self._offsets, _OFFSET, self.count + 1)
-        return {
-            "tokens": self._tokens,
-            "longest": self._longest,
-            "largest_id": self._largest,
-            "type": self._dtype.str,
-        }
+        return {"tokens": self._tokens, "longest": self._longest, "largest_id": self._largest, "type": self._dtype.str}
 
     def _widen(self) -> None:
         """Write again what was written as 16 bits: the vocabulary turns out to be larger than that."""

@@ -51,7 +51,7 @@ def in_order(
         yield waiting.popleft().result()
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager["Workers"]):
     """Processes that answer requests. Each is sent ``setting`` first; ``do`` answers a request in this process."""
 
     def __init__(self, setting: Request, do: Callable[[Request], Arrays], count: int) -> None:
@@ -61,9 +61,6 @@ class Workers:
         for process in self._all:
             self._idle.put(process)
         self._threads = ThreadPoolExecutor(count)
-
-    def __enter__(self) -> "Workers":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._over = True

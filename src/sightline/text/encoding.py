@@ -96,14 +96,20 @@ class TextReader:
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         """Rows as one array, padded behind, and which text of a pair each token is of, where there are pairs."""
-        words = np.full((len(rows), max(map(len, rows))), self.specials.padding, np.int64)
-        for place, row in enumerate(rows):
-            words[place, : len(row)] = row
+        words = padded(rows, self.specials.padding)
         if not self.pairs:
             return words, None
         ends = words == self.specials.end
         behind = ((np.cumsum(ends, axis=1) - ends) > 0) & (words != self.specials.padding)
         return words, behind.astype(np.int64)
+
+
+def padded(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> np.ndarray:
+    """Rows of token ids as one array, padded behind."""
+    words = np.full((len(rows), max(map(len, rows))), padding, np.int64)
+    for place, row in enumerate(rows):
+        words[place, : len(row)] = row
+    return words
 
 
 def _fitted(tokens: list[int], other: list[int] | None, longest: int) -> tuple[list[int], list[int] | None]:

@@ -6,7 +6,7 @@ choice is made again in each epoch (dynamic masking, Liu et al. 2019), not once 
 is drawn from the seed, the epoch and the number of the batch: resumed training has the same masks.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from sightline.config import Config
 from sightline.errors import UserError
+from sightline.text.encoding import padded
 from sightline.vocabulary import Specials
 
 
@@ -149,12 +150,12 @@ class MaskedBlocks:
         random = self._random(handle.epoch, 1 + handle.number)
         if not self.config.pairs:
             shift = int(self._random(handle.epoch, 0).integers(self.config.length - 2))
-            words = self._pad([self._block(int(block), shift) for block in handle.blocks])
+            words = padded([self._block(int(block), shift) for block in handle.blocks], self.specials.padding)
             return hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
         follows = random.random(len(handle.blocks)) < 0.5
         chosen = zip(handle.blocks.tolist(), follows.tolist(), strict=True)
         made = [self._pair(block, real, random) for block, real in chosen]
-        words = self._pad([np.concatenate(pair) for pair in made])
+        words = padded([np.concatenate(pair) for pair in made], self.specials.padding)
         parts = np.zeros_like(words)
         for row, (first, second) in enumerate(made):
             parts[row, len(first) : len(first) + len(second)] = 1
@@ -172,12 +173,6 @@ class MaskedBlocks:
 
     def _random(self, *numbers: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *numbers])
-
-    def _pad(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        words = np.full((len(rows), max(map(len, rows))), self.specials.padding, np.int64)
-        for row, tokens in enumerate(rows):
-            words[row, : len(tokens)] = tokens
-        return words
 
     def _block(self, number: int, shift: int) -> np.ndarray:
         """A piece of the stream, which begins again behind its end."""

@@ -398,12 +398,10 @@ def _train_subwords(
         "show_progress": False,
     }
     if config.method == "bpe":
-        limits: dict[str, Any] = {
-            "min_frequency": config.minimum,
-            "limit_alphabet": len(kept),
-            "max_token_length": LONGEST_PIECE,
-        }
-        learnt = _learnt(models.BPE(), trainers.BpeTrainer(**shared, **limits), texts, config)
+        trainer = trainers.BpeTrainer(
+            **shared, min_frequency=config.minimum, limit_alphabet=len(kept), max_token_length=LONGEST_PIECE
+        )
+        learnt = _learnt(models.BPE(), trainer, texts, config)
         merges = [(left, right) for left, right in learnt["merges"]]
         return model_of(config.method, sorted(learnt["vocab"], key=learnt["vocab"].__getitem__), merges=merges)
     unigram = trainers.UnigramTrainer(**shared, unk_token=SPELLINGS[UNKNOWN], max_piece_length=LONGEST_PIECE)
