@@ -286,8 +286,6 @@ def test_too_many_bad_images_stop_it_and_are_named(tmp_path):
     assert sum(calls) <= 12  # it stops as soon as it is clear
     with pytest.raises(UserError, match=r"3 of 3 images are bad .*, so that none is left"):
         write_features(tmp_path / "g", paths[4:9:2], Fitted(8, 8), bad_limits=Limits(max_bad_share=1.0))
-    with pytest.raises(UserError, match="max_bad_rows = 0"):
-        write_features(tmp_path / "g", paths[:5], Fitted(8, 8), bad_limits=Limits(max_bad_share=1.0, max_bad_rows=0))
     with pytest.raises(UserError, match="there are no images"):
         write_features(tmp_path / "g", [], Fitted(8, 8))
 

@@ -56,7 +56,7 @@ def cut_words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Bags:
     """Which features each text has: those of text i are ``columns[starts[i] : starts[i + 1]]``, each once, sorted."""
 
     starts: Int64[np.ndarray, " texts_and_one"]
@@ -69,12 +69,12 @@ class Rows:
     def lengths(self) -> Int64[np.ndarray, " texts"]:
         return np.diff(self.starts)
 
-    def take(self, texts: Int64[np.ndarray, " chosen"]) -> "Rows":
+    def take(self, texts: Int64[np.ndarray, " chosen"]) -> "Bags":
         """The rows of some texts."""
         lengths = self.lengths[texts]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         places = np.arange(starts[-1]) + np.repeat(self.starts[texts] - starts[:-1], lengths)
-        return Rows(starts, self.columns[places])
+        return Bags(starts, self.columns[places])
 
 
 class _Fingerprints(dict[str, int]):
@@ -88,7 +88,7 @@ class _Fingerprints(dict[str, int]):
 
 def learn_ngrams(
     texts: Sequence[Text], longest: int, at_least: int = 2, most: int | None = None
-) -> tuple[Int64[np.ndarray, " features"], Rows]:
+) -> tuple[Int64[np.ndarray, " features"], Bags]:
     """The n-grams of 1 to ``longest`` words that stand in ``at_least`` texts, and which text has which of them.
 
     Where there are more than ``most``, those that stand in most texts are kept.
@@ -107,16 +107,16 @@ def learn_ngrams(
     return known[kept], _rows(owners[there], new[places[there]], len(texts))
 
 
-def find_ngrams(texts: Sequence[Text], known: Int64[np.ndarray, " features"], longest: int) -> Rows:
+def find_ngrams(texts: Sequence[Text], known: Int64[np.ndarray, " features"], longest: int) -> Bags:
     """Which of the known n-grams each text has."""
     owners, prints = _collect(texts, longest, known)
     return _rows(owners, np.searchsorted(known, prints), len(texts))
 
 
-def _rows(owners: np.ndarray, columns: np.ndarray, texts: int) -> Rows:
+def _rows(owners: np.ndarray, columns: np.ndarray, texts: int) -> Bags:
     starts = np.zeros(texts + 1, dtype=np.int64)
     np.cumsum(np.bincount(owners, minlength=texts), out=starts[1:])
-    return Rows(starts, columns.astype(np.int32))
+    return Bags(starts, columns.astype(np.int32))
 
 
 def _collect(
@@ -196,7 +196,7 @@ _FLAT = 1e-3  # of the first slope: where the search ends
 class Matrix:
     """Texts times features. With the ``rarity`` of features, these weigh so much, and texts are vectors of length 1."""
 
-    def __init__(self, rows: Rows, features: int, rarity: Float32[np.ndarray, " features"] | None = None) -> None:
+    def __init__(self, rows: Bags, features: int, rarity: Float32[np.ndarray, " features"] | None = None) -> None:
         self.texts, self.features = len(rows), features
         self._rows = rows
         self._turned: tuple[Tensor, Tensor] | None = None
@@ -235,7 +235,7 @@ def _bags(places: Tensor, values: Tensor, starts: Tensor) -> Tensor:
     return embedding_bag(places, values, starts.to(places.dtype), mode="sum", include_last_offset=True)
 
 
-def rarities(rows: Rows, features: int) -> Float32[np.ndarray, " features"]:
+def rarities(rows: Bags, features: int) -> Float32[np.ndarray, " features"]:
     """log((1 + texts) / (1 + texts with the feature)) + 1: the usual inverse document frequency, and never 0."""
     counts = np.bincount(rows.columns, minlength=features)
     return (np.log((1 + len(rows)) / (1 + counts)) + 1).astype(np.float32)
@@ -315,7 +315,7 @@ NOISE = 1e-3  # shorter than this share of the longest vector, a direction is ro
 OWN = 0.1  # the share of random vectors that stays, so that words of the same texts can part
 
 
-def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOST, texts: int = MOST_TEXTS) -> Rows:
+def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOST, texts: int = MOST_TEXTS) -> Bags:
     """Which tokens stand in each text."""
     starts, columns, counted = [0], list[np.ndarray](), 0
     for text in np.random.default_rng(seed).permutation(len(corpus)):
@@ -327,10 +327,10 @@ def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOS
         if counted >= most or len(columns) >= texts:
             break
     every = np.concatenate(columns[:texts]) if columns else np.zeros(0, dtype=np.int32)
-    return Rows(np.array(starts[: texts + 1], dtype=np.int64), every)
+    return Bags(np.array(starts[: texts + 1], dtype=np.int64), every)
 
 
-def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.ndarray, "words size"] | None:
+def word_vectors(rows: Bags, words: int, size: int, seed: int) -> Float32[np.ndarray, "words size"] | None:
     """A vector of length 1 for each word that stands in some texts and not in others, and zeros for the rest.
 
     None where there are too few texts or words to have so many directions.

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, Shaped
 from torch import Tensor
 
-from sightline.baselines.linear import Loss, Matrix, Rows, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
+from sightline.baselines.linear import Bags, Loss, Matrix, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.metrics import accuracy, macro_f1, micro_f1
@@ -227,7 +227,7 @@ class _Problem:
     by_ratio: bool
     rarity: Float32[np.ndarray, " features"]
 
-    def choose(self, rows: Rows, gold: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
+    def choose(self, rows: Bags, gold: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
         """The strength and the share of own weights that are best on a tenth of the texts, fitted to the others."""
         strengths = _RATIO_STRENGTHS if self.by_ratio else _STRENGTHS
         shares = _OWN if self.by_ratio else (1.0,)
@@ -246,7 +246,7 @@ class _Problem:
         return max(tried, key=tried.__getitem__)  # of equal ones the first
 
     def fit(
-        self, rows: Rows, gold: np.ndarray, strength: float
+        self, rows: Bags, gold: np.ndarray, strength: float
     ) -> tuple[Callable[[float], Float32[np.ndarray, "features outputs"]], Float32[np.ndarray, " outputs"]]:
         """The bias, and the weights as a function of the share that is their own."""
         matrix, members = self._matrix(rows), self._members(gold)
@@ -269,7 +269,7 @@ class _Problem:
 
         return drawn, bias
 
-    def _matrix(self, rows: Rows) -> Matrix:
+    def _matrix(self, rows: Bags) -> Matrix:
         return Matrix(rows, len(self.rarity), None if self.by_ratio else self.rarity)
 
     def _members(self, gold: np.ndarray) -> Bool[np.ndarray, "texts outputs"]:

@@ -72,11 +72,11 @@ class BatchPlan:
         return len(self._starts) - 1
 
     def epoch(self, epoch: int) -> "Sequence[BatchRows]":
-        """The rows of each batch of this epoch, in order: arrays, or of a large corpus `Rows` that become such."""
+        """The rows of each batch of this epoch, in order: arrays, or of a large corpus `LazyRows` that become such."""
         random, pieces = np.random.default_rng([self.seed, epoch]), itertools.pairwise(self._starts.tolist())
         batches: Sequence[BatchRows]
         if self._large:
-            batches = [Rows(self, epoch, start, end) for start, end in pieces]
+            batches = [LazyRows(self, epoch, start, end) for start, end in pieces]
         else:
             order = self._shuffled(random) if self.shuffle else self._groups.rows
             batches = [order[start:end] for start, end in pieces]
@@ -103,7 +103,7 @@ class BatchPlan:
         return np.asarray(self._groups.rows[places], np.int64)
 
 
-class Rows:
+class LazyRows:
     """The rows of a batch, computed when they are needed."""
 
     __slots__ = ("_end", "_epoch", "_plan", "_start")
@@ -124,7 +124,7 @@ class Rows:
         return self.__array__().tolist()
 
 
-BatchRows = np.ndarray | Rows
+BatchRows = np.ndarray | LazyRows
 
 
 class Groups(NamedTuple):

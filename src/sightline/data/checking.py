@@ -17,29 +17,32 @@ class Lengths(Counter[int]):
     """How often each length is there."""
 
     @property
+    def count(self) -> int:
+        return self.total()
+
+    @property
     def sum(self) -> int:
         return sum(length * count for length, count in self.items())
 
     def quantile(self, share: float) -> int:
         """The least length that at least this share of the lengths do not exceed."""
-        least = share * self.total()
+        least = share * self.count
         passed = itertools.accumulate(count for _, count in sorted(self.items()))
         return next(length for length, count in zip(sorted(self), passed, strict=True) if count >= least)
 
     def to_json(self) -> dict[str, float | int]:
         if not self:
             return {}
-        mean, median, p95 = round(self.sum / self.total(), 2), self.quantile(0.5), self.quantile(0.95)
+        mean, median, p95 = round(self.sum / self.count, 2), self.quantile(0.5), self.quantile(0.95)
         return {"min": min(self), "mean": mean, "median": median, "p95": p95, "max": max(self)}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a row may be, and how many may not be. Both ``max_bad_share`` and ``max_bad_rows`` (if given) must hold."""
+    """How long a row may be, and how many may be bad."""
 
     max_characters: int = 1000  # of either side
     max_bad_share: float = 0.01  # of all rows
-    max_bad_rows: int | None = None
     options: bool = False  # they were options of a command, and errors spell them so
 
     def __post_init__(self) -> None:
@@ -49,17 +52,13 @@ class Limits:
             raise UserError(
                 f"{self.spelled('max_bad_share')}: found {self.max_bad_share}; expected a share from 0 to 1"
             )
-        if self.max_bad_rows is not None and self.max_bad_rows < 0:
-            raise UserError(f"max_bad_rows: found {self.max_bad_rows}; expected 0 or more")
 
     def spelled(self, name: str) -> str:
         """The name of a limit where it was set: on the command line or in Python."""
         return f"--{name.replace('_', '-')}" if self.options else name
 
     def too_many(self, bad: int, rows: int, kept: int) -> str | None:
-        """Which limit is passed by so many bad rows, and what to do; None where none is."""
-        if self.max_bad_rows is not None and bad > self.max_bad_rows:
-            return f"more than max_bad_rows = {self.max_bad_rows:,}; mend them, or raise max_bad_rows"
+        """Why so many bad rows are too many, and what to do; None where they are not."""
         if not kept:
             return "so that none is left; mend them"
         name = self.spelled("max_bad_share")
@@ -180,62 +179,44 @@ Kept = TypeVar("Kept")
 SomeReport = TypeVar("SomeReport", bound=Report)
 
 
-class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
+@dataclass(frozen=True)
+class Checked(Generic[Kept, SomeReport]):
     """The good rows of some data, once. ``report`` fills on the way and is whole at the end.
 
     ``read`` makes an example of a row's values, or raises a `ValueError` that says what is wrong; the report counts
-    each with its ``add``. Raises a `UserError` as soon as ``max_bad_rows`` is passed, and at the end if
-    ``max_bad_share`` is or nothing is left: the share of a stream is known at its end only.
+    each with its ``add``. Raises a `UserError` at the end if too many rows are bad or nothing is left: the share of a
+    stream is known at its end only.
     """
 
-    def __init__(
-        self,
-        rows: Iterable[Cells],
-        read: Callable[[tuple[Any, ...]], Kept],
-        report: SomeReport,
-        limits: Limits,
-        expected: str,
-    ) -> None:
-        self.report, self.limits, self.expected = report, limits, expected
-        self._kept = self._check(rows, read)
+    rows: Iterable[Cells]
+    read: Callable[[tuple[Any, ...]], Kept]
+    report: SomeReport
+    limits: Limits
+    expected: str
 
-    def __next__(self) -> Kept:
-        return next(self._kept)
-
-    def _check(self, rows: Iterable[Cells], read: Callable[[tuple[Any, ...]], Kept]) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[Kept]:
         report = self.report
-        for values, file, line, problem in rows:
+        for values, file, line, problem in self.rows:
             report.rows += 1
             if problem is None:
                 try:
-                    example = read(values)
+                    example = self.read(values)
                 except ValueError as error:
                     problem = str(error)
             if problem is not None:
-                self._leave_out(file, line, problem)
+                # A row of a folder has no line, and the problem may name the file: it is named once.
+                place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
+                report.leave_out(problem.partition(":")[0], place, PLACES)
                 continue
             report.pairs += 1
             report.add(*example)  # type: ignore[misc]
             yield example
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-    def _leave_out(self, file: str, line: int, problem: str) -> None:
-        # Where a folder says it there is no line, and the file may be what the problem is about: named once.
-        place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
-        self.report.leave_out(problem.partition(":")[0], place, PLACES)
-        if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
-            raise self._too_many()
-
-    def _too_many(self) -> UserError:
-        report, limits = self.report, self.limits
         if not report.rows:
-            return UserError(f"there are no rows; expected {self.expected}")
+            raise UserError(f"there are no rows; expected {self.expected}")
+        if (advice := self.limits.too_many(report.bad, report.rows, report.pairs)) is None:
+            return
         first = "; ".join(report.places[:3]) + ("; and so on" if report.bad > 3 else "")
-        advice = limits.too_many(report.bad, report.rows, report.pairs)
-        early = limits.max_bad_rows is not None and report.bad > limits.max_bad_rows
-        bad = f"{report.bad:,} of {'the first ' * early}{report.rows:,} rows are bad ({first})"
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
-            name = limits.spelled("max_characters")
-            advice = f"{advice}, or raise {name} (now {limits.max_characters:,}), because most are too long"
-        return UserError(f"{bad}, {advice}")
+            name = self.limits.spelled("max_characters")
+            advice += f", or raise {name} (now {self.limits.max_characters:,}), because most are too long"
+        raise UserError(f"{report.bad:,} of {report.rows:,} rows are bad ({first}), {advice}")

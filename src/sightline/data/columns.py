@@ -16,7 +16,7 @@ from sightline.data.tables import (
     FORMATS,
     LINE_LIMIT,
     Line,
-    Record,
+    TableRecord,
     csv_records,
     decode,
     format_of,
@@ -164,7 +164,7 @@ def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[Cel
     return _table_rows(name, csv_records(lines) if kind == "csv" else tsv_records(lines), find)
 
 
-def _table_rows(name: str, records: Iterator[Record], find: Find) -> Iterator[Cells]:
+def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterator[Cells]:
     first = next(records, None)
     if first is None:
         return

@@ -21,7 +21,7 @@ import numpy as np
 
 from sightline.data.checking import Limits
 from sightline.data.disk import mapped_as
-from sightline.data.images import LIMITS, BadImage, Fit, ImageLimits, read_images
+from sightline.data.images import LIMITS, BadImage, Fit, read_images
 from sightline.errors import MachineError, UserError
 from sightline.files import alone_in, make_folder, write_text
 
@@ -91,8 +91,6 @@ def write_features(
     *,
     key: str = "",
     batch: int = 16,
-    workers: int | None = None,
-    limits: ImageLimits = LIMITS,
     bad_limits: Limits | None = None,
     tell: Tell | None = None,
     waiting: Callable[[], None] = lambda: None,
@@ -110,10 +108,10 @@ def write_features(
     if not images:
         raise UserError("there are no images; expected one or more")
     with alone_in(folder, waiting):
-        work = _Work(folder, images, _digest(images, size, key, limits), bad_limits or Limits())
+        work = _Work(folder, images, _digest(images, size, key), bad_limits or Limits())
         if work.done < len(images):
             began, start = time.perf_counter(), work.done
-            read = read_images(images[start:], size.height, size.width, size.fit, workers=workers, limits=limits)
+            read = read_images(images[start:], size.height, size.width, size.fit)
             for rows in _batches(read, start, batch, work.bad):
                 work.check()
                 pixels = np.stack([pixels for _, pixels in rows]) if rows else None
@@ -240,8 +238,8 @@ class _Work:
         self._saved = time.monotonic()
 
 
-def _digest(images: Sequence[Path], size: Fitted, key: str, limits: ImageLimits) -> str:
-    digest = hashlib.sha256(f"{size} {limits} {key}".encode())
+def _digest(images: Sequence[Path], size: Fitted, key: str) -> str:
+    digest = hashlib.sha256(f"{size} {LIMITS} {key}".encode())
     for path in images:
         try:
             about = path.stat()

@@ -53,12 +53,12 @@ def split_hashes(sources: np.ndarray, targets: np.ndarray, share_or_count: float
     ``share_or_count`` is the share of the pairs for validation (0.05), but no more than 20,000 of them, or their number
     (2000), met within 10 % or 50 pairs. Hashes are of normalised texts: of the sources with the key of the seed.
     """
-    _check_asked(share_or_count)
     total, bins = len(sources), np.zeros(1 << _BINS_BITS, np.int64)
+    asked = _number_asked(share_or_count, total)
     parts = [(start, min(start + _CHUNK, total)) for start in range(0, total, _CHUNK)]
     for start, end in parts:
         bins += np.bincount(_bins_of(sources[start:end]), minlength=len(bins))
-    chosen = np.frombuffer(_choose_bins(bins.tolist(), _asked(share_or_count, total)), bool)
+    chosen = np.frombuffer(_choose_bins(bins.tolist(), asked), bool)
     of_valid = [targets[start:end][chosen[_bins_of(sources[start:end])]] for start, end in parts]
     split = HashedSplit(sources, targets, chosen, np.unique(np.concatenate(of_valid)))
     if not any(split.train(start, end).any() for start, end in parts):
@@ -85,25 +85,20 @@ def key_of(seed: int) -> bytes:
     return hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
 
 
-def _asked(share_or_count: float | int, total: int) -> int:
-    if isinstance(share_or_count, int):
-        asked = share_or_count
-    else:
-        asked = min(max(1, round(share_or_count * total)), MOST_VALID)
-    if asked >= total:
-        raise UserError(
-            f"validation: asked for {asked:,} pairs of {total:,}; expected fewer, so that some are to train on"
-        )
-    return asked
-
-
-def _check_asked(asked: float | int) -> None:
-    if isinstance(asked, bool) or (isinstance(asked, int) and asked < 1) or not asked > 0:
+def _number_asked(asked: float | int, total: int) -> int:
+    """The number of pairs for validation, of a number or a share."""
+    if isinstance(asked, bool) or not asked > 0:
         raise UserError(f"validation: found {asked!r}; expected a number of pairs or a share between 0 and 1")
     if isinstance(asked, float) and asked >= 1:
         raise UserError(
             f"validation: found the share {asked!r}; expected one between 0 and 1, or a whole number of pairs"
         )
+    number = asked if isinstance(asked, int) else min(max(1, round(asked * total)), MOST_VALID)
+    if number >= total:
+        raise UserError(
+            f"validation: asked for {number:,} pairs of {total:,}; expected fewer, so that some are to train on"
+        )
+    return number
 
 
 def _choose_bins(bins: Sequence[int], asked: int) -> bytearray:

@@ -19,7 +19,7 @@ import numpy as np
 from sightline.data.disk import hash_of, scratch_array
 from sightline.data.progress import counted
 from sightline.data.splitting import normalise
-from sightline.data.store import Block, flat
+from sightline.data.store import TokenBlock, flat
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
 from sightline.text.tokeniser import Tokeniser
@@ -98,12 +98,18 @@ class Spool(AbstractContextManager["Spool"]):
 
     def numbers(self, *of: Callable[[Row], Any], kind: Any = np.uint64) -> tuple[np.ndarray, ...]:
         """One number of each row by each function, in files and not in memory."""
-        arrays = tuple(scratch_array(self.count, kind) for _ in of)
+        blocks = counted(self.blocks(), "comparing", self.count, len)
+        return self._filled(([[function(row) for row in block] for function in of] for block in blocks), len(of), kind)
+
+    def _filled(self, blocks: Iterable[Sequence[Any]], count: int, kind: Any = np.uint64) -> tuple[np.ndarray, ...]:
+        """So many arrays in files, out of their parts for each block."""
+        arrays = tuple(scratch_array(self.count, kind) for _ in range(count))
         start = 0
-        for block in counted(self.blocks(), "comparing", self.count, len):
-            for kept, function in zip(arrays, of, strict=True):
-                kept[start : start + len(block)] = [function(row) for row in block]
-            start += len(block)
+        for block in blocks:
+            end = start + len(block[0])
+            for array, values in zip(arrays, block, strict=True):
+                array[start:end] = values
+            start = end
         return arrays
 
     def mark(self, of: Callable[[int, int], np.ndarray]) -> Marks:
@@ -118,17 +124,13 @@ class Spool(AbstractContextManager["Spool"]):
 
     def hashes(self, key: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of every pair: its hash as it is, and those of its source (with the key) and target, normalised."""
-        pairs, sources, targets = (scratch_array(self.count, np.uint64) for _ in range(3))
-        start = 0
         with closing(self._answers({"job": "hash", "key": key.hex()}, None, "comparing")) as answers:
-            for arrays in answers:
-                end = start + len(arrays[0])
-                for hashes, array in zip((pairs, sources, targets), arrays, strict=True):
-                    hashes[start:end] = array
-                start = end
+            pairs, sources, targets = self._filled(answers, 3)
         return pairs, sources, targets
 
-    def encoded(self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None) -> Generator[Block, None, None]:
+    def encoded(
+        self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None
+    ) -> Generator[TokenBlock, None, None]:
         """The tokens of all pairs in their order, or of those that are marked. To be closed: it may have processes."""
         setting: Request = {"job": "encode", "tokenisers": None}
         if self.processes > 1:
@@ -137,7 +139,7 @@ class Spool(AbstractContextManager["Spool"]):
                 tokeniser.save(Path(path))
             setting["tokenisers"] = paths
         with closing(self._answers(setting, marks, "tokenising", (source, target))) as answers:
-            yield from (Block(*arrays) for arrays in answers)
+            yield from (TokenBlock(*arrays) for arrays in answers)
 
     def _answers(
         self, setting: Request, marks: Marks | None, stage: str, tokenisers: tuple[Tokeniser, Tokeniser] | None = None

@@ -30,7 +30,7 @@ _TYPES = (_NARROW.str, _WIDE.str, _REAL.str)
 Numbers = Sequence[int] | np.ndarray
 
 
-class Block(NamedTuple):
+class TokenBlock(NamedTuple):
     """Some pairs: the tokens of each side one after the other, and how many each pair has."""
 
     source: np.ndarray
@@ -101,7 +101,7 @@ def write_corpus(folder: Path, pairs: Iterable[tuple[Numbers, Numbers]]) -> Corp
     return write_blocks(folder, _blocks(pairs))
 
 
-def write_blocks(folder: Path, blocks: Iterable[Block]) -> Corpus:
+def write_blocks(folder: Path, blocks: Iterable[TokenBlock]) -> Corpus:
     """The same of many pairs at a time."""
     if folder.exists():
         raise UserError(f"{folder} exists already; remove it, or choose another folder")
@@ -118,7 +118,7 @@ def write_blocks(folder: Path, blocks: Iterable[Block]) -> Corpus:
     return Corpus.open(folder)
 
 
-def _blocks(pairs: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Block]:
+def _blocks(pairs: Iterable[tuple[Numbers, Numbers]]) -> Iterator[TokenBlock]:
     """Pairs by as many as are held in memory together."""
     rows: list[tuple[Numbers, Numbers]] = []
     size = 0
@@ -126,10 +126,10 @@ def _blocks(pairs: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Block]:
         rows.append(pair)
         size += 1 + len(pair[0]) + len(pair[1])
         if size >= _CHUNK:
-            yield Block(*flat([source for source, _ in rows]), *flat([target for _, target in rows]))
+            yield TokenBlock(*flat([source for source, _ in rows]), *flat([target for _, target in rows]))
             rows, size = [], 0
     if rows:
-        yield Block(*flat([source for source, _ in rows]), *flat([target for _, target in rows]))
+        yield TokenBlock(*flat([source for source, _ in rows]), *flat([target for _, target in rows]))
 
 
 def flat(rows: Sequence[Numbers], kind: Any = np.int64) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +141,7 @@ def flat(rows: Sequence[Numbers], kind: Any = np.int64) -> tuple[np.ndarray, np.
     return np.fromiter(itertools.chain.from_iterable(rows), kind, int(lengths.sum())), lengths
 
 
-def _write_parts(part: Path, blocks: Iterable[Block]) -> None:
+def _write_parts(part: Path, blocks: Iterable[TokenBlock]) -> None:
     with _Side(part, "source") as source, _Side(part, "target") as target:
         for block in blocks:
             source.extend(block.source, block.source_lengths)

@@ -30,7 +30,7 @@ class Line(NamedTuple):
     length: int
 
 
-class Record(NamedTuple):
+class TableRecord(NamedTuple):
     """The cells of a line of a table, or of several lines of CSV: ``line`` is where it starts."""
 
     line: int
@@ -142,11 +142,11 @@ def decode(line: Line) -> tuple[str, str | None]:
     return text.removesuffix("\r"), None
 
 
-def tsv_records(lines: Iterable[Line]) -> Iterator[Record]:
+def tsv_records(lines: Iterable[Line]) -> Iterator[TableRecord]:
     """No quoting: a quotation mark is text, as in the corpora that come as TSV."""
     for line in lines:
         text, problem = decode(line)
-        yield Record(line.number, text.split("\t"), problem)
+        yield TableRecord(line.number, text.split("\t"), problem)
 
 
 class _CsvFeed:
@@ -182,7 +182,7 @@ class _CsvFeed:
         return text + ("\r\n" if line.content.endswith(b"\r") else "\n")  # within quotes they are text
 
 
-def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
+def csv_records(lines: Iterator[Line]) -> Iterator[TableRecord]:
     """As RFC 4180 says; a quote that is never closed spoils one line."""
     feed = _CsvFeed(lines)
     reader = csv.reader(feed, strict=True)  # also limits a field to `csv.field_size_limit` characters, 131,072
@@ -200,7 +200,7 @@ def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
                 reason = "a carriage return outside quotes"
             problem = feed.problem or f"bad CSV: found {reason}, expected fields quoted as in RFC 4180"
             feed.give_back()
-        yield Record(feed.taken[0].number, cells, problem)
+        yield TableRecord(feed.taken[0].number, cells, problem)
 
 
 def listed(names: Sequence[str]) -> str:

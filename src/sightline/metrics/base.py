@@ -91,7 +91,7 @@ def means(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sum
     return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
-def ranked(probs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def by_threshold(probs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where a threshold can be set: the probabilities from the highest, each once; at each, how many are as high, and
     how many of those are right."""
     order = np.argsort(-probs, axis=None, kind="stable")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from sightline.metrics.base import Statistics, interval_of, ranked, resamples
+from sightline.metrics.base import Statistics, by_threshold, interval_of, resamples
 from sightline.metrics.labels import threshold_of_best_f1
 
 DISTANCES = (0, 2, 5)  # pixels
@@ -54,7 +54,7 @@ def average_precision(probs: np.ndarray, right: np.ndarray) -> float:
     total = int(right.sum())
     if not total:
         return float("nan")
-    _, counts, hits = ranked(probs, right)
+    _, counts, hits = by_threshold(probs, right)
     precision, recall = hits / counts, hits / total
     return float(100 * (np.diff(np.concatenate([[0.0], recall])) * precision).sum())
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int, Int64
 
-from sightline.metrics.base import Statistics, mean_statistics, means, metric, ranked
+from sightline.metrics.base import Statistics, by_threshold, mean_statistics, means, metric
 
 Labels = Int[np.ndarray, " texts"]
 Sets = Bool[np.ndarray, "texts classes"]
@@ -62,7 +62,7 @@ def per_class(matrix: Int64[np.ndarray, "gold predicted"], names: Sequence[str])
     """A row of the table for each class, from the confusion matrix."""
     if len(names) != len(matrix):
         raise ValueError(f"{len(names)} names of {len(matrix)} classes")
-    return class_table(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1), names)
+    return class_rows(names, np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
 
 
 def best_threshold(probabilities: Float[np.ndarray, "texts classes"], gold: Sets) -> float:
@@ -77,7 +77,7 @@ def threshold_of_best_f1(probs: np.ndarray, gold: np.ndarray) -> tuple[float, fl
     """The threshold, half way between two probabilities, and its F1 from 0 to 100."""
     if not gold.any():
         return 0.5, 0.0
-    values, counts, hits = ranked(probs, gold)
+    values, counts, hits = by_threshold(probs, gold)
     f1 = 2 * hits / (counts + gold.sum())
     best = int(f1.argmax())
     below = values[best + 1] if best + 1 < len(values) else 0.0
@@ -109,7 +109,7 @@ def several_macro_f1(predicted: Sets, gold: Sets) -> Statistics:
 def several_per_class(predicted: Sets, gold: Sets, names: Sequence[str]) -> list[OfClass]:
     """A row of the table for each label, where a text may have several."""
     _same_length(predicted, gold)
-    return class_table((predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0), names)
+    return class_rows(names, (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0))
 
 
 def f1_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
@@ -135,7 +135,7 @@ def _check_classes(labels: Labels, classes: int) -> None:
         raise ValueError(f"classes run from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
 
 
-def class_table(hits: np.ndarray, predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> list[OfClass]:
+def class_rows(names: Sequence[str], hits: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> list[OfClass]:
     """A row for each class, from how often it was right, predicted and there."""
     return [
         OfClass(name, _share(hit, predicted), _share(hit, there), _share(2 * hit, predicted + there), there, predicted)

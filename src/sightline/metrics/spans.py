@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sightline.metrics.base import Statistics, mean_statistics, metric
-from sightline.metrics.labels import OfClass, class_table, f1_of_sums
+from sightline.metrics.labels import OfClass, class_rows, f1_of_sums
 from sightline.metrics.texts import count_letters, words_of
 
 Span = tuple[int, int, str]  # the first word, the word behind the last, the kind
@@ -67,8 +67,8 @@ def span_table(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
         for counter, spans in ((hits, both), (all_predicted, predicted_spans), (all_gold, gold_spans)):
             counter.update(kind for _, _, kind in spans)
     kinds = sorted({*all_predicted, *all_gold}, key=lambda kind: (-all_gold[kind], kind))
-    counts = (np.array([counter[kind] for kind in kinds], np.int64) for counter in (hits, all_predicted, all_gold))
-    return class_table(*counts, kinds)
+    counts = np.array([[counter[kind] for kind in kinds] for counter in (hits, all_predicted, all_gold)], np.int64)
+    return class_rows(kinds, *counts)
 
 
 @metric("tokens")

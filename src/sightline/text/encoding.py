@@ -31,7 +31,7 @@ class CutsText(Protocol):
     def save(self, path: Path) -> Path: ...
 
 
-class Read(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Texts as token ids, and how many of them lost their middle."""
 
     rows: list[list[int]]
@@ -60,7 +60,7 @@ class TextReader:
         if self.pairs and self.sentences:
             raise UserError("a model of documents (han) reads one text; found two: use attentive or encoder")
 
-    def read(self, texts: Sequence[Text], longest: int | None = None) -> Read:
+    def read(self, texts: Sequence[Text], longest: int | None = None) -> EncodedTexts:
         """With ``longest``, no more tokens than that, start and end among them."""
         if isinstance(texts, str):
             raise UserError("texts is one text; expected a list of texts")
@@ -69,7 +69,7 @@ class TextReader:
                 given, expected = ("one text", "a pair of texts") if self.pairs else ("a pair of texts", "one text")
                 raise UserError(f"text {number:,}: found {given}; expected {expected}, as the model was trained on")
         if self.sentences or not texts:
-            return Read(self._documents([str(text) for text in texts]), 0)
+            return EncodedTexts(self._documents([str(text) for text in texts]), 0)
         first = self.tokeniser.encode([text if isinstance(text, str) else text[0] for text in texts])
         second = self.tokeniser.encode([text[1] for text in texts]) if self.pairs else [None] * len(texts)
         rows, cut = [], 0
@@ -80,7 +80,7 @@ class TextReader:
             cut += len(tokens) + len(other or ()) < before
             behind = [] if other is None else [*other, self.specials.end]
             rows.append([self.specials.start, *tokens, self.specials.end, *behind])
-        return Read(rows, cut)
+        return EncodedTexts(rows, cut)
 
     def _documents(self, texts: Sequence[str]) -> list[list[int]]:
         sentences: list[str] = []

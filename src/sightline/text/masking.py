@@ -7,7 +7,7 @@ is drawn from the seed, the epoch and the number of the batch: resumed training 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -57,8 +57,7 @@ class MaskedBatch(NamedTuple):
 
 def special_ids(specials: Specials) -> list[int]:
     """Those that no mask may hide."""
-    ids = (specials.padding, specials.unknown, specials.start, specials.end, specials.mask)
-    return sorted({one for one in ids if one is not None})
+    return sorted({one for one in astuple(specials) if one is not None})
 
 
 def hide_words(
