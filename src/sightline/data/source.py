@@ -69,30 +69,25 @@ class Source:
     def cells(self, columns: Sequence[Any]) -> Iterator[Cells]:
         """The rows that are held, as values in the order of a task's `Column`s."""
         number, names = 0, list[str]()
+        least = sum(not column.optional for column in columns)
         for number, row in enumerate(self.held or (), start=1):
+            problem, values = None, dict[str, Any]()
             if isinstance(row, Mapping):
-                if not names:
-                    names = _named(columns, list(map(str, row)), self.columns)
-                missing = [
-                    name for name, column in zip(names, columns, strict=True) if name not in row and not column.optional
-                ]
+                names = names or _named(columns, list(map(str, row)), self.columns)
+                of_columns = list(zip(names, columns, strict=True))
+                missing = [name for name, column in of_columns if name not in row and not column.optional]
                 if missing:
                     problem = f"missing field: found {listed(list(map(str, row)))}, expected {missing[0]!r}"
-                    yield Cells((), ROWS, number, problem)
-                    continue
-                yield Cells(tuple(_plain(row.get(name)) for name in names), ROWS, number)
+                values = {column.name: _plain(row.get(name)) for name, column in of_columns}
             elif isinstance(row, str) or not isinstance(row, Sequence):
-                one, kind = len(columns) == 1, type(row).__name__
-                wrong = None if one else f"no row: found a {kind}, expected a dictionary or a tuple"
-                yield Cells((_plain(row),) if one else (), ROWS, number, wrong)
+                if len(columns) > 1:
+                    problem = f"no row: found a {type(row).__name__}, expected a dictionary or a tuple"
+                values = {columns[0].name: _plain(row)}
+            elif not least <= len(row) <= len(columns):
+                problem = f"wrong number of columns: found {len(row)}, expected {least}"
             else:
-                least = sum(not column.optional for column in columns)
-                if not least <= len(row) <= len(columns):
-                    problem = f"wrong number of columns: found {len(row)}, expected {least}"
-                    yield Cells((), ROWS, number, problem)
-                    continue
                 values = dict(zip(_given(columns, len(row)), map(_plain, row), strict=True))
-                yield Cells(tuple(values.get(column.name) for column in columns), ROWS, number)
+            yield Cells(() if problem else tuple(values.get(one.name) for one in columns), ROWS, number, problem)
         if not number:
             raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
 

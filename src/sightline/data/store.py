@@ -126,10 +126,15 @@ def _blocks(pairs: Iterable[tuple[Numbers, Numbers]]) -> Iterator[TokenBlock]:
         rows.append(pair)
         size += 1 + len(pair[0]) + len(pair[1])
         if size >= _CHUNK:
-            yield TokenBlock(*flat([source for source, _ in rows]), *flat([target for _, target in rows]))
+            yield _block(rows)
             rows, size = [], 0
     if rows:
-        yield TokenBlock(*flat([source for source, _ in rows]), *flat([target for _, target in rows]))
+        yield _block(rows)
+
+
+def _block(rows: Sequence[tuple[Numbers, Numbers]]) -> TokenBlock:
+    sources, targets = zip(*rows, strict=True)
+    return TokenBlock(*flat(sources), *flat(targets))
 
 
 def flat(rows: Sequence[Numbers], kind: Any = np.int64) -> tuple[np.ndarray, np.ndarray]:

@@ -87,7 +87,7 @@ def pipeline_of(model: models.Model, method: Method, lower: bool) -> Tokenizer:
     return library
 
 
-def read_json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """The content of a JSON file of a size that a tokeniser can have."""
     try:
         with path.open("rb") as file:
@@ -102,7 +102,7 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"not JSON ({error})") from None
 
 
-def rebuild(data: Any) -> Tokenizer:
+def _rebuild(data: Any) -> Tokenizer:
     """A tokeniser from a file that is not trusted: our own pipeline with the file's vocabulary, which is checked."""
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise ValueError("no model in it")
@@ -299,7 +299,7 @@ class Tokeniser:
     def load(cls, path: Path, dropout: float = 0.0) -> "Tokeniser":
         """Read what `save` wrote. Only the vocabulary is taken from the file; the rest must be as we would write it."""
         try:
-            return cls(rebuild(read_json(path)), dropout)
+            return cls(_rebuild(_read_json(path)), dropout)
         except ValueError as error:
             raise UserError(f"{path} is not a tokeniser of sightline: {error}") from None
 
