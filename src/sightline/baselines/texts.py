@@ -33,7 +33,6 @@ from sightline.metrics import accuracy, macro_f1, micro_f1
 from sightline.training.folder import load_tensors, save_tensors
 
 Kind = Literal["one", "several", "number"]  # one label for a text, any number of them, a number
-Progress = Callable[[str, int, int], None]  # what is done, steps done, steps in all
 FORMAT = 1
 WEIGHTS, FACTS = "floors.safetensors", "floors.json"
 _MOST_CHARACTERS = 100_000_000  # read at most; of more texts, a sample is taken
@@ -156,12 +155,7 @@ def _checked(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Fl
 
 
 def fit_floors(
-    texts: Sequence[Text],
-    gold: Shaped[np.ndarray, "texts ..."],
-    kind: Kind,
-    classes: int = 0,
-    seed: int = 0,
-    on_progress: Progress | None = None,
+    texts: Sequence[Text], gold: Shaped[np.ndarray, "texts ..."], kind: Kind, classes: int = 0, seed: int = 0
 ) -> Floors:
     """Both baselines for these texts (or pairs of texts).
 
@@ -173,12 +167,8 @@ def fit_floors(
     some, truth = (texts, gold) if len(chosen) == len(texts) else ([texts[place] for place in chosen], gold[chosen])
     floors: dict[str, Floor] = {}
     plans = {"linear": 1, "ngrams" if kind == "number" else "nb-svm": 3}
-    for number, (name, longest) in enumerate(plans.items()):
-        if on_progress:
-            on_progress(name, number, len(plans))
+    for name, longest in plans.items():
         floors[name] = _fit(some, truth, kind, classes, longest, np.random.default_rng(seed))
-    if on_progress:
-        on_progress("floors", len(plans), len(plans))
     return Floors(kind, len(texts), len(chosen), floors)
 
 

@@ -179,23 +179,20 @@ class LabelReport(Report):
         texts = self.input.texts(x)
         self.measure(*map(len, texts))
         self.empty += bool(texts) and not "".join(texts).strip()
-        self.add_label(y)
+        if isinstance(y, float):
+            self.least, self.most = min(self.least, y), max(self.most, y)
+            before, self.mean = self.mean, self.mean + (y - self.mean) / self.pairs
+            self.squares += (y - before) * (y - self.mean)
+        elif isinstance(y, str):
+            self.labels[y] += 1
+        else:
+            self.labels.update(y)
+            self.without += not y
         if len(self.labels) > MOST_LABELS:
             self.check()
 
     def repeats(self, rows: int, different: int, items: int) -> None:
         self.duplicates, self.contradicting = rows - different, different - items
-
-    def add_label(self, label: Label) -> None:
-        if isinstance(label, float):
-            self.least, self.most = min(self.least, label), max(self.most, label)
-            before, self.mean = self.mean, self.mean + (label - self.mean) / self.pairs
-            self.squares += (label - before) * (label - self.mean)
-        elif isinstance(label, str):
-            self.labels[label] += 1
-        else:
-            self.labels.update(label)
-            self.without += not label
 
     def to_json(self) -> dict[str, Any]:
         report = {name: value for name, value in super().to_json().items() if value != {} or name not in self.measured}

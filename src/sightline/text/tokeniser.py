@@ -262,16 +262,6 @@ class Tokeniser:
         spelled = (self._library.id_to_token(token) for token in tokens)
         return ["?" if piece is None else piece.translate(_VISIBLE) for piece in spelled]
 
-    def unknown_share(self, texts: Iterable[str]) -> float:
-        """The share of the tokens of these texts that are unknown; always 0 with `bpe` and `unigram`."""
-        unknown = total = 0
-        reading = iter(texts)
-        while some := list(itertools.islice(reading, 1000)):
-            for tokens in self.encode(some):
-                unknown += tokens.count(UNKNOWN)
-                total += len(tokens)
-        return unknown / total if total else 0.0
-
     @property
     def of_words(self) -> bool:
         """Whether the vocabulary is of whole words, so that there are words it cannot write."""
