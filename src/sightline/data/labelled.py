@@ -222,9 +222,8 @@ class LabelReport(Report):
     def label_lines(self) -> list[str]:
         """How the labels are spread."""
         if self.kind == "number":
-            return [
-                f"numbers: min {self.least:g}, mean {self.mean:.4g}, max {self.most:g}, deviation {self.spread:.4g}"
-            ]
+            ends = f"min {self.least:g}, mean {self.mean:.4g}, max {self.most:g}"
+            return [f"numbers: {ends}, deviation {self.spread:.4g}"]
         ranked = self.labels.most_common()
         lines = [shares(self.labels, self.pairs)]
         if self.without:

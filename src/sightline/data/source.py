@@ -55,7 +55,8 @@ class Source:
             return
         given = ", ".join(map(repr, self.columns)) or "none"
         names = [f"{name} (optional)" if name in optional else name for name in columns]
-        named = f"names of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"name of {names[0]}"
+        several = f"names of {', '.join(names[:-1])} and {names[-1]}"
+        named = several if len(names) > 1 else f"name of the column {names[0]}"
         raise UserError(f"columns: found {given}; expected the {named}")
 
     def some(self, rows: Iterable[Cells], problem: str) -> Iterator[Cells]:
