@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data.batches import BatchPlan, collate
-from sightline.data.store import write_corpus
-from sightline.vocabulary import END, PADDING, START
+from sightline.data.batches import BatchPlan
 
 
 def plausible_lengths(count, seed=0):
@@ -98,23 +96,3 @@ def test_wrong_use(wrong):
     right = {"lengths_source": np.array([1]), "lengths_target": np.array([1]), "tokens": 9, "seed": 0}
     with pytest.raises(ValueError):
         BatchPlan(**{**right, **wrong})
-
-
-def test_collate(tmp_path):
-    corpus = write_corpus(tmp_path / "corpus", [([5, 6], [7]), ([8], [9, 10, 11]), ([], [])])
-    source, target = collate([corpus[row] for row in (1, 0, 2)])
-    assert source.dtype == target.dtype == np.int64
-    assert source.tolist() == [[8, END, PADDING], [5, 6, END], [END, PADDING, PADDING]]
-    assert target.tolist() == [
-        [START, 9, 10, 11, END],
-        [START, 7, END, PADDING, PADDING],
-        [START, END, PADDING, PADDING, PADDING],
-    ]
-
-
-def test_collate_keeps_the_budget(tmp_path):
-    random = np.random.default_rng(0)
-    pairs = [(random.integers(4, 90, n).tolist(), random.integers(4, 90, n + 1).tolist()) for n in range(1, 30)] * 3
-    corpus = write_corpus(tmp_path / "corpus", pairs)
-    for rows in BatchPlan(*corpus.lengths(), tokens=100, seed=1).epoch(0):
-        assert max(side.size for side in collate([corpus[row] for row in rows.tolist()])) <= 100

@@ -191,7 +191,7 @@ def test_options_of_other_tasks_are_refused(trained, tmp_path):
         (("--labels", "one"), "--labels is for classify, not for caption; leave it out"),
         (("--metric", "bleu"), "invalid choice 'bleu'"),
         (("--model", "han"), "no kind 'han'; there is show_attend_tell, transformer"),
-        (("--columns", "image"), "expected the names of two columns"),
+        (("--columns", "image"), "expected the names of image and caption"),
     ):
         command = ("train", "caption", "--data", trained / "captions-0.tsv", "--out", tmp_path / "run")
         assert said in refused(*command, *arguments, cwd=tmp_path)

@@ -13,14 +13,13 @@ import pytest
 
 from runs import prepared_as
 from sightline.data import splitting, spool
-from sightline.data.answers import answer_cells
 from sightline.data.checking import Limits
 from sightline.data.disk import hash_of, scratch_array
 from sightline.data.labelled import labelled_cells
 from sightline.data.plain import plain_cells
 from sightline.data.progress import counted, watched
 from sightline.data.reading import pair_cells
-from sightline.data.source import Source
+from sightline.data.source import Source, table_cells
 from sightline.data.spool import Spool
 from sightline.data.store import write_blocks, write_corpus
 from sightline.data.tagged import tagged_cells
@@ -140,7 +139,7 @@ def test_every_reader_takes_shards(tmp_path):
 
     labelled = cells("classify", labelled_cells, "labels")
     assert [(text, label) for text, _, label in labelled] == [("one", "good"), ("two", "bad")]
-    assert [values[2] for values in cells("span", answer_cells, "answers")] == ["me", "b"]
+    assert [values[2] for values in cells("span", table_cells, "answers")] == ["me", "b"]
     assert [tuple(values[0]) for values in cells("tag", tagged_cells, "tags")] == [("a", "b"), ("c",)]
     for paragraphs, expected in ((False, ["one", "two", "three"]), (True, ["one two", "three"])):
         found = cells("pretrain", plain_cells, "plain", paragraphs=paragraphs)
@@ -305,14 +304,13 @@ def test_the_split_is_that_of_the_pairs(tmp_path, small_blocks):
     sources, targets = hashed(pairs, 3)
     split = splitting.split_hashes(sources, targets, 0.1)
     with Spool(tmp_path / "spool", iter(pairs)) as kept:
-        hashes = kept.hashes(splitting.key_of(3))
-        np.testing.assert_array_equal(hashes.sources, sources)
-        np.testing.assert_array_equal(hashes.targets, targets)
+        _, *hashes = kept.hashes(splitting.key_of(3))
+        np.testing.assert_array_equal(hashes, [sources, targets])
         for side in (split.train, split.valid):
             expected = [pairs[i] for i in np.flatnonzero(side(0, len(pairs)))]
             assert [tuple(row) for row in kept.rows(kept.mark(side))] == expected
         evaluation = [*pairs[:5], ("a b", "x"), ("a b", "new"), ("new", "y")]
-        found = splitting.overlap_of_hashes((hashes.sources, hashes.targets), evaluation, splitting.key_of(3))
+        found = splitting.overlap_of_hashes(tuple(hashes), evaluation, splitting.key_of(3))
     assert found == splitting.Overlap(8, 6, 7)
 
 

@@ -91,14 +91,6 @@ def test_the_share_of_bad_rows(bad, limit, stops):
     assert "max_characters" not in str(caught.value)
 
 
-def test_the_number_of_bad_rows_stops_at_once():
-    rows = iter([*rows_of(*GOOD[:5], bad=3), *rows_of(*GOOD)])
-    reading = checked_pairs(rows, Limits(max_bad_rows=2, max_bad_share=1.0))
-    with pytest.raises(UserError, match=r"3 of the first 8 rows .*raise max_bad_rows"):
-        list(reading)
-    assert len(list(rows)) == 1000, "it read on"
-
-
 def test_limits_are_spelled_as_they_were_given():
     limits = Limits(max_characters=8, options=True)
     with pytest.raises(
@@ -116,11 +108,6 @@ def test_a_file_without_lines_is_named_once():
     assert reading.report.places == ["a.jpg: bad image: it is empty", "b.jpg: missing mask: none"]
 
 
-def test_no_bad_row_is_one_too_many():
-    with pytest.raises(UserError, match="1 of the first 1"):
-        list(checked_pairs(rows_of(bad=1), Limits(max_bad_rows=0)))
-
-
 def test_long_rows_name_the_limit_of_characters():
     with pytest.raises(UserError, match=r"max_bad_share.*raise max_characters \(now 8\)"):
         list(checked_pairs(rows_of(*GOOD), Limits(max_characters=8)))
@@ -132,7 +119,7 @@ def test_nothing_left_is_an_error(rows):
         list(checked_pairs(rows, Limits(max_bad_share=1.0)))
 
 
-@pytest.mark.parametrize("wrong", [{"max_characters": 0}, {"max_bad_share": 1.5}, {"max_bad_rows": -1}])
+@pytest.mark.parametrize("wrong", [{"max_characters": 0}, {"max_bad_share": 1.5}])
 def test_limits_must_make_sense(wrong):
     with pytest.raises(UserError, match=next(iter(wrong))):
         Limits(**wrong)
@@ -155,15 +142,11 @@ def test_the_report_is_json_and_readable():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 3000), st.integers(0, 2**31 - 1)), min_size=1, max_size=20))
 def test_lengths_agree_with_sorting(values):
-    lengths = Lengths()
-    for value in values:
-        lengths.add(value)
-    found = lengths.to_json()
+    found = Lengths(values).to_json()
     assert (found["min"], found["max"]) == (min(values), max(values))
     assert found["mean"] == pytest.approx(statistics.fmean(values), abs=0.01)
-    assert found["median"] == pytest.approx(statistics.median_low(values), rel=0.002, abs=0)
-    exact = sorted(values)[-(-95 * len(values) // 100) - 1]
-    assert found["p95"] == pytest.approx(exact, rel=0.002, abs=0)
+    assert found["median"] == statistics.median_low(values)
+    assert found["p95"] == sorted(values)[-(-95 * len(values) // 100) - 1]
 
 
 def test_hashes_are_the_same_for_ever():

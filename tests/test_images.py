@@ -18,7 +18,7 @@ from sightline.data.images import (
     ImageLimits,
     fit_image,
     fitting,
-    image_size,
+    open_image,
     read_fitted,
     read_image,
     read_images,
@@ -168,7 +168,8 @@ def test_a_bomb_is_refused_from_its_header(monkeypatch):
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda *_: pytest.fail("it was decoded"))
     with pytest.raises(BadImage, match=r"found 100 × 100 pixels, expected at most 9,999"):
         read_image(content, ImageLimits(most_pixels=9_999))
-    assert image_size(content) == (100, 100)
+    with open_image(content, ImageLimits()) as image:
+        assert image.size == (100, 100)
 
 
 def test_what_is_no_file_is_bad_too(tmp_path):
@@ -316,6 +317,7 @@ def test_a_large_jpeg_that_is_decoded_small_waits_for_nobody(monkeypatch):
 
 def test_warnings_of_the_reader_go_nowhere_and_ours_stay():
     before = list(warnings.filters)
-    assert image_size(png_header(9_600, 9_500)) == (9_500, 9_600)  # large enough for Pillow to warn, and allowed
+    with open_image(png_header(9_600, 9_500), ImageLimits()) as image:  # large enough for Pillow to warn, and allowed
+        assert image.size == (9_600, 9_500)
     list(read_images([encoded(corners())] * 20, 8, 8, workers=4))
     assert warnings.filters == before

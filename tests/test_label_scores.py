@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sightline.metrics import (
     accuracy,
-    adaptive_ece,
     answer_exact,
     answer_f1,
     answer_words,
@@ -21,7 +20,6 @@ from sightline.metrics import (
     confusion,
     ece,
     fit_temperature,
-    labels_over,
     macro_f1,
     mae,
     micro_f1,
@@ -41,7 +39,6 @@ from sightline.metrics import (
     subset_accuracy,
     token_accuracy,
 )
-from sightline.metrics.calibration import adaptive_bins
 
 
 def numbers(*values):
@@ -143,13 +140,12 @@ def test_scores_of_several_labels():
 
 def test_the_threshold_is_met_from_above_and_the_best_one_is_found():
     shares = numbers([0.9, 0.5], [0.4, 0.1])
-    assert labels_over(shares).tolist() == [[True, True], [False, False]]
     gold = numbers([True, True], [True, False])
     assert best_threshold(shares, gold) == pytest.approx(0.25)
     draw = np.random.default_rng(0)
     shares, gold = draw.random((50, 4)).round(1), draw.random((50, 4)) < 0.4
-    every = [micro_f1(labels_over(shares, one), gold).value for one in np.arange(0.0, 1.2, 0.05)]
-    assert micro_f1(labels_over(shares, best_threshold(shares, gold)), gold).value == pytest.approx(max(every))
+    every = [micro_f1(shares >= one, gold).value for one in np.arange(0.0, 1.2, 0.05)]
+    assert micro_f1(shares >= best_threshold(shares, gold), gold).value == pytest.approx(max(every))
 
 
 # Numbers
@@ -295,20 +291,8 @@ def test_ece_is_what_the_bins_say_and_small_where_the_model_knows_itself():
     by_hand = sum(one.count / 5000 * abs(one.confidence - one.accuracy) for one in bins)
     assert ece(shares, gold).value == pytest.approx(100 * by_hand)
     assert ece(shares, gold).value < 2.5
-    assert adaptive_ece(shares, gold).value < 2.5
     always_wrong = (shares.argmax(axis=1) + 1) % 4
     assert ece(shares, always_wrong).value == pytest.approx(100 * shares.max(axis=1).mean())
-
-
-def test_adaptive_bins_hold_equally_many_texts_whatever_their_order():
-    draw = np.random.default_rng(0)
-    shares = probabilities(np.round(draw.normal(size=(600, 2)) * 6, 1))
-    gold = draw.integers(2, size=600)
-    bins = adaptive_bins(shares, gold, 10)
-    assert sum(one.count for one in bins) == 600
-    assert max(one.count for one in bins) < 120
-    order = draw.permutation(600)
-    assert adaptive_ece(shares[order], gold[order]).value == pytest.approx(adaptive_ece(shares, gold).value)
 
 
 @pytest.mark.parametrize("wanted", [0.4, 1.0, 3.0])

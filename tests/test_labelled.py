@@ -151,7 +151,7 @@ def test_the_report_says_balance_skew_and_single_labels(tmp_path):
     report = split(pairs, tmp_path)[0].report
     lines = "\n".join(report.lines())
     assert "2 labels: no 101 (99.0%), yes 1 (1.0%)" in lines
-    assert "the labels are skewed: always answering 'no' is right in 99.0% of the rows" in lines
+    assert "the labels are skewed: always predicting 'no' is right in 99.0% of the rows" in lines
     assert "with one example each, which training takes: 'yes'" in lines
     assert "2 texts are empty" in lines
     assert report.duplicates == 1

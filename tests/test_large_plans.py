@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data import batches, store
+from sightline.data import batches, splitting, store
 from sightline.data import batches as shuffled
 from sightline.data.batches import BatchPlan
-from sightline.data.disk import Distinct, hash_of
+from sightline.data.disk import hash_of
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
 
 
 @settings(max_examples=60, deadline=None)
 @given(values=st.lists(st.integers(1, 40), max_size=300), run=st.integers(1, 30), spread=st.booleans())
-def test_different_hashes_are_counted(values, run, spread):
-    values = [hash_of(str(value)) for value in values] if spread else values
-    one, many = Distinct(run), Distinct(run)
-    for value in values:
-        one.add(value)
-    many.extend(np.array(values, np.uint64))
-    assert one.count == many.count == len(values)
-    assert one.different() == many.different() == len(set(values))
+def test_different_hashes_are_found(values, run, spread):
+    values = np.array([hash_of(str(value)) for value in values] if spread else values, np.uint64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_CHUNK", run)
+        assert splitting.count_different(values) == len(set(values.tolist()))
+        np.testing.assert_array_equal(splitting.different_keys(values), np.unique(values))
+        first = np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in splitting._ranges(values))])
+    np.testing.assert_array_equal(first, np.unique(values, return_index=True)[1])
 
 
 def lengths_of(count, seed=0):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from runs import prepared_as, trained_on
-from sightline.baselines.linear import LONGEST, OWN, Rows, _one_way_round, begin_with, rarities, text_rows, word_vectors
+from sightline.baselines.linear import LONGEST, OWN, Bags, _one_way_round, begin_with, rarities, text_rows, word_vectors
 from sightline.cli.train import preset
 from sightline.data.store import Corpus, write_corpus
 from sightline.tasks.configs.pretrain import PretrainConfig
@@ -32,7 +32,7 @@ def stored(folder: Path, rows: list[list[int]]) -> Corpus:
     return write_corpus(folder / "corpus", ((row, []) for row in rows))
 
 
-def rows_of(folder: Path, count: int = 300) -> Rows:
+def rows_of(folder: Path, count: int = 300) -> Bags:
     return text_rows(stored(folder, texts(count)), 0)
 
 
@@ -95,7 +95,7 @@ def test_words_that_no_text_tells_apart_have_no_vector(tmp_path: Path) -> None:
     assert not vectors.any()
 
 
-def counted(rows: Rows) -> list[tuple[int, ...]]:
+def counted(rows: Bags) -> list[tuple[int, ...]]:
     return sorted(tuple(rows.columns[a:b].tolist()) for a, b in zip(rows.starts, rows.starts[1:], strict=False))
 
 

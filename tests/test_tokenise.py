@@ -85,7 +85,6 @@ def test_hard_cases_come_back(tokenisers, method, text):
 def test_training_texts_come_back(tokenisers, method):
     tokeniser = tokenisers[method]
     assert tokeniser.decode(tokeniser.encode(TEXTS)) == TEXTS
-    assert tokeniser.unknown_share(TEXTS) == 0
     assert all(UNKNOWN not in tokens for tokens in tokeniser.encode(TEXTS))
 
 
@@ -197,8 +196,12 @@ def test_two_sides():
     one, same = train_tokenisers(sources, targets, TokeniserConfig(words=500))
     assert one is same
     left, right = train_tokenisers(sources, targets, TokeniserConfig("characters", joint=False))
-    assert left.unknown_share(sources()) == right.unknown_share(targets()) == 0
-    assert right.unknown_share(sources()) > 0.5
+    known, unknown = (
+        [token for tokens in right.encode(list(side())) for token in tokens] for side in (targets, sources)
+    )
+    assert UNKNOWN not in known
+    assert unknown.count(UNKNOWN) > len(unknown) / 2
+    assert all(UNKNOWN not in tokens for tokens in left.encode(list(sources())))
 
 
 def test_an_iterator_is_enough():

@@ -16,14 +16,14 @@ import numpy as np
 from jobs import BATCH_TOKENS, WORDS
 from shared import SIZES
 
-from sightline.data.batches import BatchPlan, collate
+from sightline.data.batches import SOURCE_EXTRA, TARGET_EXTRA, BatchPlan
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.data.store import write_corpus
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.text.tokeniser import TokeniserConfig, train_tokenisers
-from sightline.vocabulary import SPELLINGS
+from sightline.vocabulary import END, PADDING, SPELLINGS, START
 
 USUAL = 24  # tokens of a sentence where the vocabulary grows
 MADE_UP = 30_000  # pairs where no data is given
@@ -59,6 +59,19 @@ def unseen_texts(data: Path | None) -> list[str]:
     has_valid = data is None or any((data / name).exists() for name in ("valid.tsv", "valid.tsv.gz"))
     pairs = read_pairs(data, "valid" if has_valid else "train", 1000)
     return [source for source, _ in pairs[-TEXTS:]]
+
+
+def collate(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs as two arrays, padded behind: sources with `END`, targets between `START` and `END`."""
+    source = np.full((len(pairs), max(len(pair[0]) for pair in pairs) + SOURCE_EXTRA), PADDING, np.int64)
+    target = np.full((len(pairs), max(len(pair[1]) for pair in pairs) + TARGET_EXTRA), PADDING, np.int64)
+    target[:, 0] = START
+    for row, (source_ids, target_ids) in enumerate(pairs):
+        source[row, : len(source_ids)] = source_ids
+        source[row, len(source_ids)] = END
+        target[row, 1 : 1 + len(target_ids)] = target_ids
+        target[row, 1 + len(target_ids)] = END
+    return source, target
 
 
 def stands(folder: Path, **wanted: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Errors that speak to the user. The command line prints their one sentence and leaves with their exit code."""
+"""Errors for the user. The command line prints their one sentence and exits with their code."""
 
 
 class SightlineError(Exception):

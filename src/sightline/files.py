@@ -14,7 +14,7 @@ except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
-TRIED = 20  # how often a folder is made anew that others take away
+TRIED = 20  # how often a folder is made again that others remove
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def alone_in(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
     """While the block runs, no other process is in such a block with the same folder; nor another thread.
 
     It waits for its turn, after it has called ``waiting``; the system lets go of the lock with the process. Where
-    there are no locks (some file systems of networks, Windows) nobody waits.
+    there are no locks (some network file systems, Windows) it does not wait.
     """
     make_folder(folder)
     try:

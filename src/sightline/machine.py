@@ -1,4 +1,4 @@
-"""Options that have to do with the machine, checked once for every command."""
+"""Options of the machine, checked once for every command."""
 
 import sys
 from collections.abc import Iterator
@@ -52,13 +52,13 @@ def choose_device(name: str) -> str:
 
 
 def forget_peak() -> None:
-    """Begin to measure the peak of memory anew, where the system can (Linux)."""
+    """Measure the peak of memory from here on, where the system can (Linux)."""
     if sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory() -> int | None:
-    """The most bytes this process has held, since `forget_peak` where that works; None where the system is silent."""
+    """The most bytes this process has held, since `forget_peak` where that works; None if unknown."""
     if sys.platform == "linux":
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])

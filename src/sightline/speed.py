@@ -42,26 +42,26 @@ class Profile:
 def seconds_of(call: Callable[[], object], seconds: float = 2.0, least: int = 3) -> list[float]:
     """The time of each of several calls, for about so long, after one that does not count."""
     call()
-    found: list[float] = []
-    while len(found) < least or sum(found) < seconds:
+    times: list[float] = []
+    while len(times) < least or sum(times) < seconds:
         start = time.perf_counter()
         call()
-        found.append(time.perf_counter() - start)
-    return found
+        times.append(time.perf_counter() - start)
+    return times
 
 
 def profile_of(call: Callable[[], object], calls: int = 3) -> Profile:
     """Where the time of a call goes. It is called once more before, so that nothing is made for the first time."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own diary is not for users
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own log is not for users
     plain = statistics.median(seconds_of(call, seconds=0.0, least=calls))
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as found:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         start = time.perf_counter()
         for _ in range(calls):
             call()
         watched = time.perf_counter() - start
     shares = dict.fromkeys([*GROUPS, REST], 0.0)
     products: dict[tuple[str, str], tuple[int, Sequence[Any]]] = {}
-    for event in found.key_averages(group_by_input_shape=True):
+    for event in profiled.key_averages(group_by_input_shape=True):
         shares[_group(event.key)] += event.self_cpu_time_total / 1e6 / watched
         if event.key in PRODUCTS:
             products[event.key, str(event.input_shapes)] = (event.count, event.input_shapes)

@@ -1,4 +1,4 @@
-"""The tokens that every vocabulary begins with. Data and models meet here and know nothing else of each other."""
+"""The tokens that every vocabulary begins with. Data and models share nothing else."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ MASK, MASK_SPELLING = 4, "<mask>"  # only vocabularies for pre-training have it
 
 @dataclass(frozen=True)
 class Specials:
-    """The ids of the tokens that are no words: ours, or those of somebody else's vocabulary."""
+    """The ids of the tokens that are no words: ours, or those of a foreign vocabulary."""
 
     padding: int = PADDING
     unknown: int = UNKNOWN

@@ -1,4 +1,4 @@
-"""Linear models on sparse features, by L-BFGS: what the floors of a run are fitted with.
+"""Linear models on sparse features, by L-BFGS: what the baselines of a run are fitted with.
 
 A feature is there or it is not: a matrix is the places of its ones, and a weight for each row and each column. So a
 product with it, and with it turned over, is a sum of chosen rows, for which PyTorch has `embedding_bag`: for a million
@@ -17,10 +17,11 @@ from jaxtyping import Bool, Float, Float32, Int, Int64, Shaped, UInt64
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, softplus
 
+from sightline.data.splitting import among
 from sightline.data.store import Corpus
 from sightline.text.sentences import writes_without_spaces
 
-# Words and their n-grams as numbers: what a linear model reads.
+# Words and their n-grams as numbers, the features of a linear model.
 #
 # An n-gram is named by a fingerprint of 44 bits, made of those of its words, and never by its text: the n-grams of a
 # corpus are made by a few operations on whole arrays. Those that a model keeps are a sorted array. In the usual table
@@ -55,7 +56,7 @@ def cut_words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Bags:
     """Which features each text has: those of text i are ``columns[starts[i] : starts[i + 1]]``, each once, sorted."""
 
     starts: Int64[np.ndarray, " texts_and_one"]
@@ -68,12 +69,12 @@ class Rows:
     def lengths(self) -> Int64[np.ndarray, " texts"]:
         return np.diff(self.starts)
 
-    def take(self, texts: Int64[np.ndarray, " chosen"]) -> "Rows":
+    def take(self, texts: Int64[np.ndarray, " chosen"]) -> "Bags":
         """The rows of some texts."""
         lengths = self.lengths[texts]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         places = np.arange(starts[-1]) + np.repeat(self.starts[texts] - starts[:-1], lengths)
-        return Rows(starts, self.columns[places])
+        return Bags(starts, self.columns[places])
 
 
 class _Fingerprints(dict[str, int]):
@@ -81,13 +82,13 @@ class _Fingerprints(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        self[word] = found = int.from_bytes(digest, "little")
-        return found
+        self[word] = fingerprint = int.from_bytes(digest, "little")
+        return fingerprint
 
 
 def learn_ngrams(
     texts: Sequence[Text], longest: int, at_least: int = 2, most: int | None = None
-) -> tuple[Int64[np.ndarray, " features"], Rows]:
+) -> tuple[Int64[np.ndarray, " features"], Bags]:
     """The n-grams of 1 to ``longest`` words that stand in ``at_least`` texts, and which text has which of them.
 
     Where there are more than ``most``, those that stand in most texts are kept.
@@ -106,16 +107,16 @@ def learn_ngrams(
     return known[kept], _rows(owners[there], new[places[there]], len(texts))
 
 
-def find_ngrams(texts: Sequence[Text], known: Int64[np.ndarray, " features"], longest: int) -> Rows:
+def find_ngrams(texts: Sequence[Text], known: Int64[np.ndarray, " features"], longest: int) -> Bags:
     """Which of the known n-grams each text has."""
     owners, prints = _collect(texts, longest, known)
     return _rows(owners, np.searchsorted(known, prints), len(texts))
 
 
-def _rows(owners: np.ndarray, columns: np.ndarray, texts: int) -> Rows:
+def _rows(owners: np.ndarray, columns: np.ndarray, texts: int) -> Bags:
     starts = np.zeros(texts + 1, dtype=np.int64)
     np.cumsum(np.bincount(owners, minlength=texts), out=starts[1:])
-    return Rows(starts, columns.astype(np.int32))
+    return Bags(starts, columns.astype(np.int32))
 
 
 def _collect(
@@ -124,25 +125,18 @@ def _collect(
     """Texts and n-grams, each pair of them once, in the order of texts and then of fingerprints."""
     owners, prints = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for whose, words in _words(texts):
-        found = np.concatenate(_ngrams(whose - whose[0], words, longest))
-        if not len(found):  # pairs of empty texts
+        entries = np.concatenate(_ngrams(whose - whose[0], words, longest))
+        if not len(entries):  # pairs of empty texts
             continue
         # one number for both: sorting plain numbers is several times faster than sorting by two keys
-        found.sort()
-        found = found[np.concatenate(([True], found[1:] != found[:-1]))]
-        print_ = (found & np.uint64((1 << _BITS) - 1)).astype(np.int64)
-        owner = (found >> np.uint64(_BITS)).astype(np.int32) + whose[0]
-        there = slice(None) if known is None else _among(print_, known)
+        entries.sort()
+        entries = entries[np.concatenate(([True], entries[1:] != entries[:-1]))]
+        print_ = (entries & np.uint64((1 << _BITS) - 1)).astype(np.int64)
+        owner = (entries >> np.uint64(_BITS)).astype(np.int32) + whose[0]
+        there = slice(None) if known is None else among(print_, known)
         owners.append(owner[there])
         prints.append(print_[there])
     return np.concatenate(owners), np.concatenate(prints)
-
-
-def _among(prints: np.ndarray, known: np.ndarray) -> np.ndarray:
-    if not len(known):
-        return np.zeros(len(prints), dtype=bool)
-    places = np.searchsorted(known, prints)
-    return known[np.minimum(places, len(known) - 1)] == prints
 
 
 def _words(texts: Sequence[Text]) -> Iterator[tuple[Int[np.ndarray, " words"], UInt64[np.ndarray, " words"]]]:
@@ -159,8 +153,8 @@ def _words(texts: Sequence[Text]) -> Iterator[tuple[Int[np.ndarray, " words"], U
         parts = [text] if isinstance(text, str) else list(text)
         for number, part in enumerate(parts):
             cut = cut_words(part)
-            found = np.fromiter(map(fingerprints.__getitem__, cut), dtype=np.uint64, count=len(cut))
-            words.append(_mixed(found + second) if number else found)
+            prints = np.fromiter(map(fingerprints.__getitem__, cut), dtype=np.uint64, count=len(cut))
+            words.append(_mixed(prints + second) if number else prints)
             if number + 1 < len(parts):
                 words.append(np.zeros(1, np.uint64))
         here = sum(map(len, words[-2 * len(parts) + 1 :]))
@@ -179,12 +173,12 @@ def _ngrams(owners: np.ndarray, words: np.ndarray, longest: int) -> list[UInt64[
     real = words != 0
     whole, prints = real, words
     high, low = owners.astype(np.uint64) << np.uint64(_BITS), np.uint64(64 - _BITS)
-    found = [high[real] | (words[real] >> low)]
+    entries = [high[real] | (words[real] >> low)]
     for length in range(2, min(longest, len(words)) + 1):
         whole = whole[:-1] & real[length - 1 :] & (owners[: 1 - length] == owners[length - 1 :])
         prints = _mixed(prints[:-1] * _MULTIPLIER + words[length - 1 :])
-        found.append(high[: 1 - length][whole] | (prints[whole] >> low))
-    return found
+        entries.append(high[: 1 - length][whole] | (prints[whole] >> low))
+    return entries
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
@@ -202,7 +196,7 @@ _FLAT = 1e-3  # of the first slope: where the search ends
 class Matrix:
     """Texts times features. With the ``rarity`` of features, these weigh so much, and texts are vectors of length 1."""
 
-    def __init__(self, rows: Rows, features: int, rarity: Float32[np.ndarray, " features"] | None = None) -> None:
+    def __init__(self, rows: Bags, features: int, rarity: Float32[np.ndarray, " features"] | None = None) -> None:
         self.texts, self.features = len(rows), features
         self._rows = rows
         self._turned: tuple[Tensor, Tensor] | None = None
@@ -218,8 +212,8 @@ class Matrix:
 
     def times(self, weights: Float[Tensor, "features outputs"]) -> Float[Tensor, "texts outputs"]:
         """The sum over its features, as a share of its length."""
-        found = self.sums(weights)
-        return found if self.lengths is None else found / self.lengths
+        sums = self.sums(weights)
+        return sums if self.lengths is None else sums / self.lengths
 
     def turned_times(self, errors: Float[Tensor, "texts outputs"]) -> Float[Tensor, "features outputs"]:
         """For each feature, the sum over the texts that have it."""
@@ -241,10 +235,10 @@ def _bags(places: Tensor, values: Tensor, starts: Tensor) -> Tensor:
     return embedding_bag(places, values, starts.to(places.dtype), mode="sum", include_last_offset=True)
 
 
-def rarities(rows: Rows, features: int) -> Float32[np.ndarray, " features"]:
+def rarities(rows: Bags, features: int) -> Float32[np.ndarray, " features"]:
     """log((1 + texts) / (1 + texts with the feature)) + 1: the usual inverse document frequency, and never 0."""
-    found = np.bincount(rows.columns, minlength=features)
-    return (np.log((1 + len(rows)) / (1 + found)) + 1).astype(np.float32)
+    counts = np.bincount(rows.columns, minlength=features)
+    return (np.log((1 + len(rows)) / (1 + counts)) + 1).astype(np.float32)
 
 
 def ratios(matrix: Matrix, members: Bool[np.ndarray, "texts outputs"]) -> Float32[np.ndarray, "features outputs"]:
@@ -266,23 +260,23 @@ def fit_linear(
 
     ``target`` is a class (softmax), 1 or -1 for each output (logistic), or numbers (squares).
     """
-    scale, wanted = torch.from_numpy(scales), torch.from_numpy(target)
-    wanted = wanted.long() if loss == "softmax" else wanted.float()
+    scale, targets = torch.from_numpy(scales), torch.from_numpy(target)
+    targets = targets.long() if loss == "softmax" else targets.float()
     share = 1 / (strength * max(matrix.texts, 1))  # the mean over texts: steps then have the same size for any number
-    found = torch.zeros(matrix.features + 1, outputs)  # the last row is the bias, which may be of any size
+    fitted = torch.zeros(matrix.features + 1, outputs)  # the last row is the bias, which may be of any size
 
     def slope() -> Tensor:
-        weights = found[:-1]
-        total, errors = _loss(loss, matrix.times(scale * weights) + found[-1], wanted)
+        weights = fitted[:-1]
+        total, errors = _loss(loss, matrix.times(scale * weights) + fitted[-1], targets)
         errors /= max(matrix.texts, 1)
-        found.grad = torch.cat([scale * matrix.turned_times(errors) + share * weights, errors.sum(0, keepdim=True)])
+        fitted.grad = torch.cat([scale * matrix.turned_times(errors) + share * weights, errors.sum(0, keepdim=True)])
         return (total / max(matrix.texts, 1) + share / 2 * weights.double().square().sum()).float()
 
     slope()
-    assert found.grad is not None
-    flat = max(_FLAT * float(found.grad.abs().max()), 1e-9)
+    assert fitted.grad is not None
+    flat = max(_FLAT * float(fitted.grad.abs().max()), 1e-9)
     search = torch.optim.LBFGS(
-        [found],
+        [fitted],
         max_iter=_STEPS,
         history_size=_REMEMBERED,
         tolerance_grad=flat,
@@ -290,20 +284,20 @@ def fit_linear(
         line_search_fn="strong_wolfe",
     )
     search.step(slope)
-    return found[:-1].numpy(), found[-1].numpy()
+    return fitted[:-1].numpy(), fitted[-1].numpy()
 
 
-def _loss(loss: Loss, outputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+def _loss(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The sum over texts, and how it changes with each output."""
     if loss == "softmax":
         logs = outputs.log_softmax(dim=1)
-        of_wanted = logs.gather(1, wanted[:, None])
-        errors = logs.exp().scatter_add_(1, wanted[:, None], torch.full_like(of_wanted, -1.0))
-        return -of_wanted.double().sum(), errors
+        of_targets = logs.gather(1, targets[:, None])
+        errors = logs.exp().scatter_add_(1, targets[:, None], torch.full_like(of_targets, -1.0))
+        return -of_targets.double().sum(), errors
     if loss == "logistic":
-        margins = wanted * outputs
-        return softplus(-margins).double().sum(), -wanted * torch.sigmoid(-margins)
-    errors = outputs - wanted
+        margins = targets * outputs
+        return softplus(-margins).double().sum(), -targets * torch.sigmoid(-margins)
+    errors = outputs - targets
     return errors.double().square().sum() / 2, errors
 
 
@@ -321,7 +315,7 @@ NOISE = 1e-3  # shorter than this share of the longest vector, a direction is ro
 OWN = 0.1  # the share of random vectors that stays, so that words of the same texts can part
 
 
-def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOST, texts: int = MOST_TEXTS) -> Rows:
+def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOST, texts: int = MOST_TEXTS) -> Bags:
     """Which tokens stand in each text."""
     starts, columns, counted = [0], list[np.ndarray](), 0
     for text in np.random.default_rng(seed).permutation(len(corpus)):
@@ -332,11 +326,11 @@ def text_rows(corpus: Corpus, seed: int, longest: int = LONGEST, most: int = MOS
             starts.append(starts[-1] + len(columns[-1]))
         if counted >= most or len(columns) >= texts:
             break
-    found = np.concatenate(columns[:texts]) if columns else np.zeros(0, dtype=np.int32)
-    return Rows(np.array(starts[: texts + 1], dtype=np.int64), found)
+    every = np.concatenate(columns[:texts]) if columns else np.zeros(0, dtype=np.int32)
+    return Bags(np.array(starts[: texts + 1], dtype=np.int64), every)
 
 
-def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.ndarray, "words size"] | None:
+def word_vectors(rows: Bags, words: int, size: int, seed: int) -> Float32[np.ndarray, "words size"] | None:
     """A vector of length 1 for each word that stands in some texts and not in others, and zeros for the rest.
 
     None where there are too few texts or words to have so many directions.
@@ -351,20 +345,20 @@ def word_vectors(rows: Rows, words: int, size: int, seed: int) -> Float32[np.nda
     projected = matrix.times(weights * basis)
     # The eigenvalues of this small matrix are the squares of the singular values; the largest stand last.
     values, turns = torch.linalg.eigh(projected.T @ projected)
-    found = _one_way_round((basis @ turns * values.clamp_min(0).sqrt())[:, -size:].flip(1))
+    vectors = _one_way_round((basis @ turns * values.clamp_min(0).sqrt())[:, -size:].flip(1))
     there = torch.zeros(words, 1)
     there[torch.from_numpy(rows.columns).long()] = 1
     # Without what all words have in common, which would only say that they are words.
-    centred = (found - (found * there).sum(dim=0) / there.sum()) * there
+    centred = (vectors - (vectors * there).sum(dim=0) / there.sum()) * there
     lengths = centred.norm(dim=1, keepdim=True)
-    told = lengths > NOISE * found.norm(dim=1).max()
+    told = lengths > NOISE * vectors.norm(dim=1).max()
     return torch.where(told, centred / lengths.clamp_min(1e-12), 0.0).numpy()
 
 
-def _one_way_round(found: Float[Tensor, "words size"]) -> Float[Tensor, "words size"]:
+def _one_way_round(vectors: Float[Tensor, "words size"]) -> Float[Tensor, "words size"]:
     """Each direction may point either way; as it comes depends on the number of threads."""
-    largest = found.gather(0, found.abs().argmax(dim=0, keepdim=True))
-    return torch.where(largest < 0, -found, found)
+    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
+    return torch.where(largest < 0, -vectors, vectors)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Floors: what a linear model on words, and on their n-grams, reaches on the same texts.
+"""Baselines: what a linear model on words, and on their n-grams, reaches on the same texts.
 
 A model with attention that does not beat them has learnt nothing that counting words does not give. So every run of
 `classify` trains both and shows their scores beside its own.
@@ -9,10 +9,10 @@ A model with attention that does not beat them has learnt nothing that counting 
   weighed by its log-count ratio r = log((p / |p|) / (q / |q|)), where p and q count (and 1 more) in how many texts of
   the class, and of all others, it stands; then a linear classifier of each class against the rest, its weights drawn
   towards their mean size. Here its loss is the logistic one: as good on IMDB, and its margins say how sure it is. For
-  numbers there is no class to count in, and the floor is ridge regression on the same n-grams: ``ngrams``.
+  numbers there is no class to count in, and the baseline is ridge regression on the same n-grams: ``ngrams``.
 
 How strongly they are held to small weights is chosen on a tenth of the texts that they are not fitted to; then they are
-fitted to all. People compare with floors that nobody tuned: that proves little.
+fitted to all. What people get wrong: a comparison with untuned baselines proves little.
 """
 
 import json
@@ -26,18 +26,17 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, Shaped
 from torch import Tensor
 
-from sightline.baselines.linear import Loss, Matrix, Rows, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
+from sightline.baselines.linear import Bags, Loss, Matrix, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.metrics import accuracy, macro_f1, micro_f1
 from sightline.training.folder import load_tensors, save_tensors
 
 Kind = Literal["one", "several", "number"]  # one label for a text, any number of them, a number
-Progress = Callable[[str, int, int], None]  # what is done, steps done, steps in all
 FORMAT = 1
 WEIGHTS, FACTS = "floors.safetensors", "floors.json"
 _MOST_CHARACTERS = 100_000_000  # read at most; of more texts, a sample is taken
-_MOST_WEIGHTS = 1 << 23  # of a floor: features times classes
+_MOST_WEIGHTS = 1 << 23  # of a baseline: features times classes
 _FEW = 1000  # texts: of fewer, words that stand in only one are kept too
 _LONGEST_FACTS = 1 << 20  # characters
 _STRENGTHS, _RATIO_STRENGTHS = (3.0, 1.0, 10.0), (1.0, 0.1, 10.0)  # the first is taken where all are as good
@@ -63,17 +62,17 @@ class Floor:
     rarity: Float32[np.ndarray, " features"] | None = None  # texts become vectors of length 1 where it is given
 
     def outputs(self, texts: Sequence[Text]) -> Float32[np.ndarray, "texts outputs"]:
-        found = [np.zeros((0, len(self.bias)), dtype=np.float32)]
+        outputs = [np.zeros((0, len(self.bias)), dtype=np.float32)]
         for start in range(0, len(texts), _AT_ONCE):
             rows = find_ngrams(texts[start : start + _AT_ONCE], self.ngrams, self.longest)
             matrix = Matrix(rows, len(self.ngrams), self.rarity)
-            found.append(matrix.times(torch.from_numpy(self.weights)).numpy() + self.bias)
-        return np.concatenate(found)
+            outputs.append(matrix.times(torch.from_numpy(self.weights)).numpy() + self.bias)
+        return np.concatenate(outputs)
 
 
 @dataclass(frozen=True)
 class Floors:
-    """The floors of a run: fitted to ``used`` of the ``texts`` that it was trained on."""
+    """The baselines of a run: fitted to ``used`` of the ``texts`` that it was trained on."""
 
     kind: Kind
     texts: int
@@ -81,25 +80,25 @@ class Floors:
     floors: dict[str, Floor]
 
     def scores(self, texts: Sequence[Text]) -> dict[str, Float[np.ndarray, "texts ..."]]:
-        """Of each floor: margins (the largest, or those over 0, are the answer) of every class, or the numbers."""
-        found = {}
-        for name, floor in self.floors.items():
-            outputs = floor.outputs(texts)
+        """Of each baseline: margins of every class (the largest, or those over 0, are predicted), or the numbers."""
+        scores = {}
+        for name, baseline in self.floors.items():
+            outputs = baseline.outputs(texts)
             if self.kind == "number":
-                found[name] = outputs[:, 0]
+                scores[name] = outputs[:, 0]
             elif self.kind == "one" and outputs.shape[1] == 1:  # of two classes the second; the first is its opposite
-                found[name] = np.concatenate((np.zeros_like(outputs), outputs), axis=1)
+                scores[name] = np.concatenate((np.zeros_like(outputs), outputs), axis=1)
             else:
-                found[name] = outputs
-        return found
+                scores[name] = outputs
+        return scores
 
     def save(self, folder: Path) -> list[str]:
         """Write both files into a folder, and say how they are named."""
         tensors = {
             f"{name}.{part}": torch.from_numpy(values)
-            for name, floor in self.floors.items()
+            for name, baseline in self.floors.items()
             for part in ("ngrams", "weights", "bias", "rarity")
-            if (values := getattr(floor, part)) is not None
+            if (values := getattr(baseline, part)) is not None
         }
         save_tensors(folder / WEIGHTS, tensors)
         facts = {
@@ -108,8 +107,8 @@ class Floors:
             "texts": self.texts,
             "used": self.used,
             "floors": {
-                name: {"longest": floor.longest, "strength": floor.strength, "own": floor.own}
-                for name, floor in self.floors.items()
+                name: {"longest": baseline.longest, "strength": baseline.strength, "own": baseline.own}
+                for name, baseline in self.floors.items()
             },
         }
         write_text(folder / FACTS, json.dumps(facts, indent=2) + "\n")
@@ -117,7 +116,7 @@ class Floors:
 
     @classmethod
     def load(cls, folder: Path) -> "Floors":
-        """What `save` wrote. The files may be a stranger's: whatever does not fit together is refused."""
+        """What `save` wrote. The files are not trusted: what does not fit together is refused."""
         path = folder / FACTS
         try:
             with path.open(encoding="utf-8") as file:
@@ -128,17 +127,17 @@ class Floors:
             if facts["format"] > FORMAT:
                 raise UserError(f"{path} was written by a newer Sightline: its format is {facts['format']}")
             tensors = load_tensors(folder / WEIGHTS)
-            floors = {str(name): _floor(name, one, tensors) for name, one in facts["floors"].items()}
+            floors = {str(name): _checked(name, one, tensors) for name, one in facts["floors"].items()}
             if facts["kind"] not in get_args(Kind) or not floors:
-                raise ValueError(f"its kind is {facts['kind']!r}, with {len(floors)} floors")
+                raise ValueError(f"its kind is {facts['kind']!r}, with {len(floors)} baselines")
             return cls(facts["kind"], int(facts["texts"]), int(facts["used"]), floors)
         except FileNotFoundError:
-            raise UserError(f"{path} is missing: these floors were not saved, or not whole") from None
+            raise UserError(f"{path} is missing: these baselines were not saved, or not whole") from None
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise UserError(f"{path} and {WEIGHTS} are damaged or do not belong together: {error}") from None
 
 
-def _floor(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Floor:
+def _checked(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Floor:
     ngrams, weights, bias = (tensors[f"{name}.{part}"].numpy() for part in ("ngrams", "weights", "bias"))
     kept = tensors.get(f"{name}.rarity")
     rarity = None if kept is None else kept.numpy()
@@ -156,14 +155,9 @@ def _floor(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Floo
 
 
 def fit_floors(
-    texts: Sequence[Text],
-    gold: Shaped[np.ndarray, "texts ..."],
-    kind: Kind,
-    classes: int = 0,
-    seed: int = 0,
-    on_progress: Progress | None = None,
+    texts: Sequence[Text], gold: Shaped[np.ndarray, "texts ..."], kind: Kind, classes: int = 0, seed: int = 0
 ) -> Floors:
-    """Both floors for these texts (or pairs of texts).
+    """Both baselines for these texts (or pairs of texts).
 
     ``gold`` is a class from 0 for each text (``one``), a row of 0 and 1 (``several``) or a number. Far too many texts
     are sampled: their first 100 million characters in an order that the seed says.
@@ -173,12 +167,8 @@ def fit_floors(
     some, truth = (texts, gold) if len(chosen) == len(texts) else ([texts[place] for place in chosen], gold[chosen])
     floors: dict[str, Floor] = {}
     plans = {"linear": 1, "ngrams" if kind == "number" else "nb-svm": 3}
-    for number, (name, longest) in enumerate(plans.items()):
-        if on_progress:
-            on_progress(name, number, len(plans))
-        floors[name] = _fit_floor(some, truth, kind, classes, longest, np.random.default_rng(seed))
-    if on_progress:
-        on_progress("floors", len(plans), len(plans))
+    for name, longest in plans.items():
+        floors[name] = _fit(some, truth, kind, classes, longest, np.random.default_rng(seed))
     return Floors(kind, len(texts), len(chosen), floors)
 
 
@@ -204,7 +194,7 @@ def _sample(texts: Sequence[Text], seed: int) -> Int64[np.ndarray, " chosen"]:
     return np.sort(order[: max(count, 1)])
 
 
-def _fit_floor(
+def _fit(
     texts: Sequence[Text], gold: np.ndarray, kind: Kind, classes: int, longest: int, draw: np.random.Generator
 ) -> Floor:
     by_ratio = longest > 1 and kind != "number"
@@ -220,14 +210,14 @@ def _fit_floor(
 
 @dataclass(frozen=True)
 class _Problem:
-    """What a floor is fitted to."""
+    """What a baseline is fitted to."""
 
     kind: Kind
     outputs: int
     by_ratio: bool
     rarity: Float32[np.ndarray, " features"]
 
-    def choose(self, rows: Rows, gold: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
+    def choose(self, rows: Bags, gold: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
         """The strength and the share of own weights that are best on a tenth of the texts, fitted to the others."""
         strengths = _RATIO_STRENGTHS if self.by_ratio else _STRENGTHS
         shares = _OWN if self.by_ratio else (1.0,)
@@ -241,12 +231,12 @@ class _Problem:
         for strength in strengths:
             weights, bias = self.fit(rows.take(others), gold[others], strength)
             for own in shares:
-                found = matrix.times(torch.from_numpy(weights(own))).numpy() + bias
-                tried[strength, own] = self._goodness(found, gold[held])
+                outputs = matrix.times(torch.from_numpy(weights(own))).numpy() + bias
+                tried[strength, own] = self._goodness(outputs, gold[held])
         return max(tried, key=tried.__getitem__)  # of equal ones the first
 
     def fit(
-        self, rows: Rows, gold: np.ndarray, strength: float
+        self, rows: Bags, gold: np.ndarray, strength: float
     ) -> tuple[Callable[[float], Float32[np.ndarray, "features outputs"]], Float32[np.ndarray, " outputs"]]:
         """The bias, and the weights as a function of the share that is their own."""
         matrix, members = self._matrix(rows), self._members(gold)
@@ -269,7 +259,7 @@ class _Problem:
 
         return drawn, bias
 
-    def _matrix(self, rows: Rows) -> Matrix:
+    def _matrix(self, rows: Bags) -> Matrix:
         return Matrix(rows, len(self.rarity), None if self.by_ratio else self.rarity)
 
     def _members(self, gold: np.ndarray) -> Bool[np.ndarray, "texts outputs"]:
@@ -283,6 +273,6 @@ class _Problem:
             return -float(((outputs[:, 0] - gold) ** 2).mean())
         if self.kind == "several":
             return micro_f1(outputs > 0, gold > 0).value
-        said = outputs.argmax(axis=1) if self.outputs > 1 else (outputs[:, 0] > 0).astype(np.int64)
+        predicted = outputs.argmax(axis=1) if self.outputs > 1 else (outputs[:, 0] > 0).astype(np.int64)
         classes = max(self.outputs, 2)
-        return accuracy(said, gold).value + macro_f1(said, gold, classes).value
+        return accuracy(predicted, gold).value + macro_f1(predicted, gold, classes).value

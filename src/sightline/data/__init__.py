@@ -1,1 +1,1 @@
-"""From files to batches of numbers. Nothing here knows of a model, or needs torch."""
+"""From files to batches of numbers. Nothing here uses a model or torch."""

@@ -1,28 +1,17 @@
 """Questions, the texts that answer them, and where the answers stand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, finder, read_columns, text_problem
-from sightline.data.source import Source
+from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
 from sightline.errors import UserError
 
 QUESTION_NAMES = ("question", "query")
 TEXT_NAMES = ("text", "context", "passage")
-ANSWER_NAMES = ("answer", "answers")
-START_NAMES = ("start", "answer_start")
 SHOWN = 40  # characters of an answer in an error
-
-
-def answer_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
-    """Every row of a source as question, text, answer and, where there is one, start."""
-    source.check_columns((3, 4), "the names of question, text and answer, and where there is one of the start")
-    find = finder((QUESTION_NAMES, TEXT_NAMES, ANSWER_NAMES), source.columns, (START_NAMES,))
-    rows = read_columns(str(source.data), find)
-    return source.some(rows, "has no rows: found an empty file or a header alone; expected questions")
 
 
 def answers_in(text: str, answer: Any, start: Any) -> tuple[tuple[str, ...], int]:
@@ -36,11 +25,11 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
     if isinstance(value, dict) and "text" in value:
         start = value.get("answer_start") if start is None else start
         value = value["text"]
-    found = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(isinstance(one, str) for one in found):
-        wrong = next(one for one in found if not isinstance(one, str))
+    texts = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(one, str) for one in texts):
+        wrong = next(one for one in texts if not isinstance(one, str))
         raise ValueError(f"answer is not text: found {kind_of(wrong)}, expected a string or a list of strings")
-    for one in found:
+    for one in texts:
         if (problem := text_problem(one, "the answer")) is not None:
             raise ValueError(problem)
     if isinstance(start, list):
@@ -52,7 +41,7 @@ def _answers(value: Any, start: Any) -> tuple[tuple[str, ...], int | None]:
             start = -1 if isinstance(start, bool | dict | list) else int(start)
         except (ValueError, OverflowError):
             start = -1
-    answers = tuple(one for one in found if one.strip())
+    answers = tuple(one for one in texts if one.strip())
     if not answers:
         return answers, None  # -1 is a common way to say that it stands nowhere
     if start is not None and start < 0:
@@ -78,7 +67,7 @@ def _place(text: str, answers: tuple[str, ...], start: int | None) -> int:
 
 @dataclass
 class AnswerReport(Report):
-    """What was found; ``pairs`` are the questions kept."""
+    """The report on such data; ``pairs`` are the questions kept."""
 
     kept: ClassVar[str] = "questions"
     again: ClassVar[str] = "questions were there before with the same text and answer (kept)"

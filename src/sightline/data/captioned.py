@@ -1,4 +1,4 @@
-"""What was found in data of images with captions. Rows are captions; those of one image belong together."""
+"""The report on images with captions. Rows are captions; those of one image belong together."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ BAD_IMAGE = "bad image"  # the kind of problem
 
 @dataclass
 class CaptionReport(Report):
-    """What was found; ``pairs`` are captions.
+    """The report on such data; ``pairs`` are captions.
 
     An image that cannot be read takes its captions with it, and is named once.
     """

@@ -1,6 +1,6 @@
-"""Checking rows on their way: the good ones go on, the bad ones are counted, and too many of them stop it."""
+"""Checking rows as they come: the good ones are passed on, the bad ones are counted, and too many are an error."""
 
-from array import array
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,70 +11,38 @@ from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
 PLACES = 20  # bad rows that are named
-_EXACT = 1024  # lengths below it have a bin each; above, bins widen with the length
-_LONGEST = (1 << 31) - 1
 
 
-class Lengths:
-    """Statistics of lengths in a histogram of fixed size: exact below 1,024, within 0.2 % above."""
+class Lengths(Counter[int]):
+    """How often each length is there."""
 
-    def __init__(self) -> None:
-        self.count = self.total = self.longest = 0
-        self.shortest = _LONGEST
-        self._bins = array("Q", [0]) * (_bin_of(_LONGEST) + 1)
+    @property
+    def count(self) -> int:
+        return self.total()
 
-    def add(self, length: int) -> None:
-        self.count += 1
-        self.total += length
-        if length < self.shortest:
-            self.shortest = length
-        if length > self.longest:
-            self.longest = length
-        self._bins[_bin_of(min(length, _LONGEST))] += 1
+    @property
+    def sum(self) -> int:
+        return sum(length * count for length, count in self.items())
 
     def quantile(self, share: float) -> int:
         """The least length that at least this share of the lengths do not exceed."""
-        passed = 0
-        for index, count in enumerate(self._bins):
-            passed += count
-            if count and passed >= share * self.count:
-                return max(self.shortest, _least_of(index))
-        return 0
+        least = share * self.count
+        passed = itertools.accumulate(count for _, count in sorted(self.items()))
+        return next(length for length, count in zip(sorted(self), passed, strict=True) if count >= least)
 
     def to_json(self) -> dict[str, float | int]:
-        if not self.count:
+        if not self:
             return {}
-        return {
-            "min": self.shortest,
-            "mean": round(self.total / self.count, 2),
-            "median": self.quantile(0.5),
-            "p95": self.quantile(0.95),
-            "max": self.longest,
-        }
-
-
-def _bin_of(length: int) -> int:
-    """Each doubling above 1,024 has 512 bins."""
-    if length < _EXACT:
-        return length
-    shift = length.bit_length() - _EXACT.bit_length() + 1
-    return _EXACT + (shift - 1) * 512 + (length >> shift) - 512
-
-
-def _least_of(index: int) -> int:
-    if index < _EXACT:
-        return index
-    shift, within = divmod(index - _EXACT, 512)
-    return (within + 512) << (shift + 1)
+        mean, median, p95 = round(self.sum / self.count, 2), self.quantile(0.5), self.quantile(0.95)
+        return {"min": min(self), "mean": mean, "median": median, "p95": p95, "max": max(self)}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a row may be, and how many may not be. Both ``max_bad_share`` and ``max_bad_rows`` (if given) must hold."""
+    """How long a row may be, and how many may be bad."""
 
     max_characters: int = 1000  # of either side
     max_bad_share: float = 0.01  # of all rows
-    max_bad_rows: int | None = None
     options: bool = False  # they were options of a command, and errors spell them so
 
     def __post_init__(self) -> None:
@@ -84,19 +52,25 @@ class Limits:
             raise UserError(
                 f"{self.spelled('max_bad_share')}: found {self.max_bad_share}; expected a share from 0 to 1"
             )
-        if self.max_bad_rows is not None and self.max_bad_rows < 0:
-            raise UserError(f"max_bad_rows: found {self.max_bad_rows}; expected 0 or more")
 
     def spelled(self, name: str) -> str:
-        """What whoever set this limit calls it."""
+        """The name of a limit where it was set: on the command line or in Python."""
         return f"--{name.replace('_', '-')}" if self.options else name
+
+    def too_many(self, bad: int, rows: int, kept: int) -> str | None:
+        """Why so many bad rows are too many, and what to do; None where they are not."""
+        if not kept:
+            return "so that none is left; mend them"
+        name = self.spelled("max_bad_share")
+        advice = f"{bad / rows:.2%}, more than {name} = {self.max_bad_share:g}; mend them, or raise {name}"
+        return advice if bad > self.max_bad_share * rows else None
 
 
 @dataclass
 class Report:
-    """What was found in rows; what is counted of those kept is said by the reports of single tasks.
+    """How many rows were kept and left out, and why. Reports of single tasks count more of the rows kept.
 
-    Duplicates are kept: to say a thing twice may be what the data means.
+    Duplicates are kept: repeated rows may be meant.
     """
 
     kept: ClassVar[str] = "pairs"  # what JSON calls the number of rows kept
@@ -107,7 +81,7 @@ class Report:
     left_out: Counter[str] = field(default_factory=Counter)  # kind of problem -> rows
     places: list[str] = field(default_factory=list)  # the first of them, as file:line: problem
     duplicates: int = 0
-    input: Any = None  # what read the items (`sightline.tasks.task.Input`): it knows what they are called
+    input: Any = None  # what read the items (`sightline.inputs.base.Input`), with what they are called
 
     def __post_init__(self) -> None:
         self.lengths = {name: Lengths() for name in self.measured}
@@ -122,7 +96,7 @@ class Report:
     def measure(self, *lengths: int) -> None:
         """Add to the lengths that are measured, in their order."""
         for of, length in zip(self.lengths.values(), lengths, strict=False):
-            of.add(length)
+            of[length] += 1
 
     def leave_out(self, kind: str, place: str, most: int) -> None:
         """Count a row that is left out; the first ``most`` are named. All that a damaged shard lost has one place."""
@@ -146,8 +120,8 @@ class Report:
         """A summary to read in a terminal."""
         lines = [self.heading()] if self.pairs else []
         for name, shown in self.measured.items():
-            if found := self.lengths[name].to_json():
-                lines.append(f"{shown}: " + ", ".join(f"{key} {value:,}" for key, value in found.items()))
+            if lengths := self.lengths[name].to_json():
+                lines.append(f"{shown}: " + ", ".join(f"{key} {value:,}" for key, value in lengths.items()))
         lines += self.more()
         if self.duplicates:
             lines.append(f"{self.duplicates:,} {self.again}")
@@ -178,7 +152,7 @@ class Report:
 
 @dataclass
 class PairReport(Report):
-    """What was found in pairs of texts; ``identical`` are those whose source is their target."""
+    """The report on pairs of texts; ``identical`` are those whose source is their target."""
 
     again: ClassVar[str] = "pairs were there before (kept)"
     measured: ClassVar[Mapping[str, str]] = {
@@ -205,68 +179,44 @@ Kept = TypeVar("Kept")
 SomeReport = TypeVar("SomeReport", bound=Report)
 
 
-class Checked(Iterator[Kept], Generic[Kept, SomeReport]):
+@dataclass(frozen=True)
+class Checked(Generic[Kept, SomeReport]):
     """The good rows of some data, once. ``report`` fills on the way and is whole at the end.
 
     ``read`` makes an example of a row's values, or raises a `ValueError` that says what is wrong; the report counts
-    each with its ``add``. Raises a `UserError` as soon as ``max_bad_rows`` is passed, and at the end if
-    ``max_bad_share`` is or nothing is left: the share of a stream is known at its end only.
+    each with its ``add``. Raises a `UserError` at the end if too many rows are bad or nothing is left: the share of a
+    stream is known at its end only.
     """
 
-    def __init__(
-        self,
-        rows: Iterable[Cells],
-        read: Callable[[tuple[Any, ...]], Kept],
-        report: SomeReport,
-        limits: Limits,
-        expected: str,
-    ) -> None:
-        self.report, self.limits, self.expected = report, limits, expected
-        self._kept = self._check(rows, read)
+    rows: Iterable[Cells]
+    read: Callable[[tuple[Any, ...]], Kept]
+    report: SomeReport
+    limits: Limits
+    expected: str
 
-    def __next__(self) -> Kept:
-        return next(self._kept)
-
-    def _check(self, rows: Iterable[Cells], read: Callable[[tuple[Any, ...]], Kept]) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[Kept]:
         report = self.report
-        for values, file, line, problem in rows:
+        for values, file, line, problem in self.rows:
             report.rows += 1
             if problem is None:
                 try:
-                    example = read(values)
+                    example = self.read(values)
                 except ValueError as error:
                     problem = str(error)
             if problem is not None:
-                self._leave_out(file, line, problem)
+                # A row of a folder has no line, and the problem may name the file: it is named once.
+                place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
+                report.leave_out(problem.partition(":")[0], place, PLACES)
                 continue
             report.pairs += 1
             report.add(*example)  # type: ignore[misc]
             yield example
-        if not report.pairs or report.bad > self.limits.max_bad_share * report.rows:
-            raise self._too_many()
-
-    def _leave_out(self, file: str, line: int, problem: str) -> None:
-        # Where a folder says it there is no line, and the file may be what the problem is about: named once.
-        place = f"{file}:{line}: {problem}" if line else f"{file}: {problem.replace(f'{file}: ', '', 1)}"
-        self.report.leave_out(problem.partition(":")[0], place, PLACES)
-        if self.limits.max_bad_rows is not None and self.report.bad > self.limits.max_bad_rows:
-            raise self._too_many()
-
-    def _too_many(self) -> UserError:
-        report, limits = self.report, self.limits
         if not report.rows:
-            return UserError(f"there are no rows; expected {self.expected}")
+            raise UserError(f"there are no rows; expected {self.expected}")
+        if (advice := self.limits.too_many(report.bad, report.rows, report.pairs)) is None:
+            return
         first = "; ".join(report.places[:3]) + ("; and so on" if report.bad > 3 else "")
-        bad = f"{report.bad:,} of {report.rows:,} rows are bad ({first})"
-        if limits.max_bad_rows is not None and report.bad > limits.max_bad_rows:
-            bad = f"{report.bad:,} of the first {report.rows:,} rows are bad ({first})"
-            advice = f"more than max_bad_rows = {limits.max_bad_rows:,}; mend them, or raise max_bad_rows"
-        elif not report.pairs:
-            advice = "so that none is left; mend them"
-        else:
-            share, name = report.bad / report.rows, limits.spelled("max_bad_share")
-            advice = f"{share:.2%}, more than {name} = {limits.max_bad_share:g}; mend them, or raise {name}"
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
-            name = limits.spelled("max_characters")
-            advice += f", or raise {name} (now {limits.max_characters:,}), because most are too long"
-        return UserError(f"{bad}, {advice}")
+            name = self.limits.spelled("max_characters")
+            advice += f", or raise {name} (now {self.limits.max_characters:,}), because most are too long"
+        raise UserError(f"{report.bad:,} of {report.rows:,} rows are bad ({first}), {advice}")

@@ -1,6 +1,6 @@
 """Rows of named columns out of every form that tables come in: TSV, CSV, JSON lines, Parquet.
 
-A row that cannot be used is yielded with its problem and never raises: whoever reads decides how many are too many.
+A row that cannot be used is yielded with its problem and never raises: the caller decides how many are too many.
 """
 
 import csv
@@ -16,7 +16,7 @@ from sightline.data.tables import (
     FORMATS,
     LINE_LIMIT,
     Line,
-    Record,
+    TableRecord,
     csv_records,
     decode,
     format_of,
@@ -35,7 +35,7 @@ LOOKED_AT = 100  # lines of JSON whose fields are the columns
 
 
 class Cells(NamedTuple):
-    """What stands in the columns of a row, as the file has it, or the ``problem`` of the row."""
+    """The values of the columns of a row, as the file has them, or the ``problem`` of the row."""
 
     values: tuple[Any, ...]
     file: str
@@ -46,12 +46,12 @@ class Cells(NamedTuple):
 class Columns(NamedTuple):
     """The names of the columns to read. In JSON an optional one may be missing from a line: its value is then None."""
 
-    wanted: tuple[str, ...]
+    needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
-        return (*self.wanted, *self.optional)
+        return (*self.needed, *self.optional)
 
 
 # The file's name and the columns found: those to read. None: what was found is no header but the first row of a table,
@@ -61,38 +61,32 @@ Find = Callable[[str, Sequence[str]], Columns | None]
 
 def choose_columns(
     name: str,
-    found: Sequence[str],
+    columns: Sequence[str],
     known: Sequence[Sequence[str]],
-    wanted: Sequence[str] | None,
+    given: Sequence[str] | None,
     optional: Sequence[Sequence[str]] = (),
     *,
     option: bool = True,
 ) -> Columns:
-    """The columns to read: those asked for, or one by each list of names, as the file writes it.
+    """The columns to read: those ``given`` by name, or one by each list of names, as the file writes it.
 
     Of the ``optional`` ones, those that are there come behind. Without ``option`` there is no --columns to name them
     with: they must be called as expected.
     """
-    if wanted is not None:
-        return asked_columns(name, found, wanted)
-    there = {column.strip().casefold(): column for column in reversed(found)}
+    if given is not None:
+        return named_columns(name, columns, given)
+    there = {column.strip().casefold(): column for column in reversed(columns)}
     chosen = []
     for names in known:
         if (column := next((there[one] for one in names if one in there), None)) is None:
             advice = f"name the columns to use: --columns {' '.join(one[0].upper() for one in known)}"
             if not option:
                 advice = f"expected {listed([one[0] for one in known])} in its first line"
-            raise UserError(f"{name}: found the columns {listed(found)}; none of them is called {names[0]!r}; {advice}")
+            none = f"none of them is called {names[0]!r}"
+            raise UserError(f"{name}: found the columns {listed(columns)}; {none}; {advice}")
         chosen.append(column)
     behind = (next((there[one] for one in names if one in there), None) for names in optional)
     return Columns(tuple(chosen), tuple(column for column in behind if column is not None))
-
-
-def finder(
-    known: Sequence[Sequence[str]], wanted: Sequence[str] | None, optional: Sequence[Sequence[str]] = ()
-) -> Find:
-    """`choose_columns` for `read_columns`."""
-    return lambda name, found: choose_columns(name, found, known, wanted, optional)
 
 
 def no_cells(file: str, line: int, problem: str) -> Cells:
@@ -100,20 +94,17 @@ def no_cells(file: str, line: int, problem: str) -> Cells:
     return Cells((), file, line, problem)
 
 
-def asked_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Columns:
-    """The columns asked for, which must be there."""
-    missing = [column for column in wanted if column not in found]
+def named_columns(name: str, columns: Sequence[str], names: Sequence[str]) -> Columns:
+    """The columns of these names, which must be there."""
+    missing = [column for column in names if column not in columns]
     if missing:
-        expected = ", ".join(map(repr, wanted))
-        raise UserError(f"{name}: found the columns {listed(found)}; expected {expected}{nearest(missing, found)}")
-    return Columns(tuple(wanted))
+        expected = ", ".join(map(repr, names))
+        raise UserError(f"{name}: found the columns {listed(columns)}; expected {expected}{nearest(missing, columns)}")
+    return Columns(tuple(names))
 
 
 def read_columns(
-    data: str,
-    find: Find,
-    fields: tuple[str, ...] | None = None,
-    longest_cell: int = LINE_LIMIT,
+    data: str, find: Find, fields: tuple[str, ...] | None = None, longest_cell: int = LINE_LIMIT
 ) -> Iterator[Cells]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
@@ -125,11 +116,7 @@ def read_columns(
         stack.callback(csv.field_size_limit, csv.field_size_limit(longest_cell))
         shards = shards_of(data, FORMATS)
         alike = find if len(shards) == 1 else _alike(data, find)
-        yield from over_shards(
-            shards,
-            lambda shard: _rows(shard, alike, fields),
-            no_cells,
-        )
+        yield from over_shards(shards, lambda shard: _rows(shard, alike, fields), no_cells)
 
 
 def _alike(data: str, find: Find) -> Find:
@@ -177,7 +164,7 @@ def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[Cel
     return _table_rows(name, csv_records(lines) if kind == "csv" else tsv_records(lines), find)
 
 
-def _table_rows(name: str, records: Iterator[Record], find: Find) -> Iterator[Cells]:
+def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterator[Cells]:
     first = next(records, None)
     if first is None:
         return
@@ -204,23 +191,23 @@ def _place(name: str, header: list[str], column: str) -> int:
 
 def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[Cells]:
     columns = None if fields is None else Columns(fields)
-    expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.wanted))}"
+    expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.needed))}"
     parsed: Iterator[tuple[int, dict[str, Any], str | None]] = (_json_line(line, expected) for line in lines)
     if columns is None:
         head = list(itertools.islice(parsed, LOOKED_AT))
         parsed = itertools.chain(head, parsed)
-        names = dict.fromkeys(field for _, found, _ in head for field in found)
-        start = next((number for number, found, _ in head if found), None)
+        names = dict.fromkeys(field for _, record, _ in head for field in record)
+        start = next((number for number, record, _ in head if record), None)
         columns = Columns(()) if start is None else find(f"{name}:{start}", list(names))
         if columns is None:
             raise UserError(f"{name}: found the fields {listed(list(names))}; name those to use with --columns")
-    for number, found, problem in parsed:
+    for number, record, problem in parsed:
         if problem is None:
-            missing = [column for column in columns.wanted if column not in found]
+            missing = [column for column in columns.needed if column not in record]
             if missing:
-                near = nearest(missing, list(found))
-                problem = f"missing field: found {listed(list(found))}, expected {missing[0]!r}{near}"
-        yield Cells(() if problem else tuple(found.get(column) for column in columns.all), name, number, problem)
+                near = nearest(missing, list(record))
+                problem = f"missing field: found {listed(list(record))}, expected {missing[0]!r}{near}"
+        yield Cells(() if problem else tuple(record.get(column) for column in columns.all), name, number, problem)
 
 
 def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | None]:
@@ -263,12 +250,12 @@ def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
 
 def _parquet_values(columns: Sequence[str], batch: Any) -> Iterator[tuple[tuple[Any, ...], str | None]]:
     try:
-        found = [batch.column(column).to_pylist() for column in columns]
+        lists = [batch.column(column).to_pylist() for column in columns]
     except UnicodeDecodeError:  # somewhere: look for the rows
         for cells in zip(*(batch.column(column) for column in columns), strict=True):
             yield _cells_values(columns, cells)
         return
-    yield from ((values, None) for values in zip(*found, strict=True))
+    yield from ((values, None) for values in zip(*lists, strict=True))
 
 
 def _cells_values(columns: Sequence[str], cells: Sequence[Any]) -> tuple[tuple[Any, ...], str | None]:

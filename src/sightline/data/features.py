@@ -1,9 +1,9 @@
-"""What is kept of many images, one row each, in a file that is memory-mapped: annotations of an encoder that does not
-learn, computed once, or the pixels themselves.
+"""What is kept of many images, one row each, in a file that is memory-mapped: the states of a frozen encoder, computed
+once, or the pixels themselves.
 
-A folder holds ``features.npy`` and ``features.json``, which says what the rows are of and how many are done: work that
-was interrupted goes on where it was, and a folder that belongs to other images or to another encoder is not used. One
-process at a time works in a folder: another that comes for the same features waits, and finds them done.
+A folder holds ``features.npy`` and ``features.json``, which describes the rows and how many are done: work that was
+interrupted is resumed, and a folder that belongs to other images or to another encoder is not used. One process at a
+time works in a folder: another that needs the same features waits until they are done.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from sightline.data.checking import Limits
-from sightline.data.disk import mapped
-from sightline.data.images import LIMITS, BadImage, Fit, ImageLimits, read_images
+from sightline.data.disk import mapped_as
+from sightline.data.images import LIMITS, BadImage, Fit, read_images
 from sightline.errors import MachineError, UserError
 from sightline.files import alone_in, make_folder, write_text
 
@@ -57,7 +57,7 @@ class Features:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one row: places and size of annotations, or height, width and 3 of pixels."""
+        """The shape of one row: places and size of encoder states, or height, width and 3 of pixels."""
         return self._array.shape[1:]
 
     @property
@@ -75,7 +75,7 @@ class Features:
             about = _read_about(folder)
             if about["done"] != about["images"]:
                 raise ValueError(f"{about['done']} of {about['images']} images are done")
-            return cls(_map(folder, about, "r"), {int(number): why for number, why in about["bad"].items()})
+            return cls(_map(folder, about, "r"), about["bad"])
         except FileNotFoundError as error:
             name = Path(error.filename).name
             raise UserError(f"{folder} holds no features: it has no {name}; compute them again") from None
@@ -91,14 +91,12 @@ def write_features(
     *,
     key: str = "",
     batch: int = 16,
-    workers: int | None = None,
-    limits: ImageLimits = LIMITS,
     bad_limits: Limits | None = None,
     tell: Tell | None = None,
     waiting: Callable[[], None] = lambda: None,
     also: Path | None = None,
 ) -> Features:
-    """Read every image and keep what ``encode`` says of it (None: its pixels), or go on where this was interrupted.
+    """Read every image and keep what ``encode`` gives for it (None: its pixels), or resume where this was interrupted.
 
     ``key`` says which encoder it is: features that a folder has from the same key, images (by path, size and time of
     change) and size are used as they are. As soon as more images are bad than ``bad_limits`` allow, a `UserError`
@@ -110,35 +108,23 @@ def write_features(
     if not images:
         raise UserError("there are no images; expected one or more")
     with alone_in(folder, waiting):
-        work = _Work(folder, images, _digest(images, size, key, limits), bad_limits or Limits())
-        _finish(work, images, size, encode, batch, workers, limits, tell)
+        work = _Work(folder, images, _digest(images, size, key), bad_limits or Limits())
+        if work.done < len(images):
+            began, start = time.perf_counter(), work.done
+            read = read_images(images[start:], size.height, size.width, size.fit)
+            for rows in _batches(read, start, batch, work.bad):
+                work.check()
+                pixels = np.stack([pixels for _, pixels in rows]) if rows else None
+                work.write(
+                    [number for number, _ in rows], pixels if encode is None or pixels is None else encode(pixels)
+                )
+                if tell is not None:
+                    tell(work.done, len(images), (work.done - start) / max(1e-9, time.perf_counter() - began))
+            work.finish()
+        work.check()
         if also is not None:
             _share(folder, also)
         return Features.open(also or folder)
-
-
-def _finish(
-    work: "_Work",
-    images: Sequence[Path],
-    size: Fitted,
-    encode: Encode | None,
-    batch: int,
-    workers: int | None,
-    limits: ImageLimits,
-    tell: Tell | None,
-) -> None:
-    if work.done < len(images):
-        began, start = time.perf_counter(), work.done
-        found = read_images(images[start:], size.height, size.width, size.fit, workers=workers, limits=limits)
-        for rows in _batches(found, start, batch, work.bad):
-            work.check()
-            pixels = np.stack([pixels for _, pixels in rows]) if rows else None
-            kept = pixels if pixels is None or encode is None else encode(pixels)
-            work.write([number for number, _ in rows], kept)
-            if tell is not None:
-                tell(work.done, len(images), (work.done - start) / max(1e-9, time.perf_counter() - began))
-        work.finish()
-    work.check()
 
 
 def _share(folder: Path, also: Path) -> None:
@@ -152,32 +138,13 @@ def _share(folder: Path, also: Path) -> None:
             shutil.copyfile(folder / name, also / name)
 
 
-def check_bad(images: Sequence[Path], bad: Mapping[int, str], limits: Limits, done: int) -> None:
-    """Raise where more images are bad than may be; the first ``done`` have been looked at."""
-    most = limits.max_bad_share * len(images)
-    rows = limits.max_bad_rows
-    if len(bad) <= most and len(bad) < len(images) and (rows is None or len(bad) <= rows):
-        return
-    first = "; ".join(f"{images[number]}: {why}" for number, why in sorted(bad.items())[:3])
-    first += "; and so on" if len(bad) > 3 else ""
-    if rows is not None and len(bad) > rows:
-        advice = f"more than max_bad_rows = {rows:,}; mend them, or raise max_bad_rows"
-    elif len(bad) == len(images):
-        advice = "so that none is left; mend them"
-    else:
-        name = limits.spelled("max_bad_share")
-        advice = f"more than {name} = {limits.max_bad_share:g}; mend them, or raise {name}"
-    looked_at = f"{len(images):,}" if done == len(images) else f"the first {done:,} (of {len(images):,})"
-    raise UserError(f"{len(bad):,} of {looked_at} images are bad ({first}), {advice}")
-
-
 def _batches(
-    found: Iterator[tuple[int, "np.ndarray | BadImage"]], start: int, batch: int, bad: dict[int, str]
+    images: Iterator[tuple[int, "np.ndarray | BadImage"]], start: int, batch: int, bad: dict[int, str]
 ) -> Iterator[list[tuple[int, np.ndarray]]]:
     """Good images in batches; the bad ones are noted. A long stretch of bad ones gives an empty batch."""
     rows: list[tuple[int, np.ndarray]] = []
     passed = 0
-    for number, pixels in found:
+    for number, pixels in images:
         passed += 1
         if isinstance(pixels, BadImage):
             bad[start + number] = str(pixels)
@@ -203,7 +170,7 @@ class _Work:
             about = _read_about(folder)
             if about["digest"] == digest and about["images"] == len(images):
                 self._array = _map(folder, about, "r+")
-                self.done, self.bad = about["done"], {int(number): why for number, why in about["bad"].items()}
+                self.done, self.bad = about["done"], about["bad"]
         except (OSError, ValueError, RecursionError):
             pass  # nothing there that can be used
         if not self.done:
@@ -212,7 +179,15 @@ class _Work:
             self._array, self.bad = None, {}
 
     def check(self) -> None:
-        check_bad(self.images, self.bad, self.limits, max([self.done, *(number + 1 for number in self.bad)]))
+        """Raise where more images are bad than may be."""
+        advice = self.limits.too_many(len(self.bad), len(self.images), len(self.images) - len(self.bad))
+        if advice is None:
+            return
+        first = "; ".join(f"{self.images[number]}: {why}" for number, why in sorted(self.bad.items())[:3])
+        first += "; and so on" if len(self.bad) > 3 else ""
+        read, total = max([self.done, *(number + 1 for number in self.bad)]), len(self.images)
+        of_read = f"{total:,}" if read == total else f"the first {read:,} (of {total:,})"
+        raise UserError(f"{len(self.bad):,} of {of_read} images are bad ({first}), {advice}")
 
     def write(self, numbers: Sequence[int], rows: np.ndarray | None) -> None:
         """Rows of good images; none where all of some images were bad."""
@@ -235,8 +210,8 @@ class _Work:
             raise ValueError(f"rows are {rows.dtype}; expected {' or '.join(_TYPES)}")
         shape = (len(self.images), *rows.shape[1:])
         size = math.prod(shape) * rows.dtype.itemsize
-        free = _free_bytes(self.folder)
-        if free is not None and size > free:
+        free = shutil.disk_usage(self.folder).free
+        if size > free:
             raise MachineError(
                 f"{self.folder}: the features need {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
             )
@@ -263,23 +238,16 @@ class _Work:
         self._saved = time.monotonic()
 
 
-def _free_bytes(folder: Path) -> int | None:
-    if not hasattr(os, "statvfs"):
-        return None
-    about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize
-
-
-def _digest(images: Sequence[Path], size: Fitted, key: str, limits: ImageLimits) -> str:
-    found = hashlib.sha256(f"{size} {limits} {key}".encode())
+def _digest(images: Sequence[Path], size: Fitted, key: str) -> str:
+    digest = hashlib.sha256(f"{size} {LIMITS} {key}".encode())
     for path in images:
         try:
             about = path.stat()
             state = f"{about.st_size} {about.st_mtime_ns}"
         except (OSError, ValueError):
             state = "missing"
-        found.update(f"\n{path.absolute()}\0{state}".encode("utf-8", "surrogatepass"))
-    return found.hexdigest()
+        digest.update(f"\n{path.absolute()}\0{state}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
@@ -293,11 +261,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
     reasons = all(key.isdecimal() and isinstance(why, str) for key, why in bad.items())
     if not numbers or not reasons or "digest" not in about:
         raise ValueError(f"{ABOUT} is damaged")
-    return about
+    return {**about, "bad": {int(number): why for number, why in bad.items()}}
 
 
 def _map(folder: Path, about: Mapping[str, Any], mode: Any) -> np.memmap:
-    array = mapped(folder / ARRAY, mode)
-    if array.shape != (about["images"], *about["shape"]) or array.dtype != np.dtype(about["type"]):
-        raise ValueError(f"{ARRAY} holds {array.dtype} of shape {array.shape}, which is not what {ABOUT} says")
-    return array
+    return mapped_as(folder / ARRAY, about["type"], (about["images"], *about["shape"]), ABOUT, mode)

@@ -2,7 +2,7 @@
 
 A mask says of every pixel what it shows; a cell, a square of pixels, gets its label from them. A grid of features is a
 `.npy` file, height × width × numbers, whose every place is a cell; its labels are another `.npy`, height × width, or an
-image of that size. Files are a stranger's: nothing that could run code is read, and sizes are looked at first.
+image of that size. Files are not trusted: nothing that could run code is read, and sizes are checked first.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import numpy as np
 
 from sightline.data.checking import Report
 from sightline.data.columns import Cells
+from sightline.data.disk import mapped
 from sightline.data.image_tables import read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
 from sightline.data.source import Source
@@ -48,22 +49,22 @@ class Raw(NamedTuple):
 
     def digest(self) -> int:
         """The same for the same content, whatever the file is called."""
-        found = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=8)
-        found.update(repr(self.values.shape).encode())
-        return int.from_bytes(found.digest(), "big")
+        digest = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=8)
+        digest.update(repr(self.values.shape).encode())
+        return int.from_bytes(digest.digest(), "big")
 
 
 def read_values(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
     """Pixels of an image, or the features of a grid as float32."""
     if path.suffix.lower() != ARRAY:
         return read_image(path, limits)
-    found = _array(path)
-    if found.ndim == 2:
-        found = found[:, :, None]
-    if found.ndim != 3 or found.dtype.kind not in "fiub" or not found.size:
-        shape = " × ".join(map(str, found.shape))
-        raise BadImage(f"it holds {found.dtype} of shape {shape}; expected numbers, height × width × features")
-    values = np.asarray(found, dtype=np.float32)
+    array = _array(path)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.dtype.kind not in "fiub" or not array.size:
+        shape = " × ".join(map(str, array.shape))
+        raise BadImage(f"it holds {array.dtype} of shape {shape}; expected numbers, height × width × features")
+    values = np.asarray(array, dtype=np.float32)
     if not np.isfinite(values).all():
         raise BadImage("it holds numbers that are not finite")
     return values
@@ -75,13 +76,13 @@ def read_mask(path: Path, limits: ImageLimits = LIMITS) -> np.ndarray:
     A colour is a number as `numbers_of` has it; so a grey pixel is its grey value whatever the pixels beside it are.
     """
     if path.suffix.lower() == ARRAY:
-        found = _array(path)
-        if found.ndim != 2 or found.dtype.kind not in "iub":
-            shape = " × ".join(map(str, found.shape))
-            raise BadImage(f"it holds {found.dtype} of shape {shape}; expected whole numbers, height × width")
-        if found.size and not 0 <= int(found.min()) <= int(found.max()) < 2**31:
-            raise BadImage(f"its labels go from {found.min()} to {found.max()}; expected 0 or more")
-        return np.asarray(found, dtype=np.int32)
+        array = _array(path)
+        if array.ndim != 2 or array.dtype.kind not in "iub":
+            shape = " × ".join(map(str, array.shape))
+            raise BadImage(f"it holds {array.dtype} of shape {shape}; expected whole numbers, height × width")
+        if array.size and not 0 <= int(array.min()) <= int(array.max()) < 2**31:
+            raise BadImage(f"its labels go from {array.min()} to {array.max()}; expected 0 or more")
+        return np.asarray(array, dtype=np.int32)
     with open_image(path, limits) as image:
         image.load()
         turn = image.getexif().get(ORIENTATION)
@@ -105,17 +106,18 @@ def _array(path: Path) -> np.ndarray:
             raise BadImage("it holds several arrays; expected one (.npy)")
         if begins != np.lib.format.MAGIC_PREFIX:  # NumPy takes it for a pickle, and advises to allow those
             raise BadImage("it is not a NumPy array file: expected what numpy.save writes")
-        found = np.lib.format.open_memmap(path, mode="r")
+        array = mapped(path)
     except BadImage:
         raise
     except OSError as error:
         raise BadImage(f"it cannot be read ({error.strerror or error})") from None
-    except Exception as error:  # a header of a stranger's file breaks in many ways
-        reason = str(error).partition("\n")[0][:200]
-        raise BadImage(f"it is no array that can be read safely ({reason})") from None
-    if found.size > MOST_NUMBERS:
-        raise BadImage(f"it is too large: found {found.size:,} numbers, expected at most {MOST_NUMBERS:,}")
-    return found
+    except ValueError as error:
+        raise BadImage(
+            f"it is no array that can be read safely ({str(error).removeprefix(f'{path.name}: ')})"
+        ) from None
+    if array.size > MOST_NUMBERS:
+        raise BadImage(f"it is too large: found {array.size:,} numbers, expected at most {MOST_NUMBERS:,}")
+    return array
 
 
 def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
@@ -132,7 +134,7 @@ def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
 
 @dataclass
 class GridReport(Report):
-    """What was found; ``pairs`` are the images kept."""
+    """The report on such data; ``pairs`` are the images kept."""
 
     kept: ClassVar[str] = "images"
     again: ClassVar[str] = "images were there before (kept, on one side of the split)"
@@ -217,12 +219,14 @@ class Classes:
         return np.where(np.array(self.values)[places] == mask, places, len(self.values)).astype(np.uint8)
 
 
-def classes_of(found: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None, fullest: str = "") -> Classes:
+def classes_of(
+    of_masks: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None, fullest: str = ""
+) -> Classes:
     """What the values found in masks mean; ``kind`` left out: binary if there are two, else several.
 
     ``fullest`` says which mask has most of them, for errors.
     """
-    values = sorted(found)
+    values = sorted(of_masks)
     many = f"{len(values):,} different values in the masks{fullest}"
     if len(values) < 2 or (kind == "several" and len(values) > MOST_CLASSES):
         what = f"only the value {values[0]} in the masks" if len(values) == 1 else many
@@ -253,30 +257,28 @@ def cell_labels(classes: np.ndarray, cell: int, share: float, count: int) -> np.
     there = counts.sum(axis=-1)
     others = there - counts[:, :, 0]
     named = 1 + counts[:, :, 1:].argmax(axis=-1)
-    found = np.where((others > 0) & (others >= share * there), named, 0)
-    return np.where(there > 0, found, NO_PIXEL).astype(np.int64)
+    labels = np.where((others > 0) & (others >= share * there), named, 0)
+    return np.where(there > 0, labels, NO_PIXEL).astype(np.int64)
 
 
 def whole_cells(values: np.ndarray, cell: int) -> np.ndarray:
     """An image with its last row and column repeated until it has whole cells."""
-    rows, columns = grid_size(values, cell)
-    down, right = rows * cell - values.shape[0], columns * cell - values.shape[1]
-    if not down and not right:
-        return values
-    return np.pad(values, ((0, down), (0, right), *[(0, 0)] * (values.ndim - 2)), mode="edge")
+    missing = _missing(values, cell)
+    return np.pad(values, missing, mode="edge") if any(map(any, missing)) else values
 
 
 def whole_map(classes: np.ndarray, cell: int) -> np.ndarray:
     """A map of classes as large as `whole_cells` makes its image."""
-    rows, columns = grid_size(classes, cell)
-    down, right = rows * cell - classes.shape[0], columns * cell - classes.shape[1]
-    return np.pad(classes, ((0, down), (0, right)), constant_values=NO_PIXEL)
+    return np.pad(classes, _missing(classes, cell), constant_values=NO_PIXEL)
 
 
-# Images and their maps of classes on the disk, one behind the other: read when they are asked for.
-#
-# The folder is whole when ``index.json`` stands in it; that is written last.
+def _missing(values: np.ndarray, cell: int) -> list[tuple[int, int]]:
+    """What is missing before and behind each axis until there are whole cells."""
+    return [(0, -values.shape[0] % cell), (0, -values.shape[1] % cell), *[(0, 0)] * (values.ndim - 2)]
 
+
+# Images and their maps of classes on the disk, one behind the other, read when they are needed. The folder is complete
+# when it has ``index.json``, which is written last.
 
 VALUES, MASKS, INDEX = "values.bin", "masks.bin", "index.json"
 VERSION = 1
@@ -325,7 +327,7 @@ class GridStore:
                 raise ValueError(f"it is of version {about['version']!r}")
             return cls(folder, about, classes, _lookup(about["values"], classes))
         except FileNotFoundError as error:
-            raise UserError(f"{error.filename} is missing: without its data the run cannot go on") from None
+            raise UserError(f"{error.filename} is missing: without its data the run cannot be resumed") from None
         except OSError as error:
             raise UserError(f"{folder} cannot be read: {error.strerror}") from None
         except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -357,13 +359,13 @@ def write_store(
                 rows.append([raw.name, *raw.values.shape[:2], raw.digest()])
     except OSError as error:
         raise MachineError(f"cannot write {folder}: {error.strerror or error}") from error
-    found = classes or classes_of(ids, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
-    doubt = found.doubt(min(ids), max(ids)) if ids else None
+    meanings = classes or classes_of(ids, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
+    doubt = meanings.doubt(min(ids), max(ids)) if ids else None
     if doubt is not None:  # every score on them would be of nothing
         raise UserError(f"{doubt}; give masks with the same values")
     about = {"version": VERSION, "pixels": pixels, "channels": channels, "values": list(ids), "rows": rows}
     write_text(folder / INDEX, json.dumps(about, ensure_ascii=False))
-    return GridStore(folder, about, found, _lookup(list(ids), found))
+    return GridStore(folder, about, meanings, _lookup(list(ids), meanings))
 
 
 def _ids(raw: Raw, different: np.ndarray, ids: dict[int, int]) -> np.ndarray:
@@ -382,7 +384,7 @@ def _ids(raw: Raw, different: np.ndarray, ids: dict[int, int]) -> np.ndarray:
 
 def _lookup(values: list[int], classes: Classes) -> np.ndarray:
     """The class of each small number."""
-    found = np.full(MOST_VALUES, len(classes), dtype=np.uint8)
+    lookup = np.full(MOST_VALUES, len(classes), dtype=np.uint8)
     if values:
-        found[: len(values)] = classes.of(np.array(values, dtype=np.int64))
-    return found
+        lookup[: len(values)] = classes.of(np.array(values, dtype=np.int64))
+    return lookup

@@ -1,4 +1,4 @@
-"""Which rows train and which validate, and what they share: by hashes in files, in memory that does not grow."""
+"""Which rows are for training and which for validation, and what they share, for any input and output."""
 
 import json
 from collections import Counter
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sightline.data.checking import Report
-from sightline.data.disk import Distinct, hash_of
+from sightline.data.disk import hash_of
 from sightline.data.splitting import (
     Overlap,
     choose_keys,
+    count_known,
     key_of,
     label_order,
     overlap_of_hashes,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
 
-CHUNK = 1 << 18
 Hashes = tuple[np.ndarray, np.ndarray, Any]  # of every row: its own, its item's with the seed's key, its target's
 
 
@@ -33,8 +33,7 @@ def row_hashes(spool: Spool, input: "Input", output: "Output", seed: int) -> Has
     """Of every row: its hash, that of its item as it splits (with the seed's key), and of pairs that of the target."""
     key = key_of(seed)
     if output.pair_split:
-        found = spool.hashes(key)
-        return found.pairs, found.sources, found.targets
+        return spool.hashes(key)
     whole, items = spool.numbers(_row_hash, lambda row: hash_of(input.identity(input.unpack(row)[0]), key))
     return whole, items, None
 
@@ -43,21 +42,8 @@ def _row_hash(row: Sequence[Any]) -> int:
     return hash_of(json.dumps(row, ensure_ascii=False))
 
 
-def count_different(hashes: np.ndarray) -> int:
-    seen = Distinct()
-    for start in range(0, len(hashes), CHUNK):
-        seen.extend(hashes[start : start + CHUNK])
-    return seen.different()
-
-
 def split_rows(
-    spool: Spool,
-    hashes: Hashes,
-    input: "Input",
-    output: "Output",
-    share: float,
-    report: Report,
-    what: str,
+    spool: Spool, hashes: Hashes, input: "Input", output: "Output", share: float, report: Report, what: str
 ) -> tuple[Marks, Marks]:
     """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called."""
     _, items, targets = hashes
@@ -91,26 +77,15 @@ def _strata(spool: Spool, input: "Input", output: "Output") -> np.ndarray:
 
 
 def overlap_with(
-    hashes: Hashes,
-    valid: Sequence[Sequence[Any]],
-    input: "Input",
-    output: "Output",
-    seed: int,
+    hashes: Hashes, valid: Sequence[Sequence[Any]], input: "Input", output: "Output", seed: int
 ) -> Overlap:
-    """How much of validation data that was given stands in the training data."""
+    """How much of the given validation data is in the training data."""
     whole, items, targets = hashes
     key = key_of(seed)
     if output.pair_split:
         return overlap_of_hashes((items, targets), [(row[0], row[1]) for row in valid], key)
-    wanted = np.array([hash_of(input.identity(input.unpack(row)[0]), key) for row in valid], np.uint64)
+    of_items = np.array([hash_of(input.identity(input.unpack(row)[0]), key) for row in valid], np.uint64)
+    known_items = count_known(of_items, items)
     if input.by_item:
-        return Overlap(len(valid), *[_met(wanted, items)] * 2)
-    rows = np.array([_row_hash(row) for row in valid], np.uint64)
-    return Overlap(len(valid), _met(rows, whole), _met(wanted, items))
-
-
-def _met(wanted: np.ndarray, known: np.ndarray) -> int:
-    met = np.zeros(len(wanted), bool)
-    for start in range(0, len(known), CHUNK):
-        met |= np.isin(wanted, known[start : start + CHUNK])
-    return int(met.sum())
+        return Overlap(len(valid), known_items, known_items)
+    return Overlap(len(valid), count_known(np.array([_row_hash(row) for row in valid], np.uint64), whole), known_items)

@@ -1,9 +1,9 @@
 """Images with their captions, masks or labels: out of a table that names the files, or out of folders.
 
-A table is any that `sightline.data.columns` reads; paths in it are relative to its own folder. A folder is read by what
-is wanted: of labels, each folder in it is one; of masks, ``images`` and ``masks`` hold files of the same names; of
-captions, beside each image stands a ``.txt``, a caption a line. As elsewhere, a row that cannot be used is yielded with
-its problem, and whoever reads decides how many are too many. The images are not opened here.
+A table is any that `sightline.data.columns` reads; paths in it are relative to its own folder. How a folder is read
+depends on the second column: for labels, each folder in it is one; for masks, ``images`` and ``masks`` hold files of
+the same names; for captions, a ``.txt`` beside each image has a caption a line. A row that cannot be used is yielded
+with its problem; the caller decides how many are too many. The images are not opened here.
 """
 
 import os
@@ -20,39 +20,39 @@ from sightline.data.tables import FORMATS, LINE_LIMIT
 from sightline.errors import UserError
 from sightline.files import place_of
 
-# The images that a command line names: files, folders, and lists of them.
-
-
-TABLES = (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet", ".gz")
+# What the column of images may be called.
+IMAGE_NAMES = ("image", "image_path", "image_file", "file_name", "filename", "file", "path")
+TABLES = (*FORMATS, ".gz")
+_ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
 
 
 def image_paths(images: Sequence[str | Path], path: str | None = None, endings: Sequence[str] = ENDINGS) -> list[Path]:
     """Files, folders of them (with those below), and with ``path`` (--input) a folder, an image, a table with a column
     of images, or a text file with a path a line (- is standard input). ``endings`` are those of images."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for one in map(Path, images):
-        found += in_folder(one, endings) if one.is_dir() else [one]
+        paths += in_folder(one, endings) if one.is_dir() else [one]
     if path is None:
-        return found
+        return paths
     if path != "-" and Path(path).is_dir():
-        return found + in_folder(Path(path), endings)
+        return paths + in_folder(Path(path), endings)
     if path != "-" and not Path(path).is_file():
         raise UserError(f"there is no file {path}")
     suffix = Path(path).suffix.lower()
     if suffix in endings:
-        return [*found, Path(path)]
+        return [*paths, Path(path)]
     if suffix in TABLES:
         for row in read_image_table(path, ()):
             if row.problem is not None:
                 raise UserError(f"{row.file}:{row.line}: {row.problem}")
-            found.append(row.values[0])
-        return list(dict.fromkeys(found))
+            paths.append(row.values[0])
+        return list(dict.fromkeys(paths))
     try:
         text = sys.stdin.buffer.read().decode("utf-8") if path == "-" else Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{path} is neither an image nor a list of images in UTF-8") from None
     base = Path() if path == "-" else Path(path).parent
-    return found + [base / line.strip() for line in text.splitlines() if line.strip()]
+    return paths + [base / line.strip() for line in text.splitlines() if line.strip()]
 
 
 def in_folder(folder: Path, endings: Sequence[str] = ENDINGS) -> list[Path]:
@@ -71,24 +71,15 @@ def free_name(file: Path, folder: Path, endings: Sequence[str], taken: set[str])
     return name
 
 
-# What columns may be called; the first name of each also says how a folder is read.
-IMAGE_NAMES = ("image", "image_path", "image_file", "file_name", "filename", "file", "path")
-CAPTION_NAMES = ("caption", "captions", "text", "sentence", "description")
-MASK_NAMES = ("mask", "mask_path", "mask_file", "segmentation")
-LABEL_NAMES = ("label", "labels", "class", "category", "target")
-
-_ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
-
-
 def read_image_table(
     data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
 ) -> Iterator[Cells]:
     """Every row as the path of an image and what belongs to it, in order, those with a problem too.
 
-    ``known`` are the names that the second column may have: `CAPTION_NAMES`, `MASK_NAMES`, `LABEL_NAMES`, or none if
-    only images are wanted. ``columns`` are the names of the two columns, where they are others. ``endings`` are those
-    of the files in a folder that count as images. Several captions in one row become as many rows; the path of a mask
-    is complete. The line is 0 where a folder and no line says it.
+    ``known`` are the names that the second column may have, of which the first (caption, mask or label) also decides
+    how a folder is read; none if there is no second column. ``columns`` are the names of the two columns, where they
+    are others. ``endings`` are those of the files in a folder that count as images. Several captions in one row become
+    as many rows; the path of a mask is complete. The line is 0 where a row comes from a folder.
     """
     base = Path(data).parent if data != "-" else Path()
     for row in read_image_cells(data, known, columns, endings=endings):
@@ -101,9 +92,9 @@ def read_image_table(
             yield no_cells(row.file, row.line, "empty: found a list of no captions, expected a caption")
         for one in several:
             text = str(one) if isinstance(one, int) and not isinstance(one, bool) else one
-            problem = text_problem(text, f"the {known[0]}") or _mask_problem(text, known)
+            problem = text_problem(text, f"the {known[0]}")
             if problem is None and known[0] == "mask":
-                text = str(base / text)
+                problem, text = _no_path(text, "mask"), str(base / text)
             yield Cells(() if problem else (image, text), row.file, row.line, problem)
 
 
@@ -113,23 +104,24 @@ def read_image_cells(
     """As `read_image_table`, with values as they stand in the file (in a folder, masks are complete paths): of JSON or
     Parquet they may be numbers or lists."""
     source = Source(data, None if columns is None else tuple(columns))
-    expected = f"the names of two columns, of the image and the {known[0]}" if known else "the name of one column"
-    source.check_columns((2 if known else 1,), expected)
+    source.check_columns(("image", *known[:1]))
     folder = data != "-" and Path(data).is_dir()
     rows = _folder_rows(Path(data), known, endings) if folder else _table_rows(data, known, columns)
-    what = f"images, each with a {known[0]}" if known else "images"
-    found = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
-    return source.some(rows, f"has no rows: found {found}; expected {what}{_folder_advice(folder, known)}")
+    expected = f"images, each with a {known[0]}" if known else "images"
+    if folder and known:
+        expected += f" ({_FOLDERS[known[0]][1]})"
+    instead = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
+    return source.some(rows, f"has no rows: found {instead}; expected {expected}")
 
 
 def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """Every row of a source as the path of an image and a caption, those with a problem too."""
-    return read_image_table(str(source.data), CAPTION_NAMES, source.columns)
+    return read_image_table(str(source.data), columns[1].all, source.columns)
 
 
 def image_label_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """Every row of a source as the path of an image and a label as the file has it, those with a problem too."""
-    return read_image_cells(str(source.data), LABEL_NAMES, source.columns)
+    return read_image_cells(str(source.data), columns[1].all, source.columns)
 
 
 def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
@@ -142,10 +134,10 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     if Path(data).is_dir():  # of images, unless it holds shards of a table and nothing else
         inside = list(Path(data).iterdir())
         return any(map(Path.is_dir, inside)) or not any(ending_of(path.name) in FORMATS for path in inside)
-    found: list[str] = []
+    there: list[str] = []
 
     def find(name: str, names: Sequence[str]) -> Columns:
-        found.extend(name.strip().casefold() for name in names)
+        there.extend(name.strip().casefold() for name in names)
         return Columns(()) if columns is None else choose_columns(name, names, (), columns[:1])
 
     try:
@@ -153,7 +145,7 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     except UserError:  # the reader of texts says what is wrong
         return False
     if columns is None:
-        return any(name in IMAGE_NAMES[:3] for name in found)
+        return any(name in IMAGE_NAMES[:3] for name in there)
     return first is not None and str(first.values[0]).strip().lower().endswith(ENDINGS)
 
 
@@ -170,31 +162,24 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) 
     base = Path(data).parent if data != "-" else Path()
     names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
 
-    def find(name: str, found: Sequence[str]) -> Columns:
-        return choose_columns(name, found, names, columns, option=bool(known))  # images alone are those to predict
+    def find(name: str, header: Sequence[str]) -> Columns:
+        return choose_columns(name, header, names, columns, option=bool(known))  # without known, to predict
 
     for values, file, line, problem in read_columns(data, find):
-        problem = problem or text_problem(values[0], "the image") or _path_problem(values[0])
+        problem = problem or text_problem(values[0], "the image") or _no_path(values[0], "image")
         yield Cells(() if problem else (base / values[0].strip(), *values[1:]), file, line, problem)
 
 
-def _path_problem(text: str) -> str | None:
-    return None if text.strip() else "empty: found no text in the image, expected the path of an image"
-
-
-def _mask_problem(text: str, known: Sequence[str]) -> str | None:
-    if known[0] == "mask" and not text.strip():
-        return "empty: found no text in the mask, expected the path of a mask"
-    return None
+def _no_path(text: str, what: str) -> str | None:
+    return None if text.strip() else f"empty: found no text in the {what}, expected the path of the {what}"
 
 
 def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[Cells]:
     if not known:
         return (Cells((path,), str(folder), 0) for path in _files(folder, endings))
-    readers = {"caption": _captioned, "mask": _masked, "label": _labelled}
-    if known[0] not in readers:
+    if known[0] not in _FOLDERS:
         raise UserError(f"{folder} is a folder; expected a table with the columns image and {known[0]}")
-    return readers[known[0]](folder, endings)
+    return _FOLDERS[known[0]][0](folder, endings)
 
 
 def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
@@ -209,8 +194,8 @@ def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
         try:
             lines = beside.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
-            found = f"found byte 0x{error.object[error.start]:02x} at offset {error.start}"
-            yield no_cells(str(beside), 0, f"bad UTF-8: {found}, expected UTF-8")
+            byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
+            yield no_cells(str(beside), 0, f"bad UTF-8: found {byte}, expected UTF-8")
             continue
         captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
         if not captions:
@@ -228,12 +213,12 @@ def _masked(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
         named.setdefault(str(mask.relative_to(masks).with_suffix("")), []).append(mask)
     for path in _files(images, endings):
         stem = str(path.relative_to(images).with_suffix(""))
-        found = named.get(stem, [])
+        of_image = named.get(stem, [])
         problem = None
-        if len(found) != 1:
-            shown = ", ".join(mask.name for mask in found) or "none"
+        if len(of_image) != 1:
+            shown = ", ".join(mask.name for mask in of_image) or "none"
             problem = f"missing mask: found {shown} in {masks}, expected one called {stem}"
-        yield Cells(() if problem else (path, str(found[0])), str(path), 0, problem)
+        yield Cells(() if problem else (path, str(of_image[0])), str(path), 0, problem)
 
 
 def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
@@ -258,12 +243,9 @@ def _cannot_read(error: OSError) -> None:
     raise UserError(f"{error.filename} cannot be read: {error.strerror}")
 
 
-def _folder_advice(folder: bool, known: Sequence[str]) -> str:
-    if not folder or not known:
-        return ""
-    forms = {
-        "caption": "image.jpg with image.txt beside it, a caption a line",
-        "mask": "images/NAME and masks/NAME",
-        "label": "a folder for each label",
-    }
-    return f" ({forms[known[0]]})"
+# By what belongs to an image: what reads such a folder, and what the folder holds.
+_FOLDERS = {
+    "caption": (_captioned, "image.jpg with image.txt beside it, a caption a line"),
+    "mask": (_masked, "images/NAME and masks/NAME"),
+    "label": (_labelled, "a folder for each label"),
+}

@@ -1,8 +1,8 @@
 """Images out of files: upright, in colour, eight bits, and no larger than agreed.
 
-What can be wrong with a file is said by a `BadImage`, one sentence without the file's name; whoever reads many images
-decides how many bad ones are too many. Files are a stranger's: only common formats are read, and the size that a header
-states is looked at before anything is decoded.
+A `BadImage` gives what is wrong with a file in one sentence, without the file's name; the caller decides how many bad
+ones are too many. Files are not trusted: only common formats are read, and the size that a header states is checked
+before anything is decoded.
 """
 
 import hashlib
@@ -12,9 +12,8 @@ import re
 import stat
 import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from PIL import Image
 
 from sightline.data.disk import hash_of
+from sightline.data.workers import in_order
 from sightline.errors import UserError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -80,12 +80,6 @@ def read_image(source: Path | bytes, limits: ImageLimits = LIMITS) -> np.ndarray
     """The pixels, height × width × 3 of uint8: turned as its EXIF says, 16 bits scaled to 8, alpha laid over white."""
     with open_image(source, limits) as image:
         return _in_turn(image, lambda: np.array(_upright_colour(image)))
-
-
-def image_size(source: Path | bytes, limits: ImageLimits = LIMITS) -> tuple[int, int]:
-    """Height and width as the header says, before the image is turned upright; nothing is decoded."""
-    with open_image(source, limits) as image:
-        return image.height, image.width
 
 
 def read_fitted(
@@ -157,20 +151,11 @@ def read_images(
             return error
 
     if not count:
-        yield from ((number, read(source)) for number, source in enumerate(sources))
+        yield from enumerate(map(read, sources))
         return
-    waiting: deque[Future[np.ndarray | BadImage]] = deque()
-    number = 0
     pool = ThreadPoolExecutor(count, thread_name_prefix="images")
     try:
-        for source in sources:
-            waiting.append(pool.submit(read, source))
-            if len(waiting) > 4 * count:
-                yield number, waiting.popleft().result()
-                number += 1
-        while waiting:
-            yield number, waiting.popleft().result()
-            number += 1
+        yield from enumerate(in_order(pool, read, sources, 4 * count + 1))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # the garbage collector may end an iterator, anywhere
 
@@ -198,8 +183,8 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
     except Image.UnidentifiedImageError:
         raise BadImage(f"it is no image: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}") from None
     except Image.DecompressionBombError as error:
-        found = re.search(r"(\d+) pixels", str(error))
-        pixels = f"{int(found[1]):,}" if found else f"more than {MOST_PIXELS:,}"
+        number = re.search(r"(\d+) pixels", str(error))
+        pixels = f"{int(number[1]):,}" if number else f"more than {MOST_PIXELS:,}"
         raise BadImage(f"it is too large: found {pixels} pixels, expected at most {limits.most_pixels:,}") from None
     except Exception as error:  # Pillow raises nearly every kind of exception for a file that is broken
         reason = str(error).partition("\n")[0].rstrip(".")[:200] or type(error).__name__
@@ -244,8 +229,8 @@ def _in_turn(image: Image.Image, make: Callable[[], np.ndarray]) -> np.ndarray:
             image.close()  # its pixels go before those of the next one come
 
 
-def _too_many_bytes(found: int, limits: ImageLimits) -> str:
-    return f"it is too large: found {found:,} bytes, expected at most {limits.most_bytes:,}"
+def _too_many_bytes(size: int, limits: ImageLimits) -> str:
+    return f"it is too large: found {size:,} bytes, expected at most {limits.most_bytes:,}"
 
 
 def _check_side(height: int, width: int) -> None:
@@ -311,7 +296,7 @@ _quiet_before: warnings.catch_warnings | None = None
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Pillow's warnings about a stranger's file go nowhere: what matters of them is said by a `BadImage`.
+    """Silence Pillow's warnings about a file: a `BadImage` gives what matters of them.
 
     The filters of warnings are the whole process's: the first thread that comes in sets them, the last one out puts
     them back.
@@ -333,14 +318,11 @@ def _quiet() -> Iterator[None]:
                 _quiet_before = None
 
 
-# Images are known by their content: the number that each has.
-
-
-KEYS = "images.npy"  # below the run's data
+KEYS = "images.npy"  # below the run's data: the keys of its images
 
 
 def image_key(path: Path) -> int:
-    """The same number for the same content. What cannot be read is known by its path, and is reported later."""
+    """A number for the content of an image, or for its path where it cannot be read, which is reported later."""
     try:
         if path.is_file():
             with path.open("rb") as file:

@@ -1,6 +1,6 @@
 """Texts and their labels out of files, row by row: from every form that pairs are read from.
 
-As with pairs, a row that cannot be used is yielded with its problem, and whoever reads decides how many are too many.
+As with pairs, a row that cannot be used is yielded with its problem: the caller decides how many are too many.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, Columns, asked_columns, read_columns, text_problem
+from sightline.data.columns import Cells, Columns, named_columns, read_columns, text_problem
 from sightline.data.source import Source
 from sightline.data.tables import kind_of, listed
 from sightline.errors import UserError
@@ -35,7 +35,7 @@ def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     The columns are found by name, unless the source names them; a table of two columns that has none of the names has
     no header: the text comes first.
     """
-    source.check_columns((2, 3), "the names of text and label, or of text, text2 and label")
+    source.check_columns(("text", "text2", "label"), optional=("text2",))
     names: list[str] = []
 
     def find(name: str, there: Sequence[str]) -> Columns | None:
@@ -80,17 +80,17 @@ def read_label(value: Any, kind: LabelKind) -> Label:
     return _READERS[kind](value)
 
 
-def find_columns(name: str, found: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def find_columns(name: str, columns: Sequence[str], given: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names of text, second text where there is one, and label, as the file writes them; None if none is there."""
-    if wanted is not None:
-        return asked_columns(name, found, wanted).wanted
-    known = {column.strip().casefold(): column for column in reversed(found)}
+    if given is not None:
+        return named_columns(name, columns, given).needed
+    known = {column.strip().casefold(): column for column in reversed(columns)}
     text, second, label = (_one_of(name, known, names) for names in (TEXT_NAMES, SECOND_NAMES, LABEL_NAMES))
     if text is None and label is None:
         return None
     if text is None or label is None:
         what = "text" if text is None else "label"
-        raise UserError(f"{name}: found the columns {listed(found)}; none of them is called {what}; {NAME_THEM}")
+        raise UserError(f"{name}: found the columns {listed(columns)}; none of them is called {what}; {NAME_THEM}")
     return (text, label) if second is None else (text, second, label)
 
 
@@ -103,8 +103,8 @@ def _one_of(name: str, known: dict[str, str], names: tuple[str, ...]) -> str | N
 
 def _one_label(value: Any) -> str:
     if isinstance(value, list | dict):
-        found = kind_of(value)
-        raise ValueError(f"several labels: found {found}, expected one label (or ask for --labels several)")
+        kind = kind_of(value)
+        raise ValueError(f"several labels: found {kind}, expected one label (or ask for --labels several)")
     if isinstance(value, bool):
         return "true" if value else "false"
     label = "" if value is None else str(value).strip()
@@ -141,8 +141,7 @@ def _number(value: Any) -> float:
 _READERS: dict[str, Callable[[Any], Label]] = {"one": _one_label, "several": _several_labels, "number": _number}
 
 
-# Checking labelled rows on their way, what was found of their labels, and labels that cannot be learnt from.
-
+# The report on labelled rows, which also refuses labels that cannot be learnt from.
 
 NAMED = 20  # labels named in a report
 MOST_LABELS = 100_000  # different ones; more are texts or numbers
@@ -151,7 +150,7 @@ RARE = 0.05  # a label with a smaller share of the rows makes accuracy say littl
 
 @dataclass
 class LabelReport(Report):
-    """What was found: as of pairs (``pairs`` are the rows kept), and of the labels."""
+    """The report on labelled rows: as that on pairs (``pairs`` are the rows kept), and on the labels."""
 
     measured: ClassVar[Mapping[str, str]] = {"characters": "characters", "second_characters": "of the second text"}
     what: ClassVar[str] = "texts"  # that have the labels, unless the input says something else
@@ -180,34 +179,31 @@ class LabelReport(Report):
         texts = self.input.texts(x)
         self.measure(*map(len, texts))
         self.empty += bool(texts) and not "".join(texts).strip()
-        self.add_label(y)
+        if isinstance(y, float):
+            self.least, self.most = min(self.least, y), max(self.most, y)
+            before, self.mean = self.mean, self.mean + (y - self.mean) / self.pairs
+            self.squares += (y - before) * (y - self.mean)
+        elif isinstance(y, str):
+            self.labels[y] += 1
+        else:
+            self.labels.update(y)
+            self.without += not y
         if len(self.labels) > MOST_LABELS:
             self.check()
 
     def repeats(self, rows: int, different: int, items: int) -> None:
         self.duplicates, self.contradicting = rows - different, different - items
 
-    def add_label(self, label: Label) -> None:
-        if isinstance(label, float):
-            self.least, self.most = min(self.least, label), max(self.most, label)
-            before, self.mean = self.mean, self.mean + (label - self.mean) / self.pairs
-            self.squares += (label - before) * (label - self.mean)
-        elif isinstance(label, str):
-            self.labels[label] += 1
-        else:
-            self.labels.update(label)
-            self.without += not label
-
     def to_json(self) -> dict[str, Any]:
-        found = {name: value for name, value in super().to_json().items() if value != {} or name not in self.measured}
-        found[self.noun] = found.pop("pairs")
-        if "characters" in found:
-            found["empty"] = self.empty
-        found |= {"contradicting": self.contradicting, "kind": self.kind}
+        report = {name: value for name, value in super().to_json().items() if value != {} or name not in self.measured}
+        report[self.noun] = report.pop("pairs")
+        if "characters" in report:
+            report["empty"] = self.empty
+        report |= {"contradicting": self.contradicting, "kind": self.kind}
         if self.kind == "number":
             numbers = {"min": self.least, "mean": self.mean, "max": self.most, "deviation": self.spread}
-            return found | {"numbers": numbers}
-        return found | {"labels": dict(self.labels.most_common())}
+            return report | {"numbers": numbers}
+        return report | {"labels": dict(self.labels.most_common())}
 
     def heading(self) -> str:
         return f"{self.pairs:,} {self.noun} of {self.rows:,} rows"
@@ -226,9 +222,8 @@ class LabelReport(Report):
     def label_lines(self) -> list[str]:
         """How the labels are spread."""
         if self.kind == "number":
-            return [
-                f"numbers: min {self.least:g}, mean {self.mean:.4g}, max {self.most:g}, deviation {self.spread:.4g}"
-            ]
+            ends = f"min {self.least:g}, mean {self.mean:.4g}, max {self.most:g}"
+            return [f"numbers: {ends}, deviation {self.spread:.4g}"]
         ranked = self.labels.most_common()
         lines = [shares(self.labels, self.pairs)]
         if self.without:
@@ -236,10 +231,12 @@ class LabelReport(Report):
         single = [name for name, count in ranked if count == 1]
         if single:
             named = ", ".join(map(repr, single[:NAMED])) + (" ..." if len(single) > NAMED else "")
-            lines.append(f"with one example each, which training takes: {named}; no score says how well they are known")
+            lines.append(
+                f"with one example each, which training takes: {named}; no score measures how well they are learnt"
+            )
         if self.kind == "one" and len(ranked) > 1 and ranked[-1][1] < RARE * self.pairs / max(1, len(ranked) / 2):
             lines.append(
-                f"the labels are skewed: always answering {ranked[0][0]!r} is right in "
+                f"the labels are skewed: always predicting {ranked[0][0]!r} is right in "
                 f"{ranked[0][1] / self.pairs:.1%} of the rows, so judge by macro-F1 and the table of labels"
             )
         return lines
@@ -265,11 +262,11 @@ class LabelReport(Report):
 
     def _too_many_labels(self, column: str) -> str:
         examples = ", ".join(repr(name if len(name) <= 30 else name[:29] + "…") for name in list(self.labels)[:3])
-        found = f"{column} has {len(self.labels):,} different labels in {self.pairs:,} rows ({examples})"
+        labels = f"{column} has {len(self.labels):,} different labels in {self.pairs:,} rows ({examples})"
         if all(map(_is_number, list(self.labels)[:1000])):
-            return f"{found}, as numbers have: learn them with --labels number, or name the columns with --columns"
+            return f"{labels}, as numbers have: learn them with --labels number, or name the columns with --columns"
         first = self.noun.removesuffix("s").upper()
-        return f"{found}, as texts have: is it the wrong column? Name the columns with --columns {first} LABEL"
+        return f"{labels}, as texts have: is it the wrong column? Name the columns with --columns {first} LABEL"
 
 
 def shares(labels: Counter[str], total: int) -> str:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, finder, no_cells, read_columns, text_problem
-from sightline.data.labelled import TEXT_NAMES
+from sightline.data.columns import Cells, no_cells, text_problem
 from sightline.data.shards import ending_of, over_shards, shards_of
-from sightline.data.source import Source
+from sightline.data.source import Source, table_cells
 from sightline.data.tables import FORMATS, decode, lines_of, name_of
 
 PLAIN_ENDINGS = (".txt", ".text")
@@ -19,13 +18,13 @@ def plain_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
 
     The option ``paragraphs`` puts lines together up to an empty one. Lines and cells of blanks alone are no texts.
     """
-    source.check_columns((1,), "the name of one column, of the text")
+    source.check_columns([one.name for one in columns])
     data, paragraphs = str(source.data), source.options.get("paragraphs") is True
     shards = shards_of(data, (*PLAIN_ENDINGS, *FORMATS))
     if data == "-" or ending_of(shards[0]) in PLAIN_ENDINGS:
         rows = over_shards(shards, lambda shard: _texts(shard, paragraphs), no_cells)
     else:
-        rows = without_blanks(read_columns(data, finder((TEXT_NAMES,), source.columns)))
+        rows = without_blanks(table_cells(source, columns))
     return source.some(rows, "has no text: found an empty file or a header alone")
 
 
@@ -56,7 +55,7 @@ def _texts(shard: str, paragraphs: bool) -> Iterator[Cells]:
 
 @dataclass
 class PlainReport(Report):
-    """What was found; ``pairs`` are the texts kept."""
+    """The report on such data; ``pairs`` are the texts kept."""
 
     kept: ClassVar[str] = "texts"
     again: ClassVar[str] = "texts were there before (kept)"
@@ -66,4 +65,4 @@ class PlainReport(Report):
         self.measure(len(x))
 
     def heading(self) -> str:
-        return f"{self.pairs:,} texts, {self.lengths['characters'].total:,} characters"
+        return f"{self.pairs:,} texts, {self.lengths['characters'].sum:,} characters"

@@ -1,4 +1,4 @@
-"""How far long work has come, for whoever watches. Nobody need: then it costs next to nothing."""
+"""The progress of long work, for a listener. Without one it costs next to nothing."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator

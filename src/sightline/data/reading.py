@@ -1,6 +1,6 @@
 """Pairs of sentences out of files, row by row.
 
-A row that cannot be used is yielded with its ``problem`` and never raises: whoever reads decides how many are too many.
+A row that cannot be used is yielded with its ``problem`` and never raises: the caller decides how many are too many.
 A file that cannot be used raises a `UserError`, when the first row is asked for or where the file turns out broken.
 """
 
@@ -26,7 +26,7 @@ def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[Cells]:
     the first column is the source. Its first line is then read as data if no ``columns`` are given, and as a header if
     they are. A table of Parquet always has names, and every line of JSON must have both.
     """
-    source.check_columns((2,), "two names, of the source and of the target")
+    source.check_columns(DEFAULT_COLUMNS)
     names = source.columns or DEFAULT_COLUMNS
     sides = source.options.get("source"), source.options.get("target")
     if sides == ("-", "-"):
@@ -39,10 +39,10 @@ def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[Cells]:
 def _table_rows(data: str, expected: tuple[str, str]) -> Iterator[Cells]:
     names = [repr(column) for column in expected]
 
-    def find(name: str, found: Sequence[str]) -> Columns | None:
-        columns = _find_columns(name, found, expected)
+    def find(name: str, header: Sequence[str]) -> Columns | None:
+        columns = _find_columns(name, header, expected)
         if columns is not None or format_of(name) == "parquet":  # else what was found is a row, and names nothing
-            names[:] = map(repr, columns or found)
+            names[:] = map(repr, columns or header)
         return None if columns is None else Columns(columns)
 
     for cells in read_columns(data, find, expected, LONGEST_CELL):
@@ -71,20 +71,20 @@ def _aligned_rows(source: str, target: str) -> Iterator[Cells]:
         yield Cells(texts if problem is None else ("", ""), names[wrong], number, problem)
 
 
-def _find_columns(name: str, found: Sequence[str], columns: tuple[str, str]) -> tuple[str, ...] | None:
+def _find_columns(name: str, header: Sequence[str], columns: tuple[str, str]) -> tuple[str, ...] | None:
     """The two columns; None where what was found is data and no header. `pair_cells` says the rule."""
-    there = [column for column in columns if column in found]
+    there = [column for column in columns if column in header]
     if len(there) == 2:
         return columns
-    if len(found) == 2:
-        first, second = found
+    if len(header) == 2:
+        first, second = header
         if there:
             of_source = there[0] == columns[0]
             return (first, second) if (there[0] == first) == of_source else (second, first)
-        named = {cell.casefold() for cell in found} & {column.casefold() for column in columns}
+        named = {cell.casefold() for cell in header} & {column.casefold() for column in columns}
         return None if columns == DEFAULT_COLUMNS and not named else (first, second)
-    missing = [column for column in columns if column not in found]
+    missing = [column for column in columns if column not in header]
     raise UserError(
-        f"{name}: found the columns {listed(found)}; expected {' and '.join(map(repr, columns))}"
-        f"{nearest(missing, found)}; name the columns to use"
+        f"{name}: found the columns {listed(header)}; expected {' and '.join(map(repr, columns))}"
+        f"{nearest(missing, header)}; name the columns to use"
     )

@@ -2,7 +2,7 @@
 
 An address has a protocol in front (``s3://bucket/corpus/*.jsonl.gz``, ``memory://pairs.tsv``) and is opened by fsspec.
 Shards are read in the order of their names. One that breaks off is left out from there on, and what it lost is counted
-as bad rows: whoever reads decides whether these are too many.
+as bad rows: the caller decides whether these are too many.
 """
 
 import glob
@@ -46,24 +46,24 @@ def shards_of(data: str, endings: Collection[str]) -> list[str]:
     if Path(data).is_dir():
         try:
             with os.scandir(data) as entries:
-                found = [entry.path for entry in entries if entry.is_file()]
+                paths = [entry.path for entry in entries if entry.is_file()]
         except OSError as error:
             raise UserError(f"{data} cannot be read: {error.strerror}") from None
-        return _of_folder(data, found, endings)
+        return _of_folder(data, paths, endings)
     if glob.has_magic(data) and not Path(data).exists():
         return _of_pattern(data, [path for path in glob.glob(data, recursive=True) if not Path(path).is_dir()])
     return [data]
 
 
-def _of_pattern(data: str, found: Sequence[str]) -> list[str]:
-    if not found:
+def _of_pattern(data: str, paths: Sequence[str]) -> list[str]:
+    if not paths:
         raise UserError(f"{data}: no file has a name like that; expected some (put the pattern in quotes)")
-    return sorted(found)
+    return sorted(paths)
 
 
-def _of_folder(data: str, found: Sequence[str], endings: Collection[str]) -> list[str]:
+def _of_folder(data: str, paths: Sequence[str], endings: Collection[str]) -> list[str]:
     """Not those of the folders in it: they may be other parts of the data. Names with ``.`` or ``_`` are no data."""
-    shards = sorted(path for path in found if ending_of(path) in endings and not Path(path).name.startswith((".", "_")))
+    shards = sorted(path for path in paths if ending_of(path) in endings and not Path(path).name.startswith((".", "_")))
     if not shards:
         raise UserError(
             f"{data} is a folder; expected files in it that end in {', '.join(endings)}, or these with .gz "
@@ -102,7 +102,7 @@ def file_system(address: str) -> tuple[Any, str]:
         raise UserError(f"{address}: reading from addresses needs fsspec; pip install 'sightline[remote]'") from None
     try:
         system, place = core.url_to_fs(address)
-    except Exception as error:  # a protocol that nobody knows, a package that is missing, credentials
+    except Exception as error:  # an unknown protocol, a package that is missing, credentials
         raise UserError(f"{address} cannot be opened: {one_line(error)}") from None
     return system, place
 
@@ -116,8 +116,8 @@ def open_bytes(path: str) -> Any:
 
 
 def one_line(error: BaseException) -> str:
-    found = str(error).strip().splitlines()
-    return found[0] if found else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def over_shards(
@@ -148,5 +148,5 @@ def over_shards(
     for damage, count in damaged:
         usual = round(sum(whole) / len(whole)) - count if damage.lost is None else damage.lost
         lost = max(1, usual)
-        said = f"{DAMAGED}: it {damage.what}; its rest counts as {lost:,} rows, left out"
-        yield from itertools.repeat(bad(damage.file, damage.line + 1, said), lost)
+        problem = f"{DAMAGED}: it {damage.what}; its rest counts as {lost:,} rows, left out"
+        yield from itertools.repeat(bad(damage.file, damage.line + 1, problem), lost)

@@ -1,15 +1,14 @@
 """Where rows come from: a file, a folder, shards, a pipe, or rows that a Python program holds."""
 
-import gzip
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from sightline.data.columns import Cells, Columns, asked_columns, choose_columns, read_columns
-from sightline.data.tables import listed, name_of
+from sightline.data.columns import Cells, Columns, choose_columns, named_columns, read_columns
+from sightline.data.tables import listed, name_of, open_unpacked
 from sightline.errors import UserError
 from sightline.files import whole_file
 
@@ -50,11 +49,15 @@ class Source:
         names = [one for one in (self.data, self.options.get("source"), self.options.get("target")) if one]
         return " and ".join("a pipe" if one == "-" else Path(one).name for one in names)
 
-    def check_columns(self, counts: Sequence[int], expected: str) -> None:
-        """Refuse names of columns that are not so many, or empty."""
-        if self.columns is not None and (len(self.columns) not in counts or not all(self.columns)):
-            found = ", ".join(map(repr, self.columns)) or "none"
-            raise UserError(f"columns: found {found}; expected {expected}")
+    def check_columns(self, columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Refuse names of columns that are too few, too many or empty; of the columns, some are optional."""
+        if self.columns is None or (0 <= len(columns) - len(self.columns) <= len(optional) and all(self.columns)):
+            return
+        given = ", ".join(map(repr, self.columns)) or "none"
+        names = [f"{name} (optional)" if name in optional else name for name in columns]
+        several = f"names of {', '.join(names[:-1])} and {names[-1]}"
+        named = several if len(names) > 1 else f"name of the column {names[0]}"
+        raise UserError(f"columns: found {given}; expected the {named}")
 
     def some(self, rows: Iterable[Cells], problem: str) -> Iterator[Cells]:
         """The rows of this data, of which there must be one; ``problem`` says of the data that there is none."""
@@ -67,30 +70,25 @@ class Source:
     def cells(self, columns: Sequence[Any]) -> Iterator[Cells]:
         """The rows that are held, as values in the order of a task's `Column`s."""
         number, names = 0, list[str]()
+        least = sum(not column.optional for column in columns)
         for number, row in enumerate(self.held or (), start=1):
+            problem, values = None, dict[str, Any]()
             if isinstance(row, Mapping):
-                if not names:
-                    names = _named(columns, list(map(str, row)), self.columns)
-                missing = [
-                    name for name, column in zip(names, columns, strict=True) if name not in row and not column.optional
-                ]
+                names = names or _named(columns, list(map(str, row)), self.columns)
+                of_columns = list(zip(names, columns, strict=True))
+                missing = [name for name, column in of_columns if name not in row and not column.optional]
                 if missing:
                     problem = f"missing field: found {listed(list(map(str, row)))}, expected {missing[0]!r}"
-                    yield Cells((), ROWS, number, problem)
-                    continue
-                yield Cells(tuple(_plain(row.get(name)) for name in names), ROWS, number)
+                values = {column.name: _plain(row.get(name)) for name, column in of_columns}
             elif isinstance(row, str) or not isinstance(row, Sequence):
-                one, found = len(columns) == 1, type(row).__name__
-                wrong = None if one else f"no row: found a {found}, expected a dictionary or a tuple"
-                yield Cells((_plain(row),) if one else (), ROWS, number, wrong)
+                if len(columns) > 1:
+                    problem = f"no row: found a {type(row).__name__}, expected a dictionary or a tuple"
+                values = {columns[0].name: _plain(row)}
+            elif not least <= len(row) <= len(columns):
+                problem = f"wrong number of columns: found {len(row)}, expected {least}"
             else:
-                least = sum(not column.optional for column in columns)
-                if not least <= len(row) <= len(columns):
-                    problem = f"wrong number of columns: found {len(row)}, expected {least}"
-                    yield Cells((), ROWS, number, problem)
-                    continue
                 values = dict(zip(_given(columns, len(row)), map(_plain, row), strict=True))
-                yield Cells(tuple(values.get(column.name) for column in columns), ROWS, number)
+            yield Cells(() if problem else tuple(values.get(one.name) for one in columns), ROWS, number, problem)
         if not number:
             raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
 
@@ -98,20 +96,21 @@ class Source:
 def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """The rows of a table (TSV, CSV, JSON lines, Parquet) that has these columns: what a task reads unless it says
     otherwise. Optional columns that the table does not have are None."""
-    there: list[str] = []
     needed, optional = ([one for one in columns if one.optional is kind] for kind in (False, True))
+    names = [one.name for one in needed]
+    source.check_columns([one.name for one in columns], [one.name for one in optional])
+    there: list[str] = []  # the columns that the values of a row are of
 
-    def find(name: str, found: Sequence[str]) -> Columns:
-        chosen = choose_columns(name, found, [one.all for one in needed], source.columns, [one.all for one in optional])
-        named = zip(_given(columns, len(chosen.all)), chosen.all, strict=True) if source.columns is not None else ()
-        names = dict(named) or {
-            one.name: name for one in columns for name in chosen.all if name.strip().casefold() in one.all
-        }
-        there[:] = [one.name for name in chosen.all for one in columns if names.get(one.name) == name]
-        return chosen
+    def find(name: str, header: Sequence[str]) -> Columns:
+        known = {one.strip().casefold() for one in header}
+        there[:] = [*names, *(one.name for one in optional if known & {*one.all})]
+        if source.columns is not None:
+            there[:] = _given(columns, len(source.columns))
+        of_needed, of_optional = ([one.all for one in kind] for kind in (needed, optional))
+        return choose_columns(name, header, of_needed, source.columns, of_optional)
 
-    expected = " and ".join(one.name for one in needed)
-    for row in source.some(read_columns(str(source.data), find), f"has no rows; expected {expected}"):
+    nothing = f"has no rows: found an empty file or a header alone; expected {' and '.join(names)}"
+    for row in source.some(read_columns(str(source.data), find), nothing):
         values = dict(zip(there, row.values, strict=False))
         yield row if row.problem else row._replace(values=tuple(values.get(one.name) for one in columns))
 
@@ -124,8 +123,8 @@ def _held(data: Any) -> Any:
         names = list(map(str, data.columns))
         return _Again(lambda: (dict(zip(names, row, strict=True)) for row in data.itertuples(index=False, name=None)))
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
-        found = type(data).__name__
-        raise UserError(f"data is a {found}; expected a path, rows (dictionaries or tuples), or a DataFrame")
+        kind = type(data).__name__
+        raise UserError(f"data is a {kind}; expected a path, rows (dictionaries or tuples), or a DataFrame")
     return data
 
 
@@ -146,18 +145,18 @@ def _given(columns: Sequence[Any], count: int) -> list[str]:
     return [column.name for column in columns if column.name not in missing]
 
 
-def _named(columns: Sequence[Any], found: Sequence[str], wanted: tuple[str, ...] | None) -> list[str]:
+def _named(columns: Sequence[Any], fields: Sequence[str], given: tuple[str, ...] | None) -> list[str]:
     """For each column the name by which these rows have it; a name of an optional column may be missing."""
-    if wanted is not None:
-        asked = dict(zip(_given(columns, len(wanted)), asked_columns(ROWS, found, wanted).wanted, strict=False))
-        return [asked.get(column.name, "" if column.optional else column.name) for column in columns]
-    there = {name.strip().casefold(): name for name in reversed(found)}
+    if given is not None:
+        of_columns = dict(zip(_given(columns, len(given)), named_columns(ROWS, fields, given).needed, strict=False))
+        return [of_columns.get(column.name, "" if column.optional else column.name) for column in columns]
+    there = {name.strip().casefold(): name for name in reversed(fields)}
     names = []
     for column in columns:
         name = next((there[one] for one in column.all if one in there), None)
         if name is None and not column.optional:
             raise UserError(
-                f"{ROWS}: found the fields {listed(found)}; none of them is called {column.name!r}; "
+                f"{ROWS}: found the fields {listed(fields)}; none of them is called {column.name!r}; "
                 "name them with columns"
             )
         names.append(name or column.name)
@@ -173,34 +172,15 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-# A pipe, kept in a file: readers may look at its beginning first.
-
-
 def keep_pipe(source: Source, folder: Path) -> Source:
     """What comes from a pipe is kept in a file while it is prepared: readers may look at its beginning first."""
     if source.data != "-":
         return source
-    pipe = sys.stdin.buffer
-    head = pipe.read(2)  # two bytes tell gzip, one tells JSON from a table; a pipe cannot be asked to go back
-    rest: Any = _Rejoined(head, pipe)
-    stream: Any = gzip.GzipFile(fileobj=rest, mode="rb") if head == b"\x1f\x8b" else rest
-    first = stream.read(1)
-    ending = source.options.get("pipe_ending", ".tsv")
-    path = folder / ("rows.jsonl" if first == b"{" else f"rows{ending}")
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(first)
-        shutil.copyfileobj(stream, file)
+    with ExitStack() as stack:
+        stream = open_unpacked("-", stack)
+        first = stream.read(1)  # one byte tells JSON from a table
+        path = folder / ("rows.jsonl" if first == b"{" else f"rows{source.options.get('pipe_ending', '.tsv')}")
+        with whole_file(path) as part, part.open("wb") as file:
+            file.write(first)
+            shutil.copyfileobj(stream, file)
     return replace(source, data=str(path))
-
-
-class _Rejoined:
-    """A stream with the bytes that were read from it put back."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self.head, self.rest = head, rest
-
-    def read(self, count: int = -1) -> bytes:
-        if not self.head:
-            return self.rest.read(count)
-        given, self.head = (self.head, b"") if count < 0 else (self.head[:count], self.head[count:])
-        return given + self.rest.read(-1) if count < 0 else given

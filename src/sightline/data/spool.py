@@ -10,16 +10,16 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sightline.data.disk import hash_of, scratch_array
 from sightline.data.progress import counted
 from sightline.data.splitting import normalise
-from sightline.data.store import Block
+from sightline.data.store import TokenBlock, flat
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
 from sightline.text.tokeniser import Tokeniser
@@ -28,14 +28,6 @@ BLOCK = 4096  # rows
 PARALLEL = 50_000  # pairs; processes for fewer would take longer to start than they save
 
 Row = Sequence[Any]
-
-
-class Hashes(NamedTuple):
-    """Of every pair: the hash of the pair as it is, and those of its source (with the key) and target, normalised."""
-
-    pairs: np.ndarray
-    sources: np.ndarray
-    targets: np.ndarray
 
 
 class Marks:
@@ -55,7 +47,7 @@ class Marks:
         return self._packed[number]
 
 
-class Spool:
+class Spool(AbstractContextManager["Spool"]):
     """The rows, kept under ``folder`` until the block ends."""
 
     def __init__(self, folder: Path, rows: Iterable[Row], processes: int | None = None) -> None:
@@ -77,9 +69,6 @@ class Spool:
         many = self.count >= PARALLEL
         self.processes = (cores() if many else 1) if processes is None else processes
 
-    def __enter__(self) -> "Spool":
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.remove()
 
@@ -90,14 +79,14 @@ class Spool:
         coming = iter(counted(rows, "reading"))
         with self.path.open("wb") as file:
             while block := list(itertools.islice(coming, BLOCK)):
-                self._places.append(self._places[-1] + file.write(_joined(block)))
+                self._places.append(self._places[-1] + file.write(json.dumps(block, ensure_ascii=False).encode()))
                 self._sizes.append(len(block))
                 self.count += len(block)
 
     def blocks(self) -> Iterator[list[Row]]:
         with self.path.open("rb") as file:
             for start, end in itertools.pairwise(self._places):
-                yield _cut(file.read(end - start))
+                yield json.loads(file.read(end - start))
 
     def rows(self, marks: Marks | None = None) -> Iterator[Row]:
         """All rows in their order, or those that are marked."""
@@ -109,13 +98,19 @@ class Spool:
 
     def numbers(self, *of: Callable[[Row], Any], kind: Any = np.uint64) -> tuple[np.ndarray, ...]:
         """One number of each row by each function, in files and not in memory."""
-        found = tuple(scratch_array(self.count, kind) for _ in of)
+        blocks = counted(self.blocks(), "comparing", self.count, len)
+        return self._filled(([[function(row) for row in block] for function in of] for block in blocks), len(of), kind)
+
+    def _filled(self, blocks: Iterable[Sequence[Any]], count: int, kind: Any = np.uint64) -> tuple[np.ndarray, ...]:
+        """So many arrays in files, out of their parts for each block."""
+        arrays = tuple(scratch_array(self.count, kind) for _ in range(count))
         start = 0
-        for block in counted(self.blocks(), "comparing", self.count, len):
-            for kept, function in zip(found, of, strict=True):
-                kept[start : start + len(block)] = [function(row) for row in block]
-            start += len(block)
-        return found
+        for block in blocks:
+            end = start + len(block[0])
+            for array, values in zip(arrays, block, strict=True):
+                array[start:end] = values
+            start = end
+        return arrays
 
     def mark(self, of: Callable[[int, int], np.ndarray]) -> Marks:
         """Marks by a function of the first pair of a block and the one behind its last."""
@@ -127,19 +122,15 @@ class Spool:
         sizes = enumerate(self._sizes)
         return Marks(one.block(number, size) & other.block(number, size) for number, size in sizes)
 
-    def hashes(self, key: bytes) -> Hashes:
-        """Of all pairs. ``key`` is that of the sources."""
-        found = Hashes(*(scratch_array(self.count, np.uint64) for _ in Hashes._fields))
-        start = 0
+    def hashes(self, key: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of every pair: its hash as it is, and those of its source (with the key) and target, normalised."""
         with closing(self._answers({"job": "hash", "key": key.hex()}, None, "comparing")) as answers:
-            for arrays in answers:
-                end = start + len(arrays[0])
-                for kept, array in zip(found, arrays, strict=True):
-                    kept[start:end] = array
-                start = end
-        return found
+            pairs, sources, targets = self._filled(answers, 3)
+        return pairs, sources, targets
 
-    def encoded(self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None) -> Generator[Block, None, None]:
+    def encoded(
+        self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None
+    ) -> Generator[TokenBlock, None, None]:
         """The tokens of all pairs in their order, or of those that are marked. To be closed: it may have processes."""
         setting: Request = {"job": "encode", "tokenisers": None}
         if self.processes > 1:
@@ -148,14 +139,10 @@ class Spool:
                 tokeniser.save(Path(path))
             setting["tokenisers"] = paths
         with closing(self._answers(setting, marks, "tokenising", (source, target))) as answers:
-            yield from (Block(*arrays) for arrays in answers)
+            yield from (TokenBlock(*arrays) for arrays in answers)
 
     def _answers(
-        self,
-        setting: Request,
-        marks: Marks | None,
-        stage: str,
-        tokenisers: tuple[Tokeniser, Tokeniser] | None = None,
+        self, setting: Request, marks: Marks | None, stage: str, tokenisers: tuple[Tokeniser, Tokeniser] | None = None
     ) -> Generator[Arrays, None, None]:
         setting = {**setting, "path": str(self.path)}
         total = self.count if marks is None else marks.count
@@ -177,15 +164,7 @@ class Spool:
             yield request
 
 
-def _joined(block: list[Row]) -> bytes:
-    return json.dumps(block, ensure_ascii=False).encode()
-
-
-def _cut(content: bytes) -> list[Row]:
-    return json.loads(content)
-
-
-class _Jobs:
+class _Jobs(AbstractContextManager["_Jobs"]):
     """What is done with a block, here or in a process."""
 
     def __init__(self, setting: Request, tokenisers: tuple[Tokeniser, Tokeniser] | None = None) -> None:
@@ -203,9 +182,6 @@ class _Jobs:
                 tokenisers = first, first if same else Tokeniser.load(Path(target))
             self._do = lambda pairs: _tokenised(pairs, *tokenisers)
 
-    def __enter__(self) -> "_Jobs":
-        return self
-
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
@@ -213,7 +189,7 @@ class _Jobs:
         with self._lock:
             self._file.seek(request["start"])
             content = self._file.read(request["length"])
-        pairs = _cut(content)
+        pairs = json.loads(content)
         if "marks" in request:
             packed = np.frombuffer(base64.b64decode(request["marks"]), np.uint8)
             pairs = list(itertools.compress(pairs, np.unpackbits(packed, count=len(pairs)).tolist()))
@@ -230,12 +206,10 @@ def _hashed(pairs: list[Row], key: bytes) -> Arrays:
 
 
 def _tokenised(pairs: list[Row], source: Tokeniser, target: Tokeniser) -> Arrays:
-    return (*_flat(source.encode([a for a, _ in pairs])), *_flat(target.encode([b for _, b in pairs])))
-
-
-def _flat(rows: list[list[int]]) -> Arrays:
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths
+    return (
+        *flat(source.encode([a for a, _ in pairs]), np.int32),
+        *flat(target.encode([b for _, b in pairs]), np.int32),
+    )
 
 
 if __name__ == "__main__":

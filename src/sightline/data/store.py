@@ -5,17 +5,19 @@ what must be in them. A corpus is written under another name and renamed when it
 a whole corpus, or something happened to it afterwards, which `Corpus.open` looks for.
 """
 
+import itertools
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from sightline.data.disk import mapped, scratch_array
+from sightline.data.disk import mapped_as, scratch_array
 from sightline.errors import MachineError, UserError
 
 FORMAT, VERSION = "sightline corpus", 1
@@ -28,7 +30,7 @@ _TYPES = (_NARROW.str, _WIDE.str, _REAL.str)
 Numbers = Sequence[int] | np.ndarray
 
 
-class Block(NamedTuple):
+class TokenBlock(NamedTuple):
     """Some pairs: the tokens of each side one after the other, and how many each pair has."""
 
     source: np.ndarray
@@ -92,38 +94,22 @@ def _lengths(offsets: np.ndarray) -> np.ndarray:
 
 
 def write_corpus(folder: Path, pairs: Iterable[tuple[Numbers, Numbers]]) -> Corpus:
-    """Write pairs of token ids as they come, in little memory whatever their number, and open the result.
+    """Write pairs of token ids as they come, in little memory whatever their number, and open the corpus.
 
     A side may hold arrays of floating-point numbers instead: they are kept as float32.
     """
-
-    def write(source: "_Side", target: "_Side") -> None:
-        for source_ids, target_ids in pairs:
-            source.append(source_ids)
-            target.append(target_ids)
-
-    return _write(folder, write)
+    return write_blocks(folder, _blocks(pairs))
 
 
-def write_blocks(folder: Path, blocks: Iterable[Block]) -> Corpus:
+def write_blocks(folder: Path, blocks: Iterable[TokenBlock]) -> Corpus:
     """The same of many pairs at a time."""
-
-    def write(source: "_Side", target: "_Side") -> None:
-        for block in blocks:
-            source.extend(block.source, block.source_lengths)
-            target.extend(block.target, block.target_lengths)
-
-    return _write(folder, write)
-
-
-def _write(folder: Path, write: Callable[["_Side", "_Side"], None]) -> Corpus:
     if folder.exists():
         raise UserError(f"{folder} exists already; remove it, or choose another folder")
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)  # of an earlier process with our number that was killed
         part.mkdir(parents=True)
-        _write_parts(part, write)
+        _write_parts(part, blocks)
         part.rename(folder)
     except OSError as error:
         raise MachineError(f"the corpus {folder} cannot be written: {error.strerror or error}") from None
@@ -132,9 +118,39 @@ def _write(folder: Path, write: Callable[["_Side", "_Side"], None]) -> Corpus:
     return Corpus.open(folder)
 
 
-def _write_parts(part: Path, write: Callable[["_Side", "_Side"], None]) -> None:
+def _blocks(pairs: Iterable[tuple[Numbers, Numbers]]) -> Iterator[TokenBlock]:
+    """Pairs by as many as are held in memory together."""
+    rows: list[tuple[Numbers, Numbers]] = []
+    size = 0
+    for pair in pairs:
+        rows.append(pair)
+        size += 1 + len(pair[0]) + len(pair[1])
+        if size >= _CHUNK:
+            yield _block(rows)
+            rows, size = [], 0
+    if rows:
+        yield _block(rows)
+
+
+def _block(rows: Sequence[tuple[Numbers, Numbers]]) -> TokenBlock:
+    sources, targets = zip(*rows, strict=True)
+    return TokenBlock(*flat(sources), *flat(targets))
+
+
+def flat(rows: Sequence[Numbers], kind: Any = np.int64) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of numbers one after the other, and how many each has."""
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    if any(isinstance(row, np.ndarray) for row in rows):
+        real = any(isinstance(row, np.ndarray) and row.dtype.kind == "f" for row in rows)
+        return np.concatenate([np.asarray(row, _REAL if real else kind) for row in rows]), lengths
+    return np.fromiter(itertools.chain.from_iterable(rows), kind, int(lengths.sum())), lengths
+
+
+def _write_parts(part: Path, blocks: Iterable[TokenBlock]) -> None:
     with _Side(part, "source") as source, _Side(part, "target") as target:
-        write(source, target)
+        for block in blocks:
+            source.extend(block.source, block.source_lengths)
+            target.extend(block.target, block.target_lengths)
         abouts = {"source": source.finish(), "target": target.finish()}
         count = source.count
     if not count:
@@ -147,7 +163,7 @@ def _write_parts(part: Path, write: Callable[["_Side", "_Side"], None]) -> None:
         os.fsync(file.fileno())
 
 
-class _Side:
+class _Side(AbstractContextManager["_Side"]):
     """One side of the pairs while it is written."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -155,66 +171,34 @@ class _Side:
         self._largest = -1
         self._path = folder / f"{name}.npy"
         self._dtype: np.dtype = _NARROW
-        self._buffer: list[Any] = []
-        self._ends: list[int] = [0]
         self._file = _begin(self._path)
         self._offsets = _begin(folder / f"{name}_offsets.npy")
-
-    def __enter__(self) -> "_Side":
-        return self
+        np.zeros(1, _OFFSET).tofile(self._offsets)
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
         self._offsets.close()
 
-    def append(self, ids: Sequence[int] | np.ndarray) -> None:
-        if isinstance(ids, np.ndarray) and ids.dtype.kind == "f":
-            self._dtype = _REAL  # numbers of sound, of vectors: all rows of this side are
-        self._buffer.extend(ids)
-        self.count += 1
-        self._tokens += len(ids)
-        self._longest = max(self._longest, len(ids))
-        self._ends.append(self._tokens)
-        if len(self._buffer) >= _CHUNK or len(self._ends) >= _CHUNK:
-            self._flush()
-
     def extend(self, ids: np.ndarray, lengths: np.ndarray) -> None:
-        self._flush()
-        self._put(ids, self._tokens + np.cumsum(lengths, dtype=_OFFSET))
+        (self._tokens + np.cumsum(lengths, dtype=_OFFSET)).tofile(self._offsets)
         self.count += len(lengths)
         self._tokens += len(ids)
         self._longest = max(self._longest, int(lengths.max(initial=0)))
+        if ids.dtype.kind == "f":  # numbers of sound, of vectors: all rows of this side are
+            self._dtype = _REAL
+        elif ids.size:
+            if ids.min() < 0 or ids.max() > np.iinfo(_WIDE).max:
+                raise ValueError(f"token ids are from 0 to {np.iinfo(_WIDE).max}, found {ids.min()} to {ids.max()}")
+            self._largest = max(self._largest, int(ids.max()))
+            if self._dtype == _NARROW and self._largest > np.iinfo(_NARROW).max:
+                self._widen()
+        ids.astype(self._dtype).tofile(self._file)
 
     def finish(self) -> dict[str, Any]:
-        """Write what is left and the headers, and say what there is."""
-        self._flush()
+        """Write the headers, and say what there is."""
         _end(self._file, self._dtype, self._tokens)
         _end(self._offsets, _OFFSET, self.count + 1)
-        return {
-            "tokens": self._tokens,
-            "longest": self._longest,
-            "largest_id": self._largest,
-            "type": self._dtype.str,
-        }
-
-    def _flush(self) -> None:
-        self._put(np.array(self._buffer, _REAL if self._dtype == _REAL else np.int64), np.array(self._ends, _OFFSET))
-        self._ends.clear()
-        self._buffer.clear()
-
-    def _put(self, ids: np.ndarray, ends: np.ndarray) -> None:
-        ends.tofile(self._offsets)
-        if not ids.size:
-            return
-        if self._dtype == _REAL:
-            ids.tofile(self._file)
-            return
-        if ids.min() < 0 or ids.max() > np.iinfo(_WIDE).max:
-            raise ValueError(f"token ids are from 0 to {np.iinfo(_WIDE).max}, found {ids.min()} to {ids.max()}")
-        self._largest = max(self._largest, int(ids.max()))
-        if self._dtype == _NARROW and self._largest > np.iinfo(_NARROW).max:
-            self._widen()
-        ids.astype(self._dtype).tofile(self._file)
+        return {"tokens": self._tokens, "longest": self._longest, "largest_id": self._largest, "type": self._dtype.str}
 
     def _widen(self) -> None:
         """Write again what was written as 16 bits: the vocabulary turns out to be larger than that."""
@@ -252,12 +236,12 @@ def _check_about(about: Any) -> None:
         raise ValueError("corpus.json does not describe a corpus")
     if about.get("version") != VERSION:
         raise ValueError(f"its format is version {about.get('version')!r}, this program reads {VERSION}")
-    wanted = [about.get("pairs")]
+    counts = [about.get("pairs")]
     for side in SIDES:
         if not isinstance(about.get(side), dict) or about[side].get("type") not in _TYPES:
             raise ValueError(f"corpus.json does not describe the {side}")
-        wanted.append(about[side].get("tokens"))
-    if not all(type(number) is int and number >= 0 for number in wanted):
+        counts.append(about[side].get("tokens"))
+    if not all(type(number) is int and number >= 0 for number in counts):
         raise ValueError("corpus.json has no counts")
 
 
@@ -267,11 +251,11 @@ def _names() -> list[str]:
 
 def _checksum(path: Path) -> int:
     """Of a file, a part at a time. It is for disks that lose bytes, not for people who change them: it must be fast."""
-    found = 0
+    checksum = 0
     with path.open("rb") as file:
         while some := file.read(1 << 22):
-            found = zlib.crc32(some, found)
-    return found
+            checksum = zlib.crc32(some, checksum)
+    return checksum
 
 
 def _check_content(folder: Path, expected: Any) -> None:
@@ -305,7 +289,5 @@ def _map(path: Path, dtype: str, length: int) -> np.ndarray:
         raise ValueError(f"{path.name} has {size} bytes, which is not what corpus.json says")
     if not length:
         return np.empty(0, dtype)  # nothing cannot be mapped
-    array = mapped(path)
-    if array.dtype != np.dtype(dtype) or array.shape != (length,):
-        raise ValueError(f"{path.name} holds {array.dtype} of shape {array.shape}, which is not what corpus.json says")
-    return np.asarray(array)  # a plain view: slices of it are cheaper than slices of a memmap
+    # A plain view: slices of it are cheaper than slices of a memmap.
+    return np.asarray(mapped_as(path, dtype, (length,), "corpus.json"))

@@ -1,4 +1,4 @@
-"""The lines and records of files: what every reader of tables stands on.
+"""The lines and records of files, on which every reader of tables is built.
 
 A line or a record that cannot be used comes with its problem; a file that cannot be used raises a `UserError`.
 """
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from sightline.data.shards import DamagedError, ending_of, is_address, one_line, open_bytes
 from sightline.errors import UserError
 
-LINE_LIMIT = 1_000_000  # bytes; nobody means a longer line, and one must not fill the memory
+LINE_LIMIT = 1_000_000  # bytes; a longer line is an error, and must not fill the memory
 STANDARD_INPUT = "standard input"
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
@@ -30,7 +30,7 @@ class Line(NamedTuple):
     length: int
 
 
-class Record(NamedTuple):
+class TableRecord(NamedTuple):
     """The cells of a line of a table, or of several lines of CSV: ``line`` is where it starts."""
 
     line: int
@@ -65,12 +65,12 @@ class _Rejoined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found, self._head = (self._head, b"") if self._head else (self._rest.read(len(buffer)), b"")
-        buffer[: len(found)] = found
-        return len(found)
+        content, self._head = (self._head, b"") if self._head else (self._rest.read(len(buffer)), b"")
+        buffer[: len(content)] = content
+        return len(content)
 
 
-def _open(path: str, stack: ExitStack) -> io.BufferedIOBase:
+def open_unpacked(path: str, stack: ExitStack) -> io.BufferedIOBase:
     """The bytes of a file, unpacked if they are gzip: by their content, because names lie and pipes have none."""
     if path != "-":
         raw: Any = stack.enter_context(open_bytes(path))
@@ -88,7 +88,7 @@ def lines_of(path: str) -> Iterator[Line]:
     name, number = name_of(path), 0
     try:
         with ExitStack() as stack:
-            stream = _open(path, stack)
+            stream = open_unpacked(path, stack)
             while content := stream.readline(LINE_LIMIT + 1):
                 number += 1
                 length = len(content)
@@ -142,11 +142,11 @@ def decode(line: Line) -> tuple[str, str | None]:
     return text.removesuffix("\r"), None
 
 
-def tsv_records(lines: Iterable[Line]) -> Iterator[Record]:
+def tsv_records(lines: Iterable[Line]) -> Iterator[TableRecord]:
     """No quoting: a quotation mark is text, as in the corpora that come as TSV."""
     for line in lines:
         text, problem = decode(line)
-        yield Record(line.number, text.split("\t"), problem)
+        yield TableRecord(line.number, text.split("\t"), problem)
 
 
 class _CsvFeed:
@@ -182,7 +182,7 @@ class _CsvFeed:
         return text + ("\r\n" if line.content.endswith(b"\r") else "\n")  # within quotes they are text
 
 
-def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
+def csv_records(lines: Iterator[Line]) -> Iterator[TableRecord]:
     """As RFC 4180 says; a quote that is never closed spoils one line."""
     feed = _CsvFeed(lines)
     reader = csv.reader(feed, strict=True)  # also limits a field to `csv.field_size_limit` characters, 131,072
@@ -196,11 +196,11 @@ def csv_records(lines: Iterator[Line]) -> Iterator[Record]:
             return
         except csv.Error as error:
             reason = "a quoted field is never closed" if "unexpected end" in str(error) else str(error)
-            if "new-line character" in reason:  # what it goes on to advise is meant for programmers
+            if "new-line character" in reason:  # the advice that follows is for programmers
                 reason = "a carriage return outside quotes"
             problem = feed.problem or f"bad CSV: found {reason}, expected fields quoted as in RFC 4180"
             feed.give_back()
-        yield Record(feed.taken[0].number, cells, problem)
+        yield TableRecord(feed.taken[0].number, cells, problem)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -209,9 +209,9 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "") or "none"
 
 
-def nearest(missing: Sequence[str], found: Sequence[str]) -> str:
+def nearest(missing: Sequence[str], names: Sequence[str]) -> str:
     """What may have been meant, for the end of an error."""
-    known = {name.casefold(): name for name in found}
+    known = {name.casefold(): name for name in names}
     close = {name: get_close_matches(name.casefold(), known, n=1, cutoff=0.5) for name in missing}
     meant = ", ".join(f"{known[near[0]]!r} for {name!r}" for name, near in close.items() if near)
     return f" (did you mean {meant}?)" if meant else ""
@@ -220,12 +220,12 @@ def nearest(missing: Sequence[str], found: Sequence[str]) -> str:
 def json_object(text: str, expected: str) -> tuple[dict[str, Any], str | None]:
     """A line of JSON, or what is wrong with it."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         return {}, f"bad JSON: found a fault at column {error.colno} ({error.msg}), expected {expected}"
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, a thousand nested lists
         return {}, f"bad JSON: {error}, expected {expected}"
-    return (found, None) if isinstance(found, dict) else ({}, f"bad JSON: found {kind_of(found)}, expected {expected}")
+    return (value, None) if isinstance(value, dict) else ({}, f"bad JSON: found {kind_of(value)}, expected {expected}")
 
 
 def kind_of(value: object) -> str:

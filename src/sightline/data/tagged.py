@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, finder, no_cells, read_columns, text_problem
+from sightline.data.columns import Cells, no_cells, text_problem
 from sightline.data.labelled import LONGEST_LABEL, MOST_LABELS, shares
 from sightline.data.shards import ending_of, over_shards, shards_of
-from sightline.data.source import Source
+from sightline.data.source import Source, table_cells
 from sightline.data.tables import FORMATS, decode, lines_of, name_of
 from sightline.errors import UserError
 
 WORD_NAMES = ("words", "tokens", "sentence", "text")
-TAG_NAMES = ("tags", "labels", "ner_tags", "pos_tags")
 CONLL_ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".txt", ".pos")
 _REMARK = re.compile(r"#\s*(?:id\b|newdoc\b|newpar\b|\w+ = )")
 DOCUMENT = "-DOCSTART-"  # stands between documents in files of the shared tasks, and is no sentence
@@ -28,28 +27,26 @@ DOCUMENT = "-DOCSTART-"  # stands between documents in files of the shared tasks
 
 def tagged_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
     """Every sentence of a source as its words and its labels, those with a problem too."""
-    source.check_columns((2,), "two names, of the words and of the tags")
-    data = str(source.data)
-    shards = shards_of(data, (*CONLL_ENDINGS, *FORMATS))
-    if _is_conll(shards[0], source.columns):
-        rows = over_shards(shards, _conll, no_cells)
-    else:
-        rows = read_columns(data, finder((WORD_NAMES, TAG_NAMES), source.columns))
+    source.check_columns([one.name for one in columns])
+    shards = shards_of(str(source.data), (*CONLL_ENDINGS, *FORMATS))
+    if not _is_conll(shards[0], source, columns):
+        return table_cells(source, columns)
+    rows = over_shards(shards, _conll, no_cells)
     return source.some(rows, "has no sentences: found an empty file; expected words with their labels")
 
 
-def _is_conll(data: str, columns: tuple[str, ...] | None) -> bool:
-    """By its ending; a .tsv is a table if its first line names the two columns."""
+def _is_conll(data: str, source: Source, columns: Sequence[Any]) -> bool:
+    """By its ending; a .tsv is a table if its first line names the columns."""
     if data == "-":
-        return columns is None  # tables are kept in a file first, and sentences come one word a line
+        return source.columns is None  # tables are kept in a file first, and sentences come one word a line
     ending = ending_of(data)
     if ending in CONLL_ENDINGS:
         return True
-    if columns is not None or ending != ".tsv":
+    if source.columns is not None or ending != ".tsv":
         return False
     first = next(lines_of(data), None)
     header = [] if first is None else [cell.strip().casefold() for cell in decode(first)[0].split("\t")]
-    return not ({*header} & {*WORD_NAMES} and {*header} & {*TAG_NAMES})
+    return not all({*header} & {*column.all} for column in columns)
 
 
 def _conll(data: str) -> Iterator[Cells]:
@@ -101,7 +98,7 @@ def _cells_problem(cells: Sequence[str]) -> str | None:
 
 @dataclass
 class TagReport(Report):
-    """What was found; ``pairs`` are the sentences kept, lengths are in words."""
+    """The report on such data; ``pairs`` are the sentences kept, lengths are in words."""
 
     kept: ClassVar[str] = "sentences"
     again: ClassVar[str] = "sentences were there before with the same labels (kept)"

@@ -1,12 +1,11 @@
 """Blocks of pairs worked on in processes of their own, as many as there are cores; what comes back is in order.
 
 The processes are started by command and spoken to through pipes: no program is imported a second time, as it would be
-by `multiprocessing`, and nothing that is pickled is read. A process whose pipe ends goes too, so none outlives us. What
-a process that was lost had to do is done here.
+by `multiprocessing`, and nothing that is pickled is read. A process ends when its pipe ends, so none outlives us. What
+a lost process had to do is done here.
 """
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +27,8 @@ Arrays = tuple[np.ndarray, ...]
 Request = dict[str, Any]
 _HEAD = struct.Struct("<2sQ")  # the type of an array and its length
 _COUNT = struct.Struct("<B")
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 
 
 def cores() -> int:
@@ -37,8 +38,21 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-class Workers:
-    """Processes that answer requests. ``setting`` is what they all are told first; ``do`` is how it is done here."""
+def in_order(
+    threads: ThreadPoolExecutor, do: Callable[[Item], Done], items: Iterable[Item], most: int
+) -> Iterator[Done]:
+    """What is done with each item, in order. At most so many are under way at a time, so that memory stays flat."""
+    waiting: deque[Future[Done]] = deque()
+    for item in items:
+        waiting.append(threads.submit(do, item))
+        if len(waiting) >= most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+class Workers(contextlib.AbstractContextManager["Workers"]):
+    """Processes that answer requests. Each is sent ``setting`` first; ``do`` answers a request in this process."""
 
     def __init__(self, setting: Request, do: Callable[[Request], Arrays], count: int) -> None:
         self._do, self._over = do, False
@@ -48,38 +62,27 @@ class Workers:
             self._idle.put(process)
         self._threads = ThreadPoolExecutor(count)
 
-    def __enter__(self) -> "Workers":
-        return self
-
     def __exit__(self, *error: object) -> None:
         self._over = True
         for process in self._all:
             process.end()
-        # Not waited for: they end with their processes, and whoever clears up may be the garbage collector.
+        # Not waited for: they end with their processes, and the garbage collector may be what calls this.
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Arrays]:
-        """In the order of the requests. Only a few are under way at a time, so that memory stays flat."""
-        waiting: deque[Future[Arrays]] = deque()
-        coming = iter(requests)
-        for request in itertools.islice(coming, 3 * len(self._all)):
-            waiting.append(self._threads.submit(self._answer, request))
-        while waiting:
-            yield waiting.popleft().result()
-            for request in itertools.islice(coming, 1):
-                waiting.append(self._threads.submit(self._answer, request))
+        """In the order of the requests."""
+        return in_order(self._threads, self._answer, requests, 3 * len(self._all))
 
     def _answer(self, request: Request) -> Arrays:
         process = self._idle.get()
         try:
-            found = process.ask(request)
+            return process.ask(request)
         except (OSError, EOFError, ValueError):
-            found = None
+            if self._over:
+                raise EOFError from None
         finally:
             self._idle.put(process)
-        if found is None and self._over:
-            raise EOFError
-        return self._do(request) if found is None else found
+        return self._do(request)
 
 
 class _Process:
@@ -88,7 +91,7 @@ class _Process:
         path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         one = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sightline.data.spool"],  # -P: no module of the folder we happen to stand in
+            [sys.executable, "-P", "-m", "sightline.data.spool"],  # -P: no module of the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -118,20 +121,20 @@ class _Process:
 
 def serve(begin: Callable[[Request], Callable[[Request], Arrays]]) -> None:
     """What a process does: the first line sets it up, each other one is a request, until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for whoever started us, and ends us by our pipe
-    lines, out = sys.stdin.buffer, sys.stdout.buffer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us by our pipe
+    lines, answers = sys.stdin.buffer, sys.stdout.buffer
     do = begin(json.loads(lines.readline()))
     with contextlib.suppress(BrokenPipeError):
         for line in lines:
-            write_arrays(out, do(json.loads(line)))
+            write_arrays(answers, do(json.loads(line)))
 
 
-def write_arrays(out: IO[bytes], arrays: Sequence[np.ndarray]) -> None:
-    out.write(_COUNT.pack(len(arrays)))
+def write_arrays(pipe: IO[bytes], arrays: Sequence[np.ndarray]) -> None:
+    pipe.write(_COUNT.pack(len(arrays)))
     for array in arrays:
-        out.write(_HEAD.pack(array.dtype.str[1:].encode(), len(array)))
-        out.write(np.ascontiguousarray(array).tobytes())
-    out.flush()
+        pipe.write(_HEAD.pack(array.dtype.str[1:].encode(), len(array)))
+        pipe.write(np.ascontiguousarray(array).tobytes())
+    pipe.flush()
 
 
 def read_arrays(pipe: IO[bytes]) -> Arrays:
@@ -145,7 +148,7 @@ def read_arrays(pipe: IO[bytes]) -> Arrays:
 
 
 def _exactly(pipe: IO[bytes], size: int) -> bytes:
-    found = pipe.read(size)
-    if len(found) < size:
+    content = pipe.read(size)
+    if len(content) < size:
         raise EOFError
-    return found
+    return content

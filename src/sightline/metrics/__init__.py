@@ -5,7 +5,6 @@ from typing import Literal
 from sightline.metrics.base import Metric, Resampled, Score, Statistics, by_name, paired_bootstrap
 from sightline.metrics.calibration import (
     Bin,
-    adaptive_ece,
     as_two_classes,
     brier,
     ece,
@@ -19,7 +18,6 @@ from sightline.metrics.labels import (
     accuracy,
     best_threshold,
     confusion,
-    labels_over,
     macro_f1,
     mae,
     micro_f1,

@@ -80,18 +80,27 @@ def by_name(*metrics: Metric[...]) -> dict[str, Metric[...]]:
     return {one.name: one for one in metrics}
 
 
-def mean_statistics(values: list[float]) -> Statistics:
+def mean_statistics(values: Sequence[float] | np.ndarray) -> Statistics:
     """Of metrics that are a mean over texts."""
     rows = np.ones((len(values), 2))
     rows[:, 0] = values
-    return Statistics(rows, _means)
+    return Statistics(rows, means)
 
 
-def _means(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
+def means(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
     return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
-# Is one system better than another, or was it lucky with these sentences? Paired bootstrap (Koehn 2004).
+def by_threshold(probs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where a threshold can be set: the probabilities from the highest, each once; at each, how many are as high, and
+    how many of those are right."""
+    order = np.argsort(-probs, axis=None, kind="stable")
+    values, hits = probs.ravel()[order], np.cumsum(right.ravel()[order])
+    last = np.append(np.flatnonzero(np.diff(values)), len(values) - 1)  # of equal ones
+    return values[last], last + 1, hits[last]
+
+
+# Paired bootstrap (Koehn 2004): is one system better than another, or is the difference due to these sentences?
 
 
 _AT_ONCE = 1 << 22  # drawn sentences held at a time: what bounds the memory
@@ -119,20 +128,22 @@ def paired_bootstrap(systems: Sequence[Statistics], samples: int = 1000, seed: i
     rows = np.concatenate([system.rows for system in systems], axis=1)
     ends = np.cumsum([system.rows.shape[1] for system in systems])[:-1]
     scores: list[list[np.ndarray]] = [[] for _ in systems]
-    for counts in _resamples(texts, samples, seed):
-        for found, system, sums in zip(scores, systems, np.split(counts @ rows, ends, axis=1), strict=True):
-            found.append(system.scores_of_sums(sums))
-    resampled = [np.concatenate(found) for found in scores]
-    values = [system.score() for system in systems]
-    return [
-        Resampled(
-            value, _interval(one), *((None, None) if place == 0 else _against(values[0], resampled[0], value, one))
-        )
-        for place, (value, one) in enumerate(zip(values, resampled, strict=True))
-    ]
+    for counts in resamples(texts, samples, seed):
+        for parts, system, sums in zip(scores, systems, np.split(counts @ rows, ends, axis=1), strict=True):
+            parts.append(system.scores_of_sums(sums))
+    resampled = [np.concatenate(parts) for parts in scores]
+    first = systems[0].score()
+    intervals = [Resampled(first, interval_of(resampled[0]))]
+    for system, of_system in zip(systems[1:], resampled[1:], strict=True):
+        value = system.score()
+        reversed_in = (np.sign(value - first) * (of_system - resampled[0]) <= 0).sum()
+        # One is added to both: no number of resamples shows that a p is 0.
+        p = float((reversed_in + 1) / (len(of_system) + 1))
+        intervals.append(Resampled(value, interval_of(of_system), value - first, p))
+    return intervals
 
 
-def _resamples(texts: int, samples: int, seed: int) -> Iterator[Float64[np.ndarray, "samples texts"]]:
+def resamples(texts: int, samples: int, seed: int) -> Iterator[Float64[np.ndarray, "samples texts"]]:
     """How often each text is in each resample."""
     draw = np.random.default_rng(seed)
     at_once = max(1, _AT_ONCE // texts)
@@ -142,13 +153,6 @@ def _resamples(texts: int, samples: int, seed: int) -> Iterator[Float64[np.ndarr
         yield np.bincount(drawn.ravel(), minlength=size * texts).reshape(size, texts).astype(np.float64)
 
 
-def _interval(scores: np.ndarray) -> tuple[float, float]:
+def interval_of(scores: np.ndarray) -> tuple[float, float]:
     low, high = np.percentile(scores, [2.5, 97.5]).tolist()
     return low, high
-
-
-def _against(first: float, first_scores: np.ndarray, value: float, scores: np.ndarray) -> tuple[float, float]:
-    difference = value - first
-    reversed_in = (np.sign(difference) * (scores - first_scores) <= 0).sum()
-    # One is added to both: no number of resamples shows that a p is 0.
-    return difference, float((reversed_in + 1) / (len(scores) + 1))

@@ -1,7 +1,7 @@
-"""Is a model as often right as it is sure? Calibration, and the one number that mends most of it.
+"""Calibration: whether a model is right as often as its probabilities promise, and the temperature that mends it.
 
-What people get wrong: accuracy says nothing of it (a model that is right 90 % of the time and always 99.9 % sure is
-badly calibrated), and the temperature changes no answer, only how sure it is.
+What people get wrong: accuracy says nothing of calibration (a model that is right 90 % of the time and gives 99.9 %
+every time is badly calibrated), and the temperature changes no prediction, only its probability.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
-from sightline.metrics.base import Score, Statistics, mean_statistics, metric
+from sightline.metrics.base import Statistics, mean_statistics, metric
 
 BINS = 15  # of equal width, as in Guo et al. (2017)
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are tried
@@ -20,12 +20,12 @@ Labels = Int[np.ndarray, " texts"]
 
 @dataclass(frozen=True)
 class Bin:
-    """Texts of which the model was about equally sure: from ``low`` up to ``high``, and how often it was right."""
+    """Texts with a confidence from ``low`` up to ``high``, and how often their prediction was right."""
 
     low: float
     high: float
     count: int
-    confidence: float  # mean of what the model said; 0 where there are none
+    confidence: float  # mean of the probability of the predicted label; 0 where there are none
     accuracy: float
 
 
@@ -49,47 +49,38 @@ def as_two_classes(
 def nll(logits: Logits, gold: Labels, temperature: float = 1.0) -> Statistics:
     """The mean of -log of the right class's probability, in nats. Less is better."""
     _check(logits, gold)
-    return mean_statistics((-_log_softmax(logits, temperature)[np.arange(len(gold)), gold]).tolist())
+    return mean_statistics(-_log_softmax(logits, temperature)[np.arange(len(gold)), gold])
 
 
 @metric("brier|all classes")
-def brier(chances: Probabilities, gold: Labels) -> Statistics:
+def brier(probs: Probabilities, gold: Labels) -> Statistics:
     """The mean over texts of the squared distance of all classes' probabilities from 1 or 0: from 0 to 2 at the worst.
 
     As Brier defined it; for two classes, twice what is counted where only one of them is looked at.
     """
-    _check(chances, gold)
-    distance = chances.astype(np.float64)
+    _check(probs, gold)
+    distance = probs.astype(np.float64)
     distance[np.arange(len(gold)), gold] -= 1
-    return mean_statistics((distance**2).sum(axis=1).tolist())
+    return mean_statistics((distance**2).sum(axis=1))
 
 
-@metric(lambda chances, gold, bins=BINS: f"ece|top label|equal width|bins:{bins}")
-def ece(chances: Probabilities, gold: Labels, bins: int = BINS) -> Statistics:
-    """Expected calibration error, in percent: how far sureness and accuracy are apart, bin by bin, weighed by texts.
+@metric(lambda probs, gold, bins=BINS: f"ece|top label|equal width|bins:{bins}")
+def ece(probs: Probabilities, gold: Labels, bins: int = BINS) -> Statistics:
+    """Expected calibration error, in percent: the distance of confidence and accuracy, bin by bin, weighed by texts.
 
-    Of the label that was given (the most probable), in bins of equal width. Counted are, in each bin, the sum of
-    sureness less that of right answers; and the number of texts.
+    The confidence is the probability of the most probable label; bins have equal width. Counted are, in each bin, the
+    sum of confidence less that of right predictions; and the number of texts.
     """
-    confidence, right = _top(chances, gold)
+    confidence, right = _top(probs, gold)
     rows = np.zeros((len(gold), bins + 1))
     rows[np.arange(len(gold)), _bin_of(confidence, bins)] = confidence - right
     rows[:, bins] = 1
     return Statistics(rows, _ece_of_sums)
 
 
-def adaptive_ece(chances: Probabilities, gold: Labels, bins: int = BINS) -> Score:
-    """The same with bins that hold equally many texts: where a model is nearly always sure, most bins of equal width
-    are empty, and the last one hides what is in it."""
-    found = adaptive_bins(chances, gold, bins)
-    total = sum(one.count for one in found)
-    gap = sum(one.count * abs(one.confidence - one.accuracy) for one in found)
-    return Score(100 * gap / max(total, 1), f"ece|top label|equal count|bins:{bins}")
-
-
-def reliability_bins(chances: Probabilities, gold: Labels, bins: int = BINS) -> list[Bin]:
+def reliability_bins(probs: Probabilities, gold: Labels, bins: int = BINS) -> list[Bin]:
     """All bins of equal width, also those without texts: what the reliability picture shows."""
-    confidence, right = _top(chances, gold)
+    confidence, right = _top(probs, gold)
     which = _bin_of(confidence, bins)
     counts = np.bincount(which, minlength=bins)
     sure, correct = (np.bincount(which, weights=one, minlength=bins) for one in (confidence, right))
@@ -99,31 +90,6 @@ def reliability_bins(chances: Probabilities, gold: Labels, bins: int = BINS) -> 
         for place, (count, mean, share) in enumerate(
             zip(counts.tolist(), (sure / some).tolist(), (correct / some).tolist(), strict=True)
         )
-    ]
-
-
-def adaptive_bins(chances: Probabilities, gold: Labels, bins: int = BINS) -> list[Bin]:
-    """Bins of equally many texts, from the least sure; fewer than asked where there are fewer texts.
-
-    Texts of which the model is exactly as sure stay together, so that their order in the file changes nothing.
-    """
-    confidence, right = _top(chances, gold)
-    if not len(gold):
-        return []
-    _, which, counts = np.unique(confidence, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - counts / 2
-    bin_of = np.minimum((middle * bins / len(gold)).astype(np.int64), bins - 1)[which]
-    return [
-        Bin(
-            float(confidence[here].min()),
-            float(confidence[here].max()),
-            int(here.sum()),
-            float(confidence[here].mean()),
-            float(right[here].mean()),
-        )
-        for place in range(bins)
-        for here in [bin_of == place]
-        if here.any()
     ]
 
 
@@ -163,10 +129,10 @@ def _log_softmax(logits: np.ndarray, temperature: float) -> Float64[np.ndarray, 
     return scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
 
 
-def _top(chances: Probabilities, gold: Labels) -> tuple[np.ndarray, np.ndarray]:
-    _check(chances, gold)
-    confidence = chances.astype(np.float64).max(axis=1, initial=0.0)
-    right = (chances.argmax(axis=1) == gold).astype(np.float64) if len(gold) else np.zeros(0)
+def _top(probs: Probabilities, gold: Labels) -> tuple[np.ndarray, np.ndarray]:
+    _check(probs, gold)
+    confidence = probs.astype(np.float64).max(axis=1, initial=0.0)
+    right = (probs.argmax(axis=1) == gold).astype(np.float64) if len(gold) else np.zeros(0)
     return confidence, right
 
 

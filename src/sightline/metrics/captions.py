@@ -18,7 +18,7 @@ from jaxtyping import Float64
 
 from sightline import __version__
 from sightline.metrics.base import Metric, Score, Statistics, by_name, mean_statistics, metric
-from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, common_length, words_of
+from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, common_length, ngrams, words_of
 
 Order = Literal[1, 2, 3, 4]
 References = Sequence[Sequence[str]]  # of each text, one or more
@@ -44,21 +44,16 @@ def bleu_rows(hypotheses: Sequence[str], references: References) -> Float64[np.n
     rows = np.zeros((len(hypotheses), 2 * LONGEST + 2))
     for row, (text, several) in enumerate(zip(hypotheses, references, strict=True)):
         written = words_of(text)
-        wanted = [words_of(reference) for reference in several]
+        targets = [words_of(reference) for reference in several]
         for order in range(1, LONGEST + 1):
-            found, most = ngrams(written, order), Counter[tuple[str, ...]]()
-            for words in wanted:
+            counts, most = ngrams(written, order), Counter[tuple[str, ...]]()
+            for words in targets:
                 most |= ngrams(words, order)  # of each n-gram, as many as the reference that has most
-            rows[row, order - 1] = (found & most).total()
-            rows[row, LONGEST + order - 1] = found.total()
-        lengths = [len(words) for words in wanted]
+            rows[row, order - 1] = (counts & most).total()
+            rows[row, LONGEST + order - 1] = counts.total()
+        lengths = [len(words) for words in targets]
         rows[row, -2:] = len(written), min(lengths, key=lambda length: (abs(length - len(written)), length))
     return rows
-
-
-def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    """How often each run of so many words stands there."""
-    return Counter(zip(*(words[start:] for start in range(order)), strict=False))
 
 
 def check_references(hypotheses: Sequence[str], references: References) -> None:
@@ -81,11 +76,11 @@ def _bleu_of_sums(sums: Float64[np.ndarray, "sums counts"], order: int, brevity:
     matches, totals = sums[:, :order], sums[:, LONGEST : LONGEST + order]
     some = (matches > 0).all(axis=1)
     precisions = np.where(matches > 0, matches, 1) / np.maximum(totals, 1)
-    found = np.where(some, np.exp(np.log(precisions).mean(axis=1)), 0.0)
+    scores = np.where(some, np.exp(np.log(precisions).mean(axis=1)), 0.0)
     if brevity:
-        written, wanted = sums[:, -2], sums[:, -1]
-        found = found * np.where(written < wanted, np.exp(1 - wanted / np.maximum(written, 1)), 1.0)
-    return 100 * found
+        written, length = sums[:, -2], sums[:, -1]
+        scores = scores * np.where(written < length, np.exp(1 - length / np.maximum(written, 1)), 1.0)
+    return 100 * scores
 
 
 # CIDEr (Vedantam, Zitnick and Parikh 2015): what a caption has in common with what most people wrote of the image.
@@ -100,7 +95,7 @@ def _bleu_of_sums(sums: Float64[np.ndarray, "sums counts"], order: int, brevity:
 
 
 Variant = Literal["cider", "cider_d"]
-LONGEST, SIGMA, SCALE = 4, 6.0, 10.0
+SIGMA, SCALE = 6.0, 10.0
 _Counts = list[Counter[tuple[str, ...]]]  # of each order
 _Vector = dict[tuple[str, ...], float]
 
@@ -110,11 +105,11 @@ def cider(variant: Variant) -> Metric[[Sequence[str], References]]:
 
     A resample keeps the idf of all images, which moves its score very little.
     """
-    how = f"{variant.replace('_', '-')}|n:1-4|{'clip:yes|sigma:6' if variant == 'cider_d' else 'clip:no'}"
+    options = f"{variant.replace('_', '-')}|n:1-4|{'clip:yes|sigma:6' if variant == 'cider_d' else 'clip:no'}"
     return Metric(
         variant,
         lambda hypotheses, references: mean_statistics(cider_of_each(variant, hypotheses, references)),
-        lambda hypotheses, references: f"{how}|{counted(references)}|idf:these references|stem:no|{WORDS}",
+        lambda hypotheses, references: f"{options}|{counted(references)}|idf:these references|stem:no|{WORDS}",
     )
 
 
@@ -123,11 +118,11 @@ def cider_of_each(variant: Variant, hypotheses: Sequence[str], references: Refer
     if variant not in ("cider", "cider_d"):
         raise ValueError(f"variant is {variant!r}; it is cider or cider_d")
     check_references(hypotheses, references)
-    wanted = [[_counts(words_of(reference)) for reference in several] for several in references]
+    targets = [[_counts(words_of(reference)) for reference in several] for several in references]
     images: Counter[tuple[str, ...]] = Counter()  # how many images have an n-gram in any of their references
-    for several in wanted:
+    for several in targets:
         images.update({ngram for one in several for order in one for ngram in order})
-    total = math.log(max(len(wanted), 1))
+    total = math.log(max(len(targets), 1))
 
     def vectors(counts: _Counts) -> list[_Vector]:
         return [
@@ -135,13 +130,13 @@ def cider_of_each(variant: Variant, hypotheses: Sequence[str], references: Refer
             for order in counts
         ]
 
-    found = []
-    for text, several in zip(hypotheses, wanted, strict=True):
+    scores = []
+    for text, several in zip(hypotheses, targets, strict=True):
         counts = _counts(words_of(text))
         written = vectors(counts)
         shared = [_likeness(variant, counts, written, one, vectors(one)) for one in several]
-        found.append(100 * SCALE * sum(shared) / len(shared))
-    return found
+        scores.append(100 * SCALE * sum(shared) / len(shared))
+    return scores
 
 
 def _counts(words: Sequence[str]) -> _Counts:
@@ -149,12 +144,12 @@ def _counts(words: Sequence[str]) -> _Counts:
 
 
 def _likeness(
-    variant: Variant, counts: _Counts, written: list[_Vector], reference: _Counts, wanted: list[_Vector]
+    variant: Variant, counts: _Counts, written: list[_Vector], reference: _Counts, target: list[_Vector]
 ) -> float:
     """Of one reference: the mean over the orders."""
     clipped = variant == "cider_d"
     total = 0.0
-    for ours, theirs in zip(written, wanted, strict=True):
+    for ours, theirs in zip(written, target, strict=True):
         lengths = _length(ours) * _length(theirs)
         if lengths:
             products = (
@@ -195,10 +190,10 @@ def rouge_l(hypotheses: Sequence[str], references: References) -> Statistics:
 
 def _rouge_l(hypothesis: str, references: Sequence[str]) -> float:
     written = words_of(hypothesis)
-    wanted = [words_of(reference) for reference in references]
-    common = [common_length(written, words) for words in wanted]
+    targets = [words_of(reference) for reference in references]
+    common = [common_length(written, words) for words in targets]
     precision = max(common) / max(len(written), 1)
-    recall = max(shared / max(len(words), 1) for shared, words in zip(common, wanted, strict=True))
+    recall = max(shared / max(len(words), 1) for shared, words in zip(common, targets, strict=True))
     if not precision:
         return 0.0
     return 100 * (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int, Int64
 
-from sightline.metrics.base import Statistics, mean_statistics, metric
+from sightline.metrics.base import Statistics, by_threshold, mean_statistics, means, metric
 
 Labels = Int[np.ndarray, " texts"]
 Sets = Bool[np.ndarray, "texts classes"]
@@ -33,112 +33,113 @@ class OfClass:
 
 
 @metric()
-def accuracy(said: Labels, gold: Labels) -> Statistics:
+def accuracy(predicted: Labels, gold: Labels) -> Statistics:
     """The share of texts with the right label."""
-    _same_length(said, gold)
-    return mean_statistics((100.0 * (said == gold)).tolist())
+    _same_length(predicted, gold)
+    return mean_statistics(100.0 * (predicted == gold))
 
 
 @metric("macro|classes:seen")
-def macro_f1(said: Labels, gold: Labels, classes: int) -> Statistics:
+def macro_f1(predicted: Labels, gold: Labels, classes: int) -> Statistics:
     """The mean of the F1 of classes, each counting the same, however rare.
 
     Over the classes that some text has or was given; a class that is in neither says nothing and is left out. So one
-    that is only ever said by mistake counts, with 0.
+    that is only ever predicted by mistake counts, with 0.
     """
-    return several_macro_f1.statistics(_one_hot(said, classes), _one_hot(gold, classes))
+    return several_macro_f1.statistics(_one_hot(predicted, classes), _one_hot(gold, classes))
 
 
-def confusion(said: Labels, gold: Labels, classes: int) -> Int64[np.ndarray, "gold said"]:
+def confusion(predicted: Labels, gold: Labels, classes: int) -> Int64[np.ndarray, "gold predicted"]:
     """How many texts of each class (row) were called what (column)."""
-    _same_length(said, gold)
-    for labels in (said, gold):
-        if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
-            raise ValueError(f"classes run from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
-    flat = gold.astype(np.int64) * classes + said
+    _same_length(predicted, gold)
+    for labels in (predicted, gold):
+        _check_classes(labels, classes)
+    flat = gold.astype(np.int64) * classes + predicted
     return np.bincount(flat, minlength=classes * classes).reshape(classes, classes)
 
 
-def per_class(matrix: Int64[np.ndarray, "gold said"], names: Sequence[str]) -> list[OfClass]:
+def per_class(matrix: Int64[np.ndarray, "gold predicted"], names: Sequence[str]) -> list[OfClass]:
     """A row of the table for each class, from the confusion matrix."""
     if len(names) != len(matrix):
         raise ValueError(f"{len(names)} names of {len(matrix)} classes")
-    return _table(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1), names)
-
-
-def labels_over(probabilities: Float[np.ndarray, "texts classes"], threshold: float = 0.5) -> Sets:
-    """The labels that are at least as probable as the threshold."""
-    return probabilities >= threshold
+    return class_rows(names, np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
 
 
 def best_threshold(probabilities: Float[np.ndarray, "texts classes"], gold: Sets) -> float:
-    """The threshold with the best micro-F1, to be found on validation texts: half way between two probabilities.
+    """The threshold with the best micro-F1, to be found on validation texts.
 
-    Where even all labels of the lowest one are best taken, it is half of that.
+    Where it is best to take even all labels of the lowest probability, it is half of that.
     """
-    order = np.argsort(-probabilities, axis=None, kind="stable")
-    values = probabilities.ravel()[order]
+    return threshold_of_best_f1(probabilities, gold)[0]
+
+
+def threshold_of_best_f1(probs: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
+    """The threshold, half way between two probabilities, and its F1 from 0 to 100."""
     if not gold.any():
-        return 0.5
-    hits = np.cumsum(gold.ravel()[order])
-    f1 = 2 * hits / (np.arange(1, len(values) + 1) + gold.sum())
-    # only behind the last of equal probabilities can a line be drawn
-    ends = np.append(values[1:] < values[:-1], True)
-    last = int(np.argmax(np.where(ends, f1, -1.0)))
-    return float((values[last] + (values[last + 1] if last + 1 < len(values) else 0.0)) / 2)
+        return 0.5, 0.0
+    values, counts, hits = by_threshold(probs, gold)
+    f1 = 2 * hits / (counts + gold.sum())
+    best = int(f1.argmax())
+    below = values[best + 1] if best + 1 < len(values) else 0.0
+    return float((values[best] + below) / 2), float(100 * f1[best])
 
 
 @metric()
-def subset_accuracy(said: Sets, gold: Sets) -> Statistics:
+def subset_accuracy(predicted: Sets, gold: Sets) -> Statistics:
     """The share of texts of which every label is right, and none too many."""
-    _same_length(said, gold)
-    return mean_statistics((100.0 * (said == gold).all(axis=1)).tolist())
+    _same_length(predicted, gold)
+    return mean_statistics(100.0 * (predicted == gold).all(axis=1))
 
 
 @metric("micro")
-def micro_f1(said: Sets, gold: Sets) -> Statistics:
-    """F1 of all labels of all texts together. 0 where there is none to find and none was said."""
-    _same_length(said, gold)
-    rows = np.stack([(said & gold).sum(axis=1), said.sum(axis=1), gold.sum(axis=1)], axis=1)
+def micro_f1(predicted: Sets, gold: Sets) -> Statistics:
+    """F1 of all labels of all texts together. 0 where there is none to find and none was predicted."""
+    _same_length(predicted, gold)
+    rows = np.stack([(predicted & gold).sum(axis=1), predicted.sum(axis=1), gold.sum(axis=1)], axis=1)
     return Statistics(rows.astype(np.float64), f1_of_sums)
 
 
 @metric("macro|classes:seen")
-def several_macro_f1(said: Sets, gold: Sets) -> Statistics:
+def several_macro_f1(predicted: Sets, gold: Sets) -> Statistics:
     """The mean of the F1 of labels, over those that some text has or was given."""
-    _same_length(said, gold)
-    return Statistics(np.concatenate([said & gold, said, gold], axis=1).astype(np.float64), _macro_of_sums)
+    _same_length(predicted, gold)
+    return Statistics(np.concatenate([predicted & gold, predicted, gold], axis=1).astype(np.float64), _macro_of_sums)
 
 
-def several_per_class(said: Sets, gold: Sets, names: Sequence[str]) -> list[OfClass]:
+def several_per_class(predicted: Sets, gold: Sets, names: Sequence[str]) -> list[OfClass]:
     """A row of the table for each label, where a text may have several."""
-    _same_length(said, gold)
-    return _table((said & gold).sum(axis=0), said.sum(axis=0), gold.sum(axis=0), names)
+    _same_length(predicted, gold)
+    return class_rows(names, (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0))
 
 
 def f1_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
-    """F1 of hits, said and wanted."""
-    hits, said, wanted = sums.T
-    return 200 * hits / np.maximum(said + wanted, 1)
+    """F1 of hits, predicted and wanted."""
+    hits, predicted, gold = sums.T
+    return 200 * hits / np.maximum(predicted + gold, 1)
 
 
 def _macro_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
-    hits, said, wanted = np.split(sums, 3, axis=1)
-    seen = said + wanted
+    hits, predicted, gold = np.split(sums, 3, axis=1)
+    seen = predicted + gold
     f1 = 200 * hits / np.maximum(seen, 1)
     return f1.sum(axis=1) / np.maximum((seen > 0).sum(axis=1), 1)
 
 
 def _one_hot(labels: Labels, classes: int) -> Sets:
-    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
-        raise ValueError(f"classes run from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+    _check_classes(labels, classes)
     return labels[:, None] == np.arange(classes)
 
 
-def _table(hits: np.ndarray, said: np.ndarray, wanted: np.ndarray, names: Sequence[str]) -> list[OfClass]:
+def _check_classes(labels: Labels, classes: int) -> None:
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"classes run from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+
+
+def class_rows(names: Sequence[str], hits: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> list[OfClass]:
+    """A row for each class, from how often it was right, predicted and there."""
     return [
-        OfClass(name, _share(hit, all_said), _share(hit, there), _share(2 * hit, all_said + there), there, all_said)
-        for name, hit, all_said, there in zip(names, hits.tolist(), said.tolist(), wanted.tolist(), strict=True)
+        OfClass(name, _share(hit, predicted), _share(hit, there), _share(2 * hit, predicted + there), there, predicted)
+        for name, hit, predicted, there in zip(names, hits.tolist(), predicted.tolist(), gold.tolist(), strict=True)
     ]
 
 
@@ -146,49 +147,47 @@ def _share(part: int, whole: int) -> float | None:
     return 100.0 * part / whole if whole else None
 
 
-def _same_length(said: np.ndarray, gold: np.ndarray) -> None:
-    if said.shape != gold.shape:
-        raise ValueError(f"labels of shape {said.shape} against gold of shape {gold.shape}")
+def _same_length(predicted: np.ndarray, gold: np.ndarray) -> None:
+    if predicted.shape != gold.shape:
+        raise ValueError(f"predictions of shape {predicted.shape} against gold of shape {gold.shape}")
 
 
 # Scores of numbers: how far off they are, and whether they rise together.
-
 
 Numbers = Float[np.ndarray, " texts"]
 
 
 @metric("pearson")
-def pearson(said: Numbers, gold: Numbers) -> Statistics:
+def pearson(predicted: Numbers, gold: Numbers) -> Statistics:
     """Correlation times 100, as tables of text similarity have it: 100 on a rising line, 0 unrelated, -100 falling.
 
     0 where one side is the same number everywhere: it says nothing of the other.
     """
-    x, y = _centred(said), _centred(gold)
-    _same_count(x, y)
+    x, y = _centred(predicted), _centred(gold)
+    _same_length(x, y)
     return Statistics(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _pearson_of_sums)
 
 
 @metric("spearman|ties:mean")
-def spearman(said: Numbers, gold: Numbers) -> Statistics:
+def spearman(predicted: Numbers, gold: Numbers) -> Statistics:
     """The correlation of ranks, times 100; equal numbers share the mean of their ranks.
 
     Ranks are those among all texts; a resample keeps them, which moves its score very little.
     """
-    return pearson.statistics(mean_ranks(said), mean_ranks(gold))
+    return pearson.statistics(mean_ranks(predicted), mean_ranks(gold))
 
 
 @metric("rmse")
-def rmse(said: Numbers, gold: Numbers) -> Statistics:
+def rmse(predicted: Numbers, gold: Numbers) -> Statistics:
     """The root of the mean squared error, in the unit of the numbers. Less is better."""
-    error = _errors(said, gold)
-    return Statistics(np.stack([error * error, np.ones_like(error)], axis=1), _root_mean)
+    squares = mean_statistics(_errors(predicted, gold) ** 2)
+    return Statistics(squares.rows, lambda sums: np.sqrt(means(sums)))
 
 
 @metric("mae")
-def mae(said: Numbers, gold: Numbers) -> Statistics:
+def mae(predicted: Numbers, gold: Numbers) -> Statistics:
     """The mean of the sizes of the errors, in the unit of the numbers. Less is better."""
-    error = np.abs(_errors(said, gold))
-    return Statistics(np.stack([error, np.ones_like(error)], axis=1), _mean)
+    return mean_statistics(np.abs(_errors(predicted, gold)))
 
 
 def mean_ranks(values: Numbers) -> Float64[np.ndarray, " texts"]:
@@ -216,14 +215,9 @@ def _centred(values: Numbers) -> Float64[np.ndarray, " texts"]:
     return wide / spread if spread > 1e-14 else np.zeros_like(wide)
 
 
-def _errors(said: Numbers, gold: Numbers) -> Float64[np.ndarray, " texts"]:
-    _same_count(said, gold)
-    return said.astype(np.float64) - gold.astype(np.float64)
-
-
-def _same_count(said: np.ndarray, gold: np.ndarray) -> None:
-    if said.shape != gold.shape:
-        raise ValueError(f"{len(said)} numbers against {len(gold)} of gold")
+def _errors(predicted: Numbers, gold: Numbers) -> Float64[np.ndarray, " texts"]:
+    _same_length(predicted, gold)
+    return predicted.astype(np.float64) - gold.astype(np.float64)
 
 
 def _pearson_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
@@ -233,11 +227,3 @@ def _pearson_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.nda
     told = (spread_x > 1e-12 * count * xx) & (spread_y > 1e-12 * count * yy)
     product = np.where(told, spread_x * spread_y, 1.0)
     return np.where(told, 100 * np.clip((count * xy - x * y) / np.sqrt(product), -1, 1), 0.0)
-
-
-def _root_mean(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
-    return np.sqrt(_mean(sums))
-
-
-def _mean(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
-    return sums[:, 0] / np.maximum(sums[:, 1], 1)

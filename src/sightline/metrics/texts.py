@@ -37,13 +37,13 @@ class _WordTable(dict[int, str]):
         character = chr(code)
         # A mark belongs to its letter: without it, Hindi would fall apart at every vowel.
         if unicodedata.category(character)[0] not in "LNM":
-            found = " "
+            replacement = " "
         elif _is_in(code, _HAN) or _is_in(code, _KANA) or _is_in(code, _SOUTH_EAST):
-            found = f" {character} "
+            replacement = f" {character} "
         else:
-            found = character
-        self[code] = found
-        return found
+            replacement = character
+        self[code] = replacement
+        return replacement
 
 
 _WORD_TABLE = _WordTable()
@@ -101,8 +101,8 @@ _BLEU_ORDER, _CHRF_ORDER, _CHRF_BETA = 4, 6, 2  # sacreBLEU's defaults
 
 def by_sacrebleu(metric: "BLEU | CHRF", hypotheses: Sequence[str], streams: Any) -> Score:
     """sacreBLEU's own score of a corpus, with its signature; ``streams`` are the first references, the second ones…"""
-    found = metric.corpus_score(list(hypotheses), [list(stream) for stream in streams])
-    return Score(found.score, str(metric.get_signature()))
+    scored = metric.corpus_score(list(hypotheses), [list(stream) for stream in streams])
+    return Score(scored.score, str(metric.get_signature()))
 
 
 def _bleu_score(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Score:
@@ -147,11 +147,11 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
         # sacreBLEU leaves out what Python takes for white space, within a text as at its ends
         hypothesis, reference = ("".join(text.split()) for text in texts)
         for order in range(1, min(_CHRF_ORDER, len(reference)) + 1):
-            found, wanted = (
+            counts, targets = (
                 Counter([text[i : i + order] for i in range(len(text) - order + 1)]) for text in (hypothesis, reference)
             )
-            matches = sum(min(count, wanted[ngram]) for ngram, count in found.items() if ngram in wanted)
-            rows[row, order - 1] = found.total(), wanted.total(), matches
+            matches = sum(min(count, targets[ngram]) for ngram, count in counts.items() if ngram in targets)
+            rows[row, order - 1] = counts.total(), targets.total(), matches
     return Statistics(rows.reshape(len(references), -1), _chrf_of_sums)
 
 
@@ -167,28 +167,28 @@ def _bleu(tokenise: BleuTokeniser, *, lowercase: bool = False, sentences: bool =
 def _counted_by(metric: "BLEU", hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
     rows = np.zeros((len(references), 2 * _BLEU_ORDER + 2))
     for row, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
-        found = metric.sentence_score(hypothesis, [reference])
-        rows[row] = [*found.counts, *found.totals, found.sys_len, found.ref_len]
+        scored = metric.sentence_score(hypothesis, [reference])
+        rows[row] = [*scored.counts, *scored.totals, scored.sys_len, scored.ref_len]
     return Statistics(rows, _bleu_of_sums)
 
 
 def _bleu_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
     from sacrebleu.metrics import BLEU
 
-    found = []
+    scores = []
     for row in sums.round().astype(int).tolist():
-        counts, totals, (length, wanted) = row[:_BLEU_ORDER], row[_BLEU_ORDER:-2], row[-2:]
-        found.append(BLEU.compute_bleu(counts, totals, length, wanted, smooth_method="exp").score)
-    return np.array(found, dtype=np.float64)
+        counts, totals, (length, target_length) = row[:_BLEU_ORDER], row[_BLEU_ORDER:-2], row[-2:]
+        scores.append(BLEU.compute_bleu(counts, totals, length, target_length, smooth_method="exp").score)
+    return np.array(scores, dtype=np.float64)
 
 
 def _chrf_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
     """Precision and recall are means over the orders that both sides have, as in sacreBLEU since its second version."""
-    found, wanted, matches = np.moveaxis(sums.reshape(len(sums), _CHRF_ORDER, 3), -1, 0)
-    there = (found > 0) & (wanted > 0)
+    counts, targets, matches = np.moveaxis(sums.reshape(len(sums), _CHRF_ORDER, 3), -1, 0)
+    there = (counts > 0) & (targets > 0)
     orders = np.maximum(there.sum(axis=1), 1)
-    precision = np.where(there, matches / np.maximum(found, 1), 0).sum(axis=1) / orders
-    recall = np.where(there, matches / np.maximum(wanted, 1), 0).sum(axis=1) / orders
+    precision = np.where(there, matches / np.maximum(counts, 1), 0).sum(axis=1) / orders
+    recall = np.where(there, matches / np.maximum(targets, 1), 0).sum(axis=1) / orders
     weighed = _CHRF_BETA**2 * precision + recall
     return 100 * (1 + _CHRF_BETA**2) * precision * recall / np.where(weighed > 0, weighed, 1)
 
@@ -220,16 +220,19 @@ def rouge(kind: RougeKind) -> Metric[[Sequence[str], Sequence[str]]]:
 def rouge_f1(kind: RougeKind, hypothesis: str, reference: str) -> float:
     """The F1 of one text, from 0 to 100; 0 where a side has nothing to share."""
     if kind == "rougeLsum":
-        found, wanted = ([words_of(line) for line in text.split("\n")] for text in (hypothesis, reference))
-        return _f1(_shared_by_lines(found, wanted), sum(map(len, found)), sum(map(len, wanted)))
-    found_words, wanted_words = words_of(hypothesis), words_of(reference)
+        lines, target_lines = ([words_of(line) for line in text.split("\n")] for text in (hypothesis, reference))
+        return _f1(_shared_by_lines(lines, target_lines), sum(map(len, lines)), sum(map(len, target_lines)))
+    words, targets = words_of(hypothesis), words_of(reference)
     if kind == "rougeL":
-        return _f1(common_length(found_words, wanted_words), len(found_words), len(wanted_words))
+        return _f1(common_length(words, targets), len(words), len(targets))
     size = int(kind.removeprefix("rouge"))
-    found_ngrams, wanted_ngrams = (
-        Counter(zip(*(words[start:] for start in range(size)), strict=False)) for words in (found_words, wanted_words)
-    )
-    return _f1((found_ngrams & wanted_ngrams).total(), found_ngrams.total(), wanted_ngrams.total())
+    counts, target_counts = ngrams(words, size), ngrams(targets, size)
+    return _f1((counts & target_counts).total(), counts.total(), target_counts.total())
+
+
+def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    """How often each run of so many words stands there."""
+    return Counter(zip(*(words[start:] for start in range(order)), strict=False))
 
 
 def common_length(first: Sequence[str], second: Sequence[str]) -> int:
@@ -237,8 +240,8 @@ def common_length(first: Sequence[str], second: Sequence[str]) -> int:
     return len(first) - _subsequence_rows(first, second)[-1].bit_count()
 
 
-def _f1(shared: int, found: int, wanted: int) -> float:
-    return 200.0 * shared / (found + wanted) if shared else 0.0
+def _f1(shared: int, count: int, targets: int) -> float:
+    return 200.0 * shared / (count + targets) if shared else 0.0
 
 
 def _subsequence_rows(first: Sequence[str], second: Sequence[str]) -> list[int]:
@@ -265,12 +268,12 @@ def _common_places(first: Sequence[str], second: Sequence[str]) -> set[int]:
     Of several, rouge-score's: read from the end, words that match are taken, and a tie leaves out a word of ``first``.
     """
     rows = _subsequence_rows(first, second)
-    found = set()
+    places = set()
     i, j = len(first), len(second)
     while i and j:
         if first[i - 1] == second[j - 1]:
             i, j = i - 1, j - 1
-            found.add(i)
+            places.add(i)
         else:
             without_second = i - (rows[j - 1] & ((1 << i) - 1)).bit_count()
             without_first = i - 1 - (rows[j] & ((1 << i - 1) - 1)).bit_count()
@@ -278,16 +281,16 @@ def _common_places(first: Sequence[str], second: Sequence[str]) -> set[int]:
                 j -= 1
             else:
                 i -= 1
-    return found
+    return places
 
 
-def _shared_by_lines(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> int:
+def _shared_by_lines(lines: Sequence[Sequence[str]], target_lines: Sequence[Sequence[str]]) -> int:
     """Words of the reference that some line of the output shares, none counted more often than the output has it."""
-    left = Counter(word for line in found for word in line)
+    left = Counter(word for line in lines for word in line)
     shared = 0
-    for line in wanted:
+    for line in target_lines:
         places: set[int] = set()
-        for other in found:
+        for other in lines:
             places |= _common_places(line, other)
         for place in places:
             if left[line[place]] > 0:

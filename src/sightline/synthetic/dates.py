@@ -1,7 +1,7 @@
 """The demo's data: dates as people write them in many languages, and the day they mean, as ISO 8601.
 
-Names and patterns are those of Unicode CLDR, through Babel, with some more that people use. Only what a reader can
-resolve without knowing the language is kept, and that is seen to by construction:
+Names and patterns are in ``dates.json``, which `benchmarks/make_dates.py` makes from Unicode CLDR (under the Unicode
+licence), with some more that people use. Only what a reader can resolve without knowing the language is kept:
 
 - years have four digits, so that a year cannot be taken for a day;
 - the month is a word ("March", "3月", "tháng 3") that means that month in every language here in which it means any
@@ -14,14 +14,13 @@ than 0-9 are used where people use them: Arabic, Persian, Hindi, full-width Japa
 """
 
 import functools
-from collections import defaultdict
+import json
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
-from typing import NamedTuple
+from importlib import resources
+from typing import Any, NamedTuple
 
 import numpy as np
-from babel import Locale
-from babel.dates import format_date, tokenize_pattern
 
 from sightline.errors import UserError
 
@@ -35,31 +34,7 @@ FIRST, LAST = date(1950, 1, 1), date(2050, 12, 31)
 Pairs = list[tuple[str, str]]
 Form = Callable[[date], str]
 
-_SKELETONS = ("yMMMd", "yMMMMd", "yMMMEd", "yMMMMEEEEd", "yMd", "yMEd")
-_AS_PEOPLE_WRITE = {
-    "cs": ("EEEE, d. MMMM y",),
-    "de": ("d. MMM y", "EEEE, 'den' d. MMMM y"),
-    "en": ("d MMMM y", "d MMM y", "EEEE, d MMMM y", "EEE d MMM y", "MMMM d y", "MMM d y", "y-MM-dd", "y/MM/dd"),
-    "es": ("d MMMM y", "EEEE d 'de' MMMM 'de' y", "d 'de' MMMM 'del' y"),
-    "fi": ("EEEE d. MMMM y",),
-    "fr": ("EEEE, d MMMM y", "'le' d MMMM y", "'le' EEEE d MMMM y"),
-    "hu": ("y. MMMM d", "y.MM.dd."),
-    "id": ("EEEE, d MMMM y",),
-    "it": ("EEEE, d MMMM y",),
-    "ja": ("y年MM月dd日", "y.M.d", "y-MM-dd"),
-    "ko": ("y년 M월 d일", "y년M월d일", "y.MM.dd", "y-MM-dd"),
-    "nl": ("EEEE, d MMMM y",),
-    "pl": ("d MMMM y 'r.'", "EEEE d MMMM y"),
-    "ru": ("d MMMM y", "EEEE, d MMMM y"),
-    "sv": ("'den' d MMMM y",),
-    "tr": ("d MMMM y, EEEE",),
-    "uk": ("d MMMM y", "d MMMM y 'року'"),
-    "vi": ("'ngày' d MMMM 'năm' y", "EEEE, 'ngày' d MMMM 'năm' y"),
-    "zh": ("y年MM月dd日", "y-M-d", "y-MM-dd", "y.M.d", "y年M月d日 EEEE"),
-}
 _DIGITS = {"ar": "٠١٢٣٤٥٦٧٨٩", "fa": "۰۱۲۳۴۵۶۷۸۹", "hi": "०१२३४५६७८९", "ja": "０１２３４５６７８９"}
-# Spaces that do not break are for the printer, and marks of direction for the screen: no one types them.
-_TYPED = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u200e": None, "\u200f": None})
 
 
 class DateSplit(NamedTuple):
@@ -118,84 +93,36 @@ def _draw(days: np.ndarray, count: int, random: np.random.Generator, languages: 
 @functools.cache
 def forms_of(language: str) -> tuple[Form, ...]:
     """Every way of writing a day in a language that a reader can resolve."""
-    locale = Locale.parse(language)
-    patterns = [pattern.pattern for pattern in locale.date_formats.values()]
-    patterns += [locale.datetime_skeletons[name].pattern for name in _SKELETONS if name in locale.datetime_skeletons]
-    patterns += _AS_PEOPLE_WRITE.get(language, ())
-    kept = [pattern for pattern in dict.fromkeys(patterns) if _is_clear(pattern, language)]
-    forms: list[Form] = [functools.partial(_write, pattern, language) for pattern in kept]
+    data = _languages()[language]
+    forms: list[Form] = [functools.partial(_write, form, data["names"], language) for form in data["forms"]]
     if language in _DIGITS:
         table = str.maketrans("0123456789", _DIGITS[language])
         forms += [functools.partial(_with_digits, form, table) for form in forms]
-    forms += {"en": (_english_of, _english_ordinal, _english_american), "fr": (_french,), "zh": (_chinese,)}.get(
-        language, ()
-    )
     return tuple(forms)
 
 
-def _write(pattern: str, language: str, day: date) -> str:
-    return format_date(day, pattern, language).translate(_TYPED)
+@functools.cache
+def _languages() -> dict[str, Any]:
+    """Of each language its forms, as format strings, and the names of months (M, L) and days (E, c) in them."""
+    file = resources.files("sightline.synthetic").joinpath("dates.json")
+    return json.loads(file.read_text(encoding="utf-8"))["languages"]
+
+
+def _write(form: str, names: dict[str, list[str]], language: str, day: date) -> str:
+    words = {field: of[day.month - 1 if field[0] in "ML" else day.weekday()] for field, of in names.items()}
+    ordinal = _ordinal(day.day, language)
+    return form.format(**words, y=day.year, M=day.month, d=day.day, ordinal=ordinal, in_words=_chinese(day))
 
 
 def _with_digits(form: Form, table: dict[int, int], day: date) -> str:
     return form(day).translate(table)
 
 
-def _is_clear(pattern: str, language: str) -> bool:
-    """Whether a pattern meets the rules at the top of this file."""
-    fields = [value for _, value in tokenize_pattern(pattern) if isinstance(value, tuple)]  # the rest is plain text
-    order = "".join("M" if name == "L" else name for name, _ in fields if name not in "Ec")
-    widths = {"M" if name == "L" else name: (name, width) for name, width in fields}
-    if sorted(order) != ["M", "d", "y"] or widths["y"][1] not in (1, 4):
-        return False
-    return order == "yMd" or _month_word_is_clear(*widths["M"], language)
-
-
-def _month_word_is_clear(field: str, width: int, language: str) -> bool:
-    if width not in (3, 4):
-        return False
-    names = _month_names(language, field, width)
-    return all(_month_words()[word] == {month} and not word.isdecimal() for month, word in names.items())
-
-
-def _month_names(language: str, field: str, width: int) -> dict[int, str]:
-    names = Locale.parse(language).months["stand-alone" if field == "L" else "format"]
-    return {
-        month: name.strip(" .").casefold() for month, name in names["wide" if width == 4 else "abbreviated"].items()
-    }
-
-
-@functools.cache
-def _month_words() -> dict[str, set[int]]:
-    """What each word for a month means, in all the languages together."""
-    meanings: dict[str, set[int]] = defaultdict(set)
-    for language in (*LANGUAGES, HELD_OUT):
-        for field in "ML":
-            for width in (3, 4):
-                for month, word in _month_names(language, field, width).items():
-                    meanings[word].add(month)
-    return dict(meanings)
-
-
-def _ordinal(number: int) -> str:
+def _ordinal(number: int, language: str) -> str:
+    if language == "fr":
+        return "1er" if number == 1 else str(number)
     ending = "th" if number in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
-
-
-def _english_of(day: date) -> str:
-    return f"{_ordinal(day.day)} of {_write('MMMM y', 'en', day)}"
-
-
-def _english_ordinal(day: date) -> str:
-    return f"{_ordinal(day.day)} {_write('MMMM y', 'en', day)}"
-
-
-def _english_american(day: date) -> str:
-    return f"{_write('MMMM', 'en', day)} {_ordinal(day.day)}, {day.year}"
-
-
-def _french(day: date) -> str:
-    return f"{'1er' if day.day == 1 else day.day} {_write('MMMM y', 'fr', day)}"
 
 
 def _chinese(day: date) -> str:

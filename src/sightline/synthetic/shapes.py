@@ -1,7 +1,7 @@
-"""Made images: coloured shapes at known places on a noisy ground, with captions that say what stands where.
+"""Made images: coloured shapes at known places on a noisy ground, with captions that describe them.
 
-For tests, examples and demonstrations: nothing has to be fetched, and because it is known where each word's shape
-stands, it can be measured whether a model looks there. The same seed makes the same images.
+For tests, examples and demonstrations: nothing has to be fetched, and because the place of each word's shape
+is known, it can be measured whether a model attends to it. The same seed makes the same images.
 """
 
 import itertools
@@ -26,30 +26,17 @@ COLOURS = {
 }
 SHAPES = ("circle", "square", "triangle", "star", "cross", "ring")
 _CHINESE = {
-    "red": "红色",
-    "green": "绿色",
-    "blue": "蓝色",
-    "yellow": "黄色",
-    "purple": "紫色",
-    "black": "黑色",
-    "circle": "圆形",
-    "square": "方形",
-    "triangle": "三角形",
-    "star": "星形",
-    "cross": "十字形",
-    "ring": "圆环",
-    "left": "左边",
-    "right": "右边",
-    "above": "上面",
-    "below": "下面",
+    **dict(zip(COLOURS, ("红色", "绿色", "蓝色", "黄色", "紫色", "黑色"), strict=True)),
+    **dict(zip(SHAPES, ("圆形", "方形", "三角形", "星形", "十字形", "圆环"), strict=True)),
 }
+_CHINESE |= {"left": "左边", "right": "右边", "above": "上面", "below": "下面"}
 _OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 _FINER = 4  # shapes are drawn this much larger and averaged, so that their edges are smooth
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape of an image and the box that it stands in."""
+    """One shape of an image and its box."""
 
     colour: str
     shape: str
@@ -203,10 +190,8 @@ def _cover(size: int, shape: Shape) -> np.ndarray:
     return np.asarray(fine).reshape(size, _FINER, size, _FINER).mean(axis=(1, 3)) / 255
 
 
-# Made grids, whose labels follow a rule that no cell can follow alone.
-#
-# ``y_ij = x_ij ⊕ y_up ⊕ y_left``, with labels behind the edge 0: who knows the labels above and to the left has one bit
-# to add; who sees only the cell has a fair coin.
+# Grids whose labels follow a rule that no cell can follow alone: ``y_ij = x_ij ⊕ y_up ⊕ y_left``, with labels beyond
+# the edge 0. Given the labels above and to the left, one bit is to be added; from the cell alone, it is a fair coin.
 
 
 def parity_grid(height: int, width: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

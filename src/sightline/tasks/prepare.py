@@ -18,10 +18,10 @@ import numpy as np
 from sightline.data.batches import drawn_share
 from sightline.data.checking import Checked, Limits, Report
 from sightline.data.columns import Cells
-from sightline.data.held_out import count_different, overlap_with, row_hashes, split_rows
+from sightline.data.held_out import overlap_with, row_hashes, split_rows
 from sightline.data.progress import counted
 from sightline.data.source import Source, keep_pipe
-from sightline.data.splitting import Overlap, different_keys, normalise
+from sightline.data.splitting import Overlap, count_different, different_keys, normalise
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError

@@ -13,7 +13,6 @@ SPAN = Task(
         Column("answer", "words of the text; empty where it does not say", ("answers",)),
         Column("start", "the first character of the answer", ("answer_start",), True),
     ),
-    reader="sightline.data.answers:answer_cells",
     variants=(
         Variant(
             input="sightline.inputs.question:QuestionInput",

@@ -31,7 +31,7 @@ class CutsText(Protocol):
     def save(self, path: Path) -> Path: ...
 
 
-class Read(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Texts as token ids, and how many of them lost their middle."""
 
     rows: list[list[int]]
@@ -60,16 +60,16 @@ class TextReader:
         if self.pairs and self.sentences:
             raise UserError("a model of documents (han) reads one text; found two: use attentive or encoder")
 
-    def read(self, texts: Sequence[Text], longest: int | None = None) -> Read:
+    def read(self, texts: Sequence[Text], longest: int | None = None) -> EncodedTexts:
         """With ``longest``, no more tokens than that, start and end among them."""
         if isinstance(texts, str):
             raise UserError("texts is one text; expected a list of texts")
         for number, text in enumerate(texts, start=1):
             if isinstance(text, str) == self.pairs:
-                found, expected = ("one text", "a pair of texts") if self.pairs else ("a pair of texts", "one text")
-                raise UserError(f"text {number:,}: found {found}; expected {expected}, as the model was trained on")
+                given, expected = ("one text", "a pair of texts") if self.pairs else ("a pair of texts", "one text")
+                raise UserError(f"text {number:,}: found {given}; expected {expected}, as the model was trained on")
         if self.sentences or not texts:
-            return Read(self._documents([str(text) for text in texts]), 0)
+            return EncodedTexts(self._documents([str(text) for text in texts]), 0)
         first = self.tokeniser.encode([text if isinstance(text, str) else text[0] for text in texts])
         second = self.tokeniser.encode([text[1] for text in texts]) if self.pairs else [None] * len(texts)
         rows, cut = [], 0
@@ -80,15 +80,15 @@ class TextReader:
             cut += len(tokens) + len(other or ()) < before
             behind = [] if other is None else [*other, self.specials.end]
             rows.append([self.specials.start, *tokens, self.specials.end, *behind])
-        return Read(rows, cut)
+        return EncodedTexts(rows, cut)
 
     def _documents(self, texts: Sequence[str]) -> list[list[int]]:
         sentences: list[str] = []
         owners: list[int] = []
         for place, text in enumerate(texts):
-            found = [sentence for sentence, _ in split_sentences(text) if sentence.strip()]
-            sentences += found
-            owners += [place] * len(found)
+            own = [sentence for sentence, _ in split_sentences(text) if sentence.strip()]
+            sentences += own
+            owners += [place] * len(own)
         rows: list[list[int]] = [[] for _ in texts]
         for place, tokens in zip(owners, self.tokeniser.encode(sentences), strict=True):
             rows[place] += [*tokens, self.specials.end]
@@ -96,14 +96,20 @@ class TextReader:
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         """Rows as one array, padded behind, and which text of a pair each token is of, where there are pairs."""
-        words = np.full((len(rows), max(map(len, rows))), self.specials.padding, np.int64)
-        for place, row in enumerate(rows):
-            words[place, : len(row)] = row
+        words = padded(rows, self.specials.padding)
         if not self.pairs:
             return words, None
         ends = words == self.specials.end
         behind = ((np.cumsum(ends, axis=1) - ends) > 0) & (words != self.specials.padding)
         return words, behind.astype(np.int64)
+
+
+def padded(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> np.ndarray:
+    """Rows of token ids as one array, padded behind."""
+    words = np.full((len(rows), max(map(len, rows))), padding, np.int64)
+    for place, row in enumerate(rows):
+        words[place, : len(row)] = row
+    return words
 
 
 def _fitted(tokens: list[int], other: list[int] | None, longest: int) -> tuple[list[int], list[int] | None]:
@@ -136,16 +142,16 @@ def windows(lengths: Sequence[int], room: int, overlap: int = 0) -> list[tuple[i
     Each but the first begins about ``overlap`` before the one before it ended, so that nothing is only ever seen at
     the edge. A unit that is alone longer than the room is a stretch of its own.
     """
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     start, count = 0, len(lengths)
     while True:
         end, total = start, 0
         while end < count and (end == start or total + lengths[end] <= room):
             total += lengths[end]
             end += 1
-        found.append((start, end))
+        stretches.append((start, end))
         if end >= count:
-            return found
+            return stretches
         back, again = end, 0
         while back > start + 1 and again + lengths[back - 1] <= overlap:
             back -= 1

@@ -1,19 +1,20 @@
 """Blocks of plain text with some of their words hidden: what a masked language model learns from (Devlin et al. 2019).
 
 Of 15 % of the words, 80 % are replaced by the mask, 10 % by any word and 10 % stay as they are, so that the model must
-have an opinion of every word and not of masks alone. What people get wrong: special tokens are never chosen, and the
-choice is made anew in each epoch (dynamic masking, Liu et al. 2019), not once when the data is prepared. Everything is
-drawn from the seed, the epoch and the number of the batch: training that stopped goes on with the same masks.
+predict every word and not masks alone. What people get wrong: special tokens are never chosen, and the
+choice is made again in each epoch (dynamic masking, Liu et al. 2019), not once when the data is prepared. Everything
+is drawn from the seed, the epoch and the number of the batch: resumed training has the same masks.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import astuple, dataclass
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from sightline.config import Config
 from sightline.errors import UserError
+from sightline.text.encoding import padded
 from sightline.vocabulary import Specials
 
 
@@ -56,8 +57,7 @@ class MaskedBatch(NamedTuple):
 
 def special_ids(specials: Specials) -> list[int]:
     """Those that no mask may hide."""
-    ids = (specials.padding, specials.unknown, specials.start, specials.end, specials.mask)
-    return sorted({one for one in ids if one is not None})
+    return sorted({one for one in astuple(specials) if one is not None})
 
 
 def hide_words(
@@ -106,7 +106,7 @@ class MaskedBlocks:
     """Batches of masked blocks from a corpus of plain text (the first of its two sides), for every epoch.
 
     The texts are one stream, each with END behind it, cut into blocks of ``START … END``. Where the cuts are is drawn
-    anew in each epoch, so that no word always stands at the border. With ``pairs`` a block is two pieces of text
+    again in each epoch, so that no word is always at the border. With ``pairs`` a block is two pieces of text
     instead, ``START a END b END``: in half of the cases b came behind a, in the others it is from elsewhere.
     """
 
@@ -149,17 +149,17 @@ class MaskedBlocks:
         random = self._random(handle.epoch, 1 + handle.number)
         if not self.config.pairs:
             shift = int(self._random(handle.epoch, 0).integers(self.config.length - 2))
-            words = self._pad([self._block(int(block), shift) for block in handle.blocks])
+            words = padded([self._block(int(block), shift) for block in handle.blocks], self.specials.padding)
             return hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
         follows = random.random(len(handle.blocks)) < 0.5
         chosen = zip(handle.blocks.tolist(), follows.tolist(), strict=True)
         made = [self._pair(block, real, random) for block, real in chosen]
-        words = self._pad([np.concatenate(pair) for pair in made])
+        words = padded([np.concatenate(pair) for pair in made], self.specials.padding)
         parts = np.zeros_like(words)
         for row, (first, second) in enumerate(made):
             parts[row, len(first) : len(first) + len(second)] = 1
-        found = hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
-        return found._replace(parts=parts, follows=follows)
+        batch = hide_words(words, self.mask, self.ordinary, self.special, random, self.config)
+        return batch._replace(parts=parts, follows=follows)
 
     def texts_of(self, handle: Handle, places: np.ndarray, width: int) -> np.ndarray:
         """The number of the text that each place of a batch, which is so wide, is from; of pairs, that of the first."""
@@ -173,23 +173,17 @@ class MaskedBlocks:
     def _random(self, *numbers: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *numbers])
 
-    def _pad(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        words = np.full((len(rows), max(map(len, rows))), self.specials.padding, np.int64)
-        for row, tokens in enumerate(rows):
-            words[row, : len(tokens)] = tokens
-        return words
-
     def _block(self, number: int, shift: int) -> np.ndarray:
-        """A piece of the stream; behind its end it goes on at its beginning."""
+        """A piece of the stream, which begins again behind its end."""
         room, total = self.config.length - 2, int(self._ends[-1])
-        start, wanted = (number * room + shift) % total, min(room, total)
+        start, missing = (number * room + shift) % total, min(room, total)
         parts: list[np.ndarray] = []
         row = int(np.searchsorted(self._ends, start, side="right"))
         inside = start - (int(self._ends[row - 1]) if row else 0)
-        while wanted > 0:
-            text = np.append(self.corpus[row][0].astype(np.int64), self.specials.end)[inside : inside + wanted]
+        while missing > 0:
+            text = np.append(self.corpus[row][0].astype(np.int64), self.specials.end)[inside : inside + missing]
             parts.append(text)
-            wanted, inside, row = wanted - len(text), 0, (row + 1) % len(self._ends)
+            missing, inside, row = missing - len(text), 0, (row + 1) % len(self._ends)
         block = np.concatenate(parts)
         block = block[:-1] if block[-1] == self.specials.end else block  # one follows anyway
         return np.concatenate([[self.specials.start], block, [self.specials.end]])
@@ -212,14 +206,14 @@ def _segments(lengths: np.ndarray, half: int) -> np.ndarray:
 
     A text that is too short for two whole ones is cut in the middle; the last pair of a long one ends with the text.
     """
-    found: list[tuple[int, int, int, int]] = []
+    segments: list[tuple[int, int, int, int]] = []
     for row, length in enumerate(lengths.tolist()):
         if length < 2:
             continue
         start = 0
         while length - start >= 2 * half:
-            found.append((row, start, start + half, start + 2 * half))
+            segments.append((row, start, start + half, start + 2 * half))
             start += 2 * half
         if length - start >= 2 and (start == 0 or length - start >= half):
-            found.append((row, start, start + (length - start) // 2, length))
-    return np.array(found, np.int64).reshape(-1, 4)
+            segments.append((row, start, start + (length - start) // 2, length))
+    return np.array(segments, np.int64).reshape(-1, 4)

@@ -13,7 +13,7 @@ _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
     r"\U00020000-\U0003ffff]"
 )
-_WIDE = "。！？｡．।॥؟۔።"  # these end a sentence whatever stands behind them
+_WIDE = "。！？｡．।॥؟۔።"  # these end a sentence whatever follows
 _CLOSING = "\"'”’»«›‹)\\]}」』）】》〉］｝"
 # What opens a quotation in one language closes it in another („Nein.“), and French puts a space before it (« Oui. »).
 _CLOSING_BEFORE_BLANK = "[“‘]|[ \u00a0\u202f]»"
@@ -23,8 +23,8 @@ _MARKS = re.compile(
 )
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _OPENING = re.compile(r"[\"'“‘„‚«»‹›(\[{¿¡—–•*「『（【《\-]+\s?")
-# A quotation that the sentence goes on behind: 「はい。」と言った, “好！”，
-_GOES_ON = re.compile(r"[、，,;；：:]|と|って|という|など|[のはがをにもで](?=[^ぁ-ん])")
+# A quotation inside a sentence that continues: 「はい。」と言った, “好！”，
+_CONTINUES = re.compile(r"[、，,;；：:]|と|って|という|など|[のはがをにもで](?=[^ぁ-ん])")
 _WORD_BEFORE = re.compile(r"[^\s\"'“”„‘’«»‹›(\[{/—–]+\Z")
 _NEXT_WORD = re.compile(r"[^\W\d_]+")
 _ROMAN = re.compile(r"[IVXLC]+")
@@ -62,17 +62,17 @@ def split_sentences(text: str) -> list[tuple[str, str]]:
 
     The end of a line is the end of a sentence.
     """
-    found: list[tuple[str, str]] = []
+    sentences: list[tuple[str, str]] = []
     start = 0
     for match in _MARKS.finditer(text):
         blank = match["blanks"] or match["blank"] or ""
         end = match.end() - len(blank)
         if end == 0 or match.end() == len(text) or _LINE_END.search(blank) or _ends(text, start, match):
-            found.append((text[start:end], blank))
+            sentences.append((text[start:end], blank))
             start = match.end()
     if start < len(text):
-        found.append((text[start:], ""))
-    return found
+        sentences.append((text[start:], ""))
+    return sentences
 
 
 def joining_space(before: str) -> str:
@@ -110,7 +110,7 @@ def _wide_ends(match: re.Match[str], following: str) -> bool:
     if match["mark"] == "．" and following.isdigit():
         return False
     behind = match.string[match.end() : match.end() + 3]
-    return not (_GOES_ON.match(behind) if match["closing"] else behind[0] in "、，,;；：:")
+    return not (_CONTINUES.match(behind) if match["closing"] else behind[0] in "、，,;；：:")
 
 
 def _begins(text: str, place: int) -> bool:
@@ -122,10 +122,10 @@ def _begins(text: str, place: int) -> bool:
 
 def _is_inner_stop(text: str, start: int, match: re.Match[str]) -> bool:
     """Whether a full stop belongs to an abbreviation, an initial or an ordinal and not to the sentence."""
-    found = _WORD_BEFORE.search(text, max(start, match.start() - _LONGEST_WORD), match.start())
-    if found is None:
+    before = _WORD_BEFORE.search(text, max(start, match.start() - _LONGEST_WORD), match.start())
+    if before is None:
         return False
-    word = found[0]
+    word = before[0]
     small = word.lower()
     if word.isdigit() and len(word) > 2:  # a year, not an ordinal
         return False
@@ -133,7 +133,7 @@ def _is_inner_stop(text: str, start: int, match: re.Match[str]) -> bool:
         return True
     if word.isdigit() or _ROMAN.fullmatch(word) or (len(word) == 1 and word.isupper()):
         # "1. The first", "3. Mai", "Karl V. Kaiser", "J. Smith"; but "I am 12. He is 10."
-        numbers_a_line = _behind_opening(text, start) == found.start()
+        numbers_a_line = _behind_opening(text, start) == before.start()
         return numbers_a_line or not _starter_follows(text, match.end())
     if small in _BEFORE_NUMBERS or small in _MAY_END:
         return text[match.end()].isdigit()
@@ -144,8 +144,8 @@ def _is_inner_stop(text: str, start: int, match: re.Match[str]) -> bool:
 
 
 def _starter_follows(text: str, place: int) -> bool:
-    found = _NEXT_WORD.match(text, _behind_opening(text, place))
-    return found is not None and found[0].lower() in _STARTERS
+    following = _NEXT_WORD.match(text, _behind_opening(text, place))
+    return following is not None and following[0].lower() in _STARTERS
 
 
 def _behind_opening(text: str, place: int) -> int:

@@ -1,4 +1,4 @@
-"""How the tokenizers library is set up so that text comes back exactly, and how a stranger's file of it is read.
+"""How the tokenizers library is set up so that text comes back exactly, and how a foreign file of it is read.
 
 The pieces of `bpe` and `unigram` are made of characters, with bytes only for characters that training did not see often
 enough (byte fallback). The alternative, an alphabet of bytes (GPT-2), is as exact, but it spells a Chinese character as
@@ -87,7 +87,7 @@ def pipeline_of(model: models.Model, method: Method, lower: bool) -> Tokenizer:
     return library
 
 
-def read_json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """The content of a JSON file of a size that a tokeniser can have."""
     try:
         with path.open("rb") as file:
@@ -102,8 +102,8 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"not JSON ({error})") from None
 
 
-def rebuild(data: Any) -> Tokenizer:
-    """A tokeniser from a stranger's file: our own pipeline, with the file's vocabulary after it was checked."""
+def _rebuild(data: Any) -> Tokenizer:
+    """A tokeniser from a file that is not trusted: our own pipeline with the file's vocabulary, which is checked."""
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise ValueError("no model in it")
     model = dict(data["model"])
@@ -167,8 +167,7 @@ def _checked_merges(method: Method, pieces: set[str], merges: Any) -> list[tuple
     return [(left, right) for left, right in merges]
 
 
-# Text to numbers and back, exactly; `sightline.text.tokeniser` says by which rules.
-
+# Text to token ids and back, exactly, by these rules.
 
 LONGEST_PIECE = 16  # characters; without a limit, whole sentences that repeat become pieces
 FEW = 128  # texts that the library takes one by one: its threads and those of PyTorch are in each other's way
@@ -263,16 +262,6 @@ class Tokeniser:
         spelled = (self._library.id_to_token(token) for token in tokens)
         return ["?" if piece is None else piece.translate(_VISIBLE) for piece in spelled]
 
-    def unknown_share(self, texts: Iterable[str]) -> float:
-        """The share of the tokens of these texts that are unknown; always 0 with `bpe` and `unigram`."""
-        unknown = total = 0
-        reading = iter(texts)
-        while some := list(itertools.islice(reading, 1000)):
-            for tokens in self.encode(some):
-                unknown += tokens.count(UNKNOWN)
-                total += len(tokens)
-        return unknown / total if total else 0.0
-
     @property
     def of_words(self) -> bool:
         """Whether the vocabulary is of whole words, so that there are words it cannot write."""
@@ -300,7 +289,7 @@ class Tokeniser:
     def load(cls, path: Path, dropout: float = 0.0) -> "Tokeniser":
         """Read what `save` wrote. Only the vocabulary is taken from the file; the rest must be as we would write it."""
         try:
-            return cls(rebuild(read_json(path)), dropout)
+            return cls(_rebuild(_read_json(path)), dropout)
         except ValueError as error:
             raise UserError(f"{path} is not a tokeniser of sightline: {error}") from None
 
@@ -334,20 +323,19 @@ def train_tokenisers(
 ) -> tuple[Tokeniser, Tokeniser]:
     """One tokeniser for each side, or the same one twice if the vocabulary is joint. Each call begins a new reading."""
     if config.joint:
-        both = train_tokeniser(_Readings((sources, targets)), config)
+        both = train_tokeniser(_Again(lambda: itertools.chain(sources(), targets())), config)
         return both, both
-    return train_tokeniser(_Readings((sources,)), config), train_tokeniser(_Readings((targets,)), config)
+    return train_tokeniser(_Again(sources), config), train_tokeniser(_Again(targets), config)
 
 
 @dataclass(frozen=True)
-class _Readings:
-    """Texts that can be read again, one source after the other."""
+class _Again:
+    """Texts that can be read again."""
 
-    begin: tuple[Callable[[], Iterable[str]], ...]
+    begin: Callable[[], Iterable[str]]
 
     def __iter__(self) -> Iterator[str]:
-        for begin in self.begin:
-            yield from begin()
+        return iter(self.begin())
 
 
 def _count_characters(texts: Iterable[str], lower: bool) -> Counter[str]:
@@ -375,16 +363,11 @@ def _most_frequent(counts: Counter[str], limit: int) -> list[str]:
 
 
 def _train_words(texts: Iterable[str], config: TokeniserConfig, specials: list[str]) -> models.Model:
-    library = pipeline_of(models.WordLevel(unk_token=SPELLINGS[UNKNOWN]), config.method, config.lower)
     trainer = trainers.WordLevelTrainer(
-        vocab_size=config.words,
-        min_frequency=config.minimum,
-        special_tokens=specials,
-        show_progress=False,
+        vocab_size=config.words, min_frequency=config.minimum, special_tokens=specials, show_progress=False
     )
-    library.train_from_iterator(texts, trainer)
-    learnt = library.get_vocab()
-    return model_of(config.method, sorted(learnt, key=learnt.__getitem__))
+    vocab = _learnt(models.WordLevel(unk_token=SPELLINGS[UNKNOWN]), trainer, texts, config)["vocab"]
+    return model_of(config.method, sorted(vocab, key=vocab.__getitem__))
 
 
 def _train_subwords(
@@ -394,38 +377,35 @@ def _train_subwords(
     # would choose among equally rare ones at random, and would join what stands on both sides of one left out.
     room = (config.words - len(specials)) // 2 - 2
     kept = {" ", "<", *_most_frequent(characters, room)}
-    if dropped := characters.keys() - kept:
-        texts = _Cut(texts, str.maketrans(dict.fromkeys(dropped, "<")), config.lower)
-    trainer: trainers.Trainer
+    if dropped := characters.keys() - kept:  # they become "<", which is always cut off
+        table = str.maketrans(dict.fromkeys(dropped, "<"))
+        lowered = normalizers.Lowercase().normalize_str if config.lower else str
+        texts = (lowered(text).translate(table) for text in texts)
+    shared: dict[str, Any] = {
+        "vocab_size": config.words,
+        "special_tokens": specials,
+        "initial_alphabet": sorted(kept),
+        "show_progress": False,
+    }
     if config.method == "bpe":
         trainer = trainers.BpeTrainer(
-            vocab_size=config.words,
-            min_frequency=config.minimum,
-            special_tokens=specials,
-            initial_alphabet=sorted(kept),
-            limit_alphabet=len(kept),
-            max_token_length=LONGEST_PIECE,
-            show_progress=False,
+            **shared, min_frequency=config.minimum, limit_alphabet=len(kept), max_token_length=LONGEST_PIECE
         )
-        library = pipeline_of(models.BPE(), config.method, config.lower)
-        library.train_from_iterator(texts, trainer)
-        learnt = json.loads(library.to_str())["model"]
+        learnt = _learnt(models.BPE(), trainer, texts, config)
         merges = [(left, right) for left, right in learnt["merges"]]
         return model_of(config.method, sorted(learnt["vocab"], key=learnt["vocab"].__getitem__), merges=merges)
-    trainer = trainers.UnigramTrainer(
-        vocab_size=config.words,
-        special_tokens=specials,
-        initial_alphabet=sorted(kept),
-        unk_token=SPELLINGS[UNKNOWN],
-        max_piece_length=LONGEST_PIECE,
-        show_progress=False,
-    )
-    library = pipeline_of(models.Unigram(), config.method, config.lower)
-    library.train_from_iterator(texts, trainer)
-    learnt = json.loads(library.to_str())["model"]["vocab"]
-    scores = _repeatable(dict(learnt[len(specials) :]))
+    unigram = trainers.UnigramTrainer(**shared, unk_token=SPELLINGS[UNKNOWN], max_piece_length=LONGEST_PIECE)
+    scored = _learnt(models.Unigram(), unigram, texts, config)["vocab"]
+    scores = _repeatable(dict(scored[len(specials) :]))
     pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
     return model_of(config.method, [*specials, *pieces], scores=[0.0] * len(specials) + [scores[it] for it in pieces])
+
+
+def _learnt(model: models.Model, trainer: Any, texts: Iterable[str], config: TokeniserConfig) -> dict[str, Any]:
+    """What the library learns of the texts, as its file has it."""
+    library = pipeline_of(model, config.method, config.lower)
+    library.train_from_iterator(texts, trainer)
+    return json.loads(library.to_str())["model"]
 
 
 def _repeatable(learnt: dict[str, float]) -> dict[str, float]:
@@ -440,20 +420,6 @@ def _repeatable(learnt: dict[str, float]) -> dict[str, float]:
     return {
         piece: round(lowest if len(piece) == 1 and score <= unused else score, 3) for piece, score in learnt.items()
     }
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """The texts with the characters that get no piece of their own made into "<", which is always cut off."""
-
-    texts: Iterable[str]
-    table: dict[int, str]
-    lower: bool
-
-    def __iter__(self) -> Iterator[str]:
-        lowercase = normalizers.Lowercase()
-        for text in self.texts:
-            yield (lowercase.normalize_str(text) if self.lower else text).translate(self.table)
 
 
 def _not_text(texts: list[str]) -> UserError:

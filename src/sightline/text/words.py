@@ -31,17 +31,17 @@ def word_spans(text: str, cutting: Cutting = "spaces") -> list[Span]:
     chunks = [match.span() for match in _BETWEEN_BLANKS.finditer(text)]
     if cutting == "spaces":
         return chunks
-    found: list[Span] = []
+    spans: list[Span] = []
     for start, end in chunks:
-        goes_on = False
+        continues = False
         for place in range(start, end):
             joins = text[place].isalnum() and not writes_without_spaces(text[place])
-            if joins and goes_on:
-                found[-1] = (found[-1][0], place + 1)
+            if joins and continues:
+                spans[-1] = (spans[-1][0], place + 1)
             else:
-                found.append((place, place + 1))
-            goes_on = joins
-    return found
+                spans.append((place, place + 1))
+            continues = joins
+    return spans
 
 
 def cutting_of(texts: Iterable[str]) -> Cutting:
@@ -65,7 +65,7 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
     The shares of a piece add up to 1, or there are none: a blank belongs to no word. Pieces come in the order of the
     text; several may cover the same character (its bytes).
     """
-    found: list[tuple[int, int, float]] = []
+    covered: list[tuple[int, int, float]] = []
     first, count = 0, len(words)
     for piece, (start, end) in enumerate(pieces):
         while first < count and words[first][1] <= start:
@@ -75,12 +75,11 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
             some.append((word, min(end, words[word][1]) - max(start, words[word][0])))
             word += 1
         letters = sum(shared for _, shared in some)
-        found += [(piece, word, shared / letters) for word, shared in some]
-    return found
+        covered += [(piece, word, shared / letters) for word, shared in some]
+    return covered
 
 
 # Tokens as the axis of a map, and which of them are one word.
-
 
 SPACE = "▁"  # as a tokeniser's labels write it
 
@@ -106,14 +105,14 @@ def word_numbers(texts: Sequence[str], special: Sequence[int]) -> tuple[int, ...
     for place, text in enumerate(texts):
         letters = text.lstrip(SPACE)
         alone = place in special or place - 1 in special
-        goes_on = (
+        continues = (
             bool(before)
             and not alone
             and not text.startswith(SPACE)
             and (_is_sign(before[-1]) == _is_sign(letters[0]))
             and not writes_without_spaces(before[-1] + letters[0])
         )
-        numbers.append(numbers[-1] + (not goes_on) if numbers else 0)
+        numbers.append(numbers[-1] + (not continues) if numbers else 0)
         before = letters or before
     return tuple(numbers)
 
@@ -126,7 +125,7 @@ def _is_sign(character: str) -> bool:
 # Where the tokens of a text stand in it, and which of them are one word.
 #
 # A classifier's text is cut into sentences (`han`), loses its middle where it is too long, has ends and a beginning
-# that stand in no text, and may be one of two. What was looked at is shown in the user's own text, so every token has
+# that stand in no text, and may be one of two. What was attended to is shown in the user's own text, so every token has
 # to be followed back to its characters.
 
 
@@ -163,20 +162,20 @@ class PlacedText:
         return Place(first.part, first.start, last.end, first.sentence)
 
     def axis(self, ends: list[str]) -> Tokens:
-        """Tokens as they stand in the text; ``ends`` are the spellings of those that do not. What goes on has ##."""
+        """Tokens as the text has them; ``ends`` spells those that are in no text. What continues a word has ##."""
         labels = list(ends)
         numbers = [0] * len(labels)
         owner = {token: number for number, word in enumerate(self.words) for token in word}
         number, before, reached = -1, -1, 0
         for at, place in enumerate(self.places):
-            goes_on = place is not None and owner[at] == before
-            number += not goes_on
+            continues = place is not None and owner[at] == before
+            number += not continues
             numbers[at], before = number, -1 if place is None else owner[at]
             if place is not None:
                 # The bytes of one character all cover it: the first of them shows it.
-                reached = max(place.start, reached if goes_on else 0)
+                reached = max(place.start, reached if continues else 0)
                 own = self.texts[place.part][reached : place.end]
-                labels[at] = f"##{own}" if goes_on and own else own
+                labels[at] = f"##{own}" if continues and own else own
                 reached = max(place.end, reached)
         special = tuple(at for at, place in enumerate(self.places) if place is None)
         return Tokens(tuple(labels), tuple(numbers), special)
@@ -198,14 +197,14 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
             start += len(sentence) + len(blank)
         places = places or [None]
     else:
-        found = [token_places(reader, one, part, 0, -1) for part, one in enumerate(texts)]
-        kept: list[list[int]] = [list(range(len(one))) for one in found]
+        of_texts = [token_places(reader, one, part, 0, -1) for part, one in enumerate(texts)]
+        kept: list[list[int]] = [list(range(len(one))) for one in of_texts]
         if longest is not None:
             first, second = _fitted(kept[0], kept[1] if len(kept) > 1 else None, longest)
             kept = [first] if second is None else [first, second]
-        unread = sum(map(len, found)) - sum(map(len, kept))
+        unread = sum(map(len, of_texts)) - sum(map(len, kept))
         places = [None]
-        for one, chosen in zip(found, kept, strict=True):
+        for one, chosen in zip(of_texts, kept, strict=True):
             places += [*(one[i] for i in chosen), None]
     if len(places) != len(tokens):
         raise AssertionError(f"{len(tokens)} tokens are read, {len(places)} were followed back to the text")
@@ -214,19 +213,19 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
 
 def token_places(reader: TextReader, text: str, part: int, offset: int, sentence: int) -> list[Place | None]:
     """Without the blanks that some vocabularies count to a word."""
-    found: list[Place | None] = []
+    places: list[Place | None] = []
     tokeniser: Any = reader.tokeniser
     for _, (start, end) in tokeniser.pieces(text):
         while start < end and text[start].isspace():
             start += 1
         while start < end and text[end - 1].isspace():
             end -= 1
-        found.append(Place(part, offset + start, offset + end, sentence))
-    return found
+        places.append(Place(part, offset + start, offset + end, sentence))
+    return places
 
 
 def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[list[int]]:
-    """A word goes on from one token to the next if no blank is between them, and both end in letters or digits there.
+    """A word continues from one token to the next if no blank is between them, and both end in letters or digits there.
 
     Scripts without spaces keep their tokens as they are. The bytes of one character are never parted.
     """
@@ -234,7 +233,7 @@ def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[
     last: Place | None = None
     for at, here in enumerate(places):
         if here is not None:
-            if last is not None and _goes_on(texts[here.part], last, here):
+            if last is not None and _continues(texts[here.part], last, here):
                 words[-1].append(at)
             else:
                 words.append([at])
@@ -242,7 +241,7 @@ def words_of_places(texts: tuple[str, ...], places: list[Place | None]) -> list[
     return words
 
 
-def _goes_on(text: str, last: Place, here: Place) -> bool:
+def _continues(text: str, last: Place, here: Place) -> bool:
     if (last.part, last.sentence) != (here.part, here.sentence):
         return False
     if here.start < last.end or last.start == last.end:  # bytes of one character; a blank by itself, before its word
