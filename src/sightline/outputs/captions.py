@@ -19,7 +19,7 @@ from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence.subject import evaluating
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, ImageInput, one_line
+from sightline.inputs.image import AT_ONCE, ImageInput
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
 from sightline.metrics.captions import CAPTION_METRICS, bleu_several
@@ -27,7 +27,7 @@ from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.tasks.card import Wording
-from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example
@@ -96,7 +96,7 @@ class CaptionOutput(SequenceOutput):
         return normalise(caption)
 
     def check(self, y: str, limits: Limits) -> None:
-        check_length(y, "a caption", limits)
+        check_length(len(y), "a caption", limits)
 
     def report(self) -> CaptionReport:
         return CaptionReport()
@@ -216,9 +216,6 @@ class CaptionOutput(SequenceOutput):
         counts = {"captions": captions, "beam": options.beam, "length_penalty": options.length_penalty}
         return {**counts, "seconds": round(evaluation.seconds, 2), **super().scores_json(evaluation)}
 
-    def metric_name(self, metric: str) -> str:
-        return PAPER_NAMES.get(metric, metric)
-
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
         images, options = len(evaluation.examples), evaluation.options
         captions = sum(len(one.y) for one in evaluation.examples)
@@ -272,7 +269,7 @@ class CaptionOutput(SequenceOutput):
             raise UserError("--best above 1 gives several captions of one image; write them with --format jsonl")
 
     def line(self, x: Any, prediction: Prediction) -> str:
-        return f"{one_line(str(x))}\t{prediction.text}"
+        return f"{path_name(x)}\t{prediction.text}"
 
     def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
         data = {"image": str(x), "caption": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}

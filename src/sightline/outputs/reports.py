@@ -1,12 +1,13 @@
-"""What answers of the server look like, as JSON schemas: plain data that outputs put together of these."""
+"""What several outputs share: JSON schemas of the server's answers, lines of input, tables of evaluations."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from sightline.errors import UserError
 from sightline.metrics import OfClass
-from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.evaluate import Table
 
 TEXT: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer"}
@@ -25,18 +26,15 @@ def structure(title: str, description: str, **fields: dict[str, Any]) -> dict[st
     return {"title": title, "description": description, "type": "object", "properties": fields, "required": names}
 
 
-# Lines of input as items: fields of JSON lines.
-
-
 def object_of(line: str, number: int) -> dict[str, Any]:
     """An object in a line of JSON."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UserError(f"line {number:,} is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise UserError(f"line {number:,}: expected an object of JSON with named fields")
-    return found
+    return fields
 
 
 def fields_of(line: str, number: int, names: Sequence[Sequence[str]]) -> list[Any]:
@@ -51,29 +49,17 @@ def fields_of(line: str, number: int, names: Sequence[Sequence[str]]) -> list[An
     return [there[name] for name in chosen]
 
 
-# Tables that the evaluations of several outputs print.
-
-
 def class_table(rows: Sequence[OfClass], first: str, there: str) -> Table:
-    """Precision and recall of each class; ``there`` is how often each label is right."""
-    names = (first, "precision", "recall", "F1", there, "given")
-    return Table(names, tuple(_class_row(one) for one in rows))
+    """Precision and recall of each class; ``there`` is the title of how often each label is right."""
+
+    def cells(one: OfClass) -> tuple[str, ...]:
+        shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
+        return (one.name, *shares, f"{one.support:,}", f"{one.said:,}")
+
+    return Table((first, "precision", "recall", "F1", there, "given"), tuple(map(cells, rows)))
 
 
-def _class_row(one: OfClass) -> tuple[str, ...]:
-    shares = ("–" if share is None else f"{share:.1f}" for share in (one.precision, one.recall, one.f1))
-    return (one.name, *shares, f"{one.support:,}", f"{one.said:,}")
-
-
-def score_table(evaluation: Evaluation) -> Table:
-    """Every score in a row: of all examples, and of those that the run was not trained on."""
-    rows = {"all": (evaluation.values, len(evaluation.examples))}
-    if evaluation.without is not None and evaluation.seen is not None:
-        rows["not in the training data"] = (evaluation.without, int((~evaluation.seen).sum()))
-    names = ("", *(name.replace("_", " ") for name in evaluation.values), evaluation.run.task.rows)
-    return Table(
-        names,
-        tuple(
-            (name, *(f"{one:.2f}" for one in values.values()), f"{count:,}") for name, (values, count) in rows.items()
-        ),
-    )
+def listed_counts(counts: Mapping[str, int], most: int = 10) -> str:
+    """Labels with how often each occurs, the first ones of many."""
+    more = f" and {len(counts) - most:,} more" if len(counts) > most else ""
+    return ", ".join(f"{name!r} ({count:,})" for name, count in islice(counts.items(), most)) + more

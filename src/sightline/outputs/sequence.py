@@ -1,8 +1,8 @@
 """A sequence of tokens that is searched for: translations, summaries, captions, transcripts.
 
-The model is a `sightline.models.writer.Writer`; what it reads is what the input collates. A subclass may override:
-``targets`` (the texts of a target), ``metrics`` and ``each`` (its scores), ``tokeniser_file`` and ``words_field``,
-``item_name`` (what an item is called in JSON). A configuration with the field ``longest`` bounds every output by it.
+The model is a `sightline.models.writer.Writer`; it reads what the input collates. A subclass may override: ``targets``
+(the texts of a target), ``metrics`` and ``each`` (its scores), ``tokeniser_file`` and ``words_field``, ``item_name``
+(the name of an item in JSON). A configuration with the field ``longest`` bounds every output by it.
 """
 
 import copy
@@ -23,10 +23,9 @@ from sightline.data.checking import Limits, PairReport, Report
 from sightline.decoding.options import SearchConfig, pad
 from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
-from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
-from sightline.inputs.text import check_length, cut_anew, side_of
+from sightline.inputs.text import check_length, resegmented, side_of
 from sightline.machine import one_thread
 from sightline.metrics import BleuTokeniser, Metric, Score, Statistics
 from sightline.outputs.base import Output
@@ -43,19 +42,18 @@ from sightline.tasks.task import Divided, Example, PredictOptions
 from sightline.tasks.train import RowBatches
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
-from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
-# How texts are searched for: the options, what comes of it, and steps of search with conditions.
-
-
 SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
+BATCH_TOKENS = 4096
+SCORED_ROWS = 64  # targets whose loss is computed at once
+WARNED = Limits().max_characters  # a longer text works, but not well
 
 
 class Prediction(NamedTuple):
     """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with.
 
-    ``others`` are the next best ones, where several were asked for; ``more`` is what else JSON says of it.
+    ``others`` are the next best ones, where ``best`` is above 1; ``more`` are other fields for JSON.
     """
 
     text: str
@@ -86,8 +84,8 @@ class SequenceOptions(SearchConfig, PredictOptions):
     A ``prefix`` (or one for each item) is forced as the tokeniser cuts it, so it should end where a word ends, without
     a space: the next word brings its own. ``split`` reads texts sentence by sentence. ``keep_unknown``: what a
     vocabulary of words cannot write stays ``<unk>``; else it is copied from the source. ``batch_tokens`` bounds memory:
-    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: what it raises
-    ends the search.
+    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: an exception that
+    it raises ends the search.
     """
 
     prefix: str = ""
@@ -106,7 +104,7 @@ class SequenceOptions(SearchConfig, PredictOptions):
             raise UserError("prefix and split do not go together: a text has several sentences")
 
     def drawing(self, device: torch.device) -> torch.Generator:
-        """What samples are drawn with: one for all batches of a call, so that they differ."""
+        """The generator of samples: one for all batches of a call, so that they differ."""
         kept: dict[torch.device, torch.Generator] = self.__dict__.setdefault("_drawing", {})
         if device not in kept:
             kept[device] = self.generator(device)
@@ -119,25 +117,18 @@ def is_small(model: nn.Module, hypotheses: int) -> bool:
     return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
 
 
-def asking(step: Step, going: Callable[[], None]) -> Step:
-    """A step that asks first whether to go on."""
+def conditioned(step: Step, going: Callable[[], None] | None, unknown: bool) -> Step:
+    """A step of search that calls ``going`` first, and without ``unknown`` never writes the unknown word."""
 
-    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        going()
-        return step(tokens, state)
-
-    return asked
-
-
-def without_unknown(step: Step) -> Step:
-    """A step that never writes the unknown word: there is nothing to copy instead."""
-
-    def known(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def conditioned_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if going is not None:
+            going()
         log_probs, state = step(tokens, state)
-        log_probs[:, UNKNOWN] = -math.inf
+        if not unknown:
+            log_probs[:, UNKNOWN] = -math.inf
         return log_probs, state
 
-    return known
+    return conditioned_step
 
 
 def joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
@@ -149,9 +140,6 @@ def joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
     return Searched([Prediction(text, log_prob, score)])
 
 
-# Scores of written texts: every metric with how it was computed, and the perplexity of the references.
-
-
 class Scoring(NamedTuple):
     """How to score: BLEU's tokeniser, and whether to print scores by the length of the source."""
 
@@ -159,14 +147,237 @@ class Scoring(NamedTuple):
     by_length: bool = False
 
 
-class SequenceScores(Output):
-    """The part of a sequence output that scores. ``each`` are the metrics of a single text, by the first of which the
-    worst are chosen."""
+def perplexity(raws: Sequence[Any]) -> float:
+    """exp of the mean loss of a target token, without smoothing."""
+    total, tokens = (sum(getattr(raw, name) for raw in raws) for name in ("loss", "tokens"))
+    return math.exp(min(total / max(tokens, 1), 700))
 
+
+class SequenceOutput(Output):
+    """Texts, written with a tokeniser. Raw outputs are `Searched`.
+
+    ``shift`` is by how many rows maps are moved when they are shown (`sightline.outputs.sequence_explain`). The first
+    of the metrics ``each`` chooses the worst predictions.
+    """
+
+    noun = "texts"
+    searches = True
+    sized_targets = True
+    freezes = True
+    calibrates = False
+    predict_options = SequenceOptions
+    tokeniser_file: ClassVar[str] = "target.json"
+    words_field: ClassVar[str] = "target_words"
+    written: ClassVar[str] = "output"  # the name of the output in titles of maps
     compared: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
     scoring = Scoring()
-    each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")
-    item_name: ClassVar[str] = "source"  # what an item is called in JSON
+    each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")  # of a single text
+    item_name: ClassVar[str] = "source"  # the name of an item in JSON
+    answer = listed(
+        structure("Output", "An output.", text=TEXT, log_prob=NUMBER, score=NUMBER),
+        "The best outputs, likeliest first, with their log-probabilities and the scores that they were ranked by.",
+    )
+
+    tokeniser: Tokeniser
+
+    def __init__(self, config: Any, tokeniser: Any = None, shift: int = 0, remarks: Sequence[str] = ()) -> None:
+        super().__init__(config)
+        self.tokeniser, self.shift, self.remarks = tokeniser, shift, tuple(remarks)
+
+    # -- reading and storing
+
+    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
+        return side_of(cells, "target")
+
+    def check(self, y: Any, limits: Limits) -> None:
+        check_length(len(y), "the target", limits)
+
+    def report(self) -> Report:
+        return PairReport()
+
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, "SequenceOutput"]:
+        """A vocabulary of its own, or that of the earlier run; the input is fitted by itself."""
+        if setting.start is None:
+            learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
+            texts = learning.texts(lambda one: self.targets(one.y))
+            tokeniser, remarks = train_tokeniser(texts, setting.config.tokeniser), learnt_lines(learning, rows)
+        else:
+            tokeniser = setting.start.run.output.tokeniser
+            remarks = count_missing(tokeniser, (text for one in rows for text in self.targets(one.y))).lines()
+        return input.fit(rows, setting), self.fitted(tokeniser, remarks)
+
+    def fitted(self, tokeniser: Tokeniser, remarks: Sequence[str] = ()) -> "SequenceOutput":
+        """The same with a vocabulary, and remarks on it."""
+        return type(self)(self.config, tokeniser, remarks=remarks)
+
+    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
+        for tokens in self.tokeniser.encode(list(self.targets(y))):
+            yield from ((part, tokens) for part in parts[:1])
+
+    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
+        """Targets between `START` and `END`, padded behind."""
+        collated = np.full((len(targets), max(map(len, targets)) + TARGET_EXTRA), PADDING, np.int64)
+        collated[:, 0] = START
+        for row, tokens in enumerate(targets):
+            collated[row, 1 : 1 + len(tokens)] = tokens
+            collated[row, 1 + len(tokens)] = END
+        return torch.from_numpy(collated)
+
+    def batches(self, prepared: Prepared, config: Any) -> RowBatches:
+        return (ResegmentedBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
+
+    def loss(self, model: nn.Module, batch: tuple[Any, Tensor], step: int) -> Any:
+        return model.loss(*batch, smoothing=self.config.smoothing)  # type: ignore[operator]
+
+    def counted(self, batch: tuple[Any, Tensor]) -> int:
+        return int((batch[1][:, 1:] != PADDING).sum())
+
+    # -- predicting
+
+    def validation_options(self) -> SequenceOptions:
+        return SequenceOptions(beam=1)
+
+    def trial_options(self, examples: Sequence[Example]) -> SequenceOptions:
+        """An untrained model writes no end: it is stopped where the targets end."""
+        texts = [text for one in examples for text in self.targets(one.y)]
+        longest = max(map(len, self.tokeniser.encode(texts)), default=1)
+        return self.with_targets(SequenceOptions(beam=1, max_length=max(1, longest)), examples, training=True)
+
+    def with_targets(
+        self, options: SequenceOptions, examples: Sequence[Example], training: bool = False
+    ) -> SequenceOptions:
+        return replace(options, targets=[self.targets(one.y, training) for one in examples])
+
+    def options_of(self, options: SequenceOptions, numbers: Sequence[int], items: int) -> SequenceOptions:
+        if options.prefixes is None and options.targets is None:
+            return options
+        if options.prefixes is not None and len(options.prefixes) != items:
+            raise UserError(f"prefixes has {len(options.prefixes)} entries; expected {items}, one for each text")
+        own = {
+            name: [values[number] for number in numbers]
+            for name, values in (("prefixes", options.prefixes), ("targets", options.targets))
+            if values is not None
+        }
+        some = replace(options, **own)  # type: ignore[arg-type]
+        some.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
+        return some
+
+    def block_options(self, options: SequenceOptions, block: int) -> SequenceOptions:
+        """Each block of lines has a seed of its own, so that samples differ."""
+        return replace(options, seed=(options.seed + block) % 2**63)
+
+    def cost(self, size: int, options: SequenceOptions) -> int:
+        return options.width * (size + 8)
+
+    def budget(self, input: Input, options: SequenceOptions) -> int:
+        return options.batch_tokens or BATCH_TOKENS
+
+    def divided(self, xs: Sequence[Any], options: SequenceOptions) -> Divided | None:
+        """Texts of any length, sentence by sentence; what stood between the sentences stands there again."""
+        if options is None or not options.split:
+            return None
+        documents = [split_sentences(x) for x in xs]
+
+        def join(raws: Sequence[Searched]) -> list[Searched]:
+            coming = iter(raws)
+            return [joined([(next(coming), blank) for _, blank in document]) for document in documents]
+
+        sentences = [sentence for document in documents for sentence, _ in document]
+        return Divided(sentences, replace(options, split=False), join)
+
+    def outputs(
+        self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
+    ) -> list[Searched]:
+        with one_thread() if is_small(run.model, len(parts) * options.width) else nullcontext():
+            beams = self.search(run, [run.input.size(part) for part in parts], batch, options)
+        texts = iter(self._texts(run, xs, beams, batch, options))
+        losses = [(0.0, 0)] * len(beams) if options.targets is None else self._losses(run, batch, options.targets)
+        return [
+            Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in beam], *loss)
+            for beam, loss in zip(beams, losses, strict=True)
+        ]
+
+    def search(self, run: Run, sizes: Sequence[int], batch: Any, options: SequenceOptions) -> list[list[Hypothesis]]:
+        """The best hypotheses for a batch of items of these sizes."""
+        step, state = run.model.searching(batch)  # type: ignore[operator]
+        # An unknown word is written only where a word of the source can be copied instead.
+        step = conditioned(step, options.going, unknown=hasattr(run.input, "attended"))
+        forced = self.forced(options, len(sizes))
+        return self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
+
+    def forced(self, options: SequenceOptions, count: int) -> list[list[int]]:
+        """The tokens that each of so many outputs begins with."""
+        prefixes = self._prefixes(options, count)
+        given = any(prefix != "" for prefix in prefixes)
+        return self.tokeniser.encode(prefixes) if given else [[] for _ in prefixes]
+
+    def limited(self, options: SequenceOptions) -> SequenceOptions:
+        """With the limit of the configuration, where it has one: not every item has a length to go by."""
+        longest = getattr(self.config, "longest", None)
+        if longest is None or options.max_length is not None:
+            return options
+        return replace(options, max_length=max(longest, options.min_length))
+
+    def _prefixes(self, options: SequenceOptions, count: int) -> list[str]:
+        return [options.prefix] * count if options.prefixes is None else list(options.prefixes)
+
+    def _texts(
+        self, run: Run, xs: Sequence[Any], beams: Sequence[Sequence[Hypothesis]], batch: Any, options: SequenceOptions
+    ) -> list[str]:
+        """The texts of all hypotheses, with words of the source instead of unknown ones, or of the prefix."""
+        rows = [row for row, beam in enumerate(beams) for _ in beam]
+        tokens = [one.tokens for beam in beams for one in beam]
+        texts = self.tokeniser.decode(tokens)
+        unknown = [place for place, some in enumerate(tokens) if UNKNOWN in some]
+        if not unknown or not self.tokeniser.of_words or options.keep_unknown:
+            return texts
+        owners = [rows[place] for place in unknown]
+        chosen = select(batch, torch.tensor(owners, device=run.device))
+        attended = run.input.attended(run.model, chosen, [xs[row] for row in owners], [tokens[i] for i in unknown])  # type: ignore[attr-defined]
+        prefixes = self._prefixes(options, len(xs))
+        for place, row, words in zip(unknown, owners, attended, strict=True):
+            given = words_of(self.tokeniser, prefixes[row])
+            copied = dict(enumerate([*given, *words[len(given) :]]))
+            places = [number for number, token in enumerate(tokens[place]) if token == UNKNOWN]
+            known = {number: word for number in places if (word := copied.get(number)) is not None}
+            texts[place] = written_out(self.tokeniser, tokens[place], known)
+        return texts
+
+    def _losses(self, run: Run, batch: Any, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
+        """Of the targets of each item: the loss without smoothing, summed over their tokens, and how many tokens."""
+        rows = [row for row, texts in enumerate(targets) for _ in texts]
+        ids = self.tokeniser.encode([text for texts in targets for text in texts])
+        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
+        losses, counts = [0.0] * len(targets), [0] * len(targets)
+        for start in range(0, len(order), SCORED_ROWS):
+            part = order[start : start + SCORED_ROWS]
+            target = pad([[START, *ids[place], END] for place in part]).to(run.device)
+            owners = [rows[place] for place in part]
+            source = select(batch, torch.tensor(owners, device=run.device))
+            loss = run.model.loss(source, target)  # type: ignore[operator]
+            # The sum is over all of them. An item's share is by its tokens; the mean over items does not depend on it.
+            for place, row in zip(part, owners, strict=True):
+                tokens = len(ids[place]) + 1
+                losses[row] += float(loss.total) * tokens / loss.tokens
+                counts[row] += tokens
+        return list(zip(losses, counts, strict=True))
+
+    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Searched]) -> Searched:
+        return outputs[0] if outputs else Searched([Prediction("", 0.0, 0.0)])
+
+    def decide(self, x: Any, raw: Searched, options: SequenceOptions | None = None) -> Prediction:
+        first, *others = raw.predictions
+        return first if options is None or options.best == 1 else first._replace(others=tuple(others))
+
+    def benched(self) -> dict[str, dict[str, Any]]:
+        return {"greedy": {"beam": 1}, "beam 5": {"beam": 5}}
+
+    def ensemble(self, runs: Sequence[Run]) -> Run:
+        from sightline.tasks.ensemble import ensemble
+
+        return ensemble(runs)
+
+    # -- scores
 
     def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
         """The metrics of texts against these references."""
@@ -189,7 +400,7 @@ class SequenceScores(Output):
         own = {name: value for name, value in given.items() if name in Scoring._fields}
         return Scoring(**own), {name: value for name, value in given.items() if name not in own}
 
-    def scored_by(self, scoring: Scoring) -> "SequenceScores":
+    def scored_by(self, scoring: Scoring) -> "SequenceOutput":
         same = copy.copy(self)
         same.scoring = scoring
         return same
@@ -234,8 +445,8 @@ class SequenceScores(Output):
         signatures = {**evaluation.extra["signatures"], "perplexity": "per target token"}
         digits = {"perplexity": 3}
         rows = (
-            (self.metric_name(name), f"{evaluation.values[name]:.{digits.get(name, 2)}f}", how)
-            for name, how in signatures.items()
+            (self.metric_name(name), f"{evaluation.values[name]:.{digits.get(name, 2)}f}", signature)
+            for name, signature in signatures.items()
         )
         return Table(("metric", "score", "how"), tuple(rows))
 
@@ -272,258 +483,6 @@ class SequenceScores(Output):
         texts = (f"   {name:<10}  {row[name]}" for name in (self.item_name, "prediction", "reference"))
         return "\n".join((f"chrF {row['chrf']:.1f}", *texts))
 
-
-def perplexity(raws: Sequence[Any]) -> float:
-    """exp of the mean loss of a target token, without smoothing."""
-    total, tokens = (sum(getattr(raw, name) for raw in raws) for name in ("loss", "tokens"))
-    return math.exp(min(total / max(tokens, 1), 700))
-
-
-BATCH_TOKENS = 4096
-SCORED_ROWS = 64  # targets whose loss is computed at once
-WARNED = Limits().max_characters  # a longer text works, but not well
-
-
-class SequenceOutput(SequenceScores):
-    """Texts, written with a tokeniser. Raw outputs are `Searched`.
-
-    ``shift`` is by how many rows maps are moved when they are shown (`sightline.outputs.sequence_explain`).
-    """
-
-    noun = "texts"
-    searches = True
-    sized_targets = True
-    freezes = True
-    calibrates = False
-    predict_options = SequenceOptions
-    tokeniser_file: ClassVar[str] = "target.json"
-    words_field: ClassVar[str] = "target_words"
-    written: ClassVar[str] = "output"  # what is written, in titles of maps
-    answer = listed(
-        structure("Output", "An output.", text=TEXT, log_prob=NUMBER, score=NUMBER),
-        "The best outputs, likeliest first, with their log-probabilities and the scores that they were ranked by.",
-    )
-
-    def __init__(
-        self, config: Any, tokeniser: Tokeniser | None = None, shift: int = 0, said: Sequence[str] = ()
-    ) -> None:
-        super().__init__(config)
-        self._tokeniser, self.shift, self.said = tokeniser, shift, tuple(said)
-
-    @property
-    def tokeniser(self) -> Tokeniser:
-        assert self._tokeniser is not None, "the output is not fitted"
-        return self._tokeniser
-
-    # -- reading and storing
-
-    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
-        return side_of(cells, "target")
-
-    def check(self, y: Any, limits: Limits) -> None:
-        check_length(y, "the target", limits)
-
-    def report(self) -> Report:
-        return PairReport()
-
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, "SequenceOutput"]:
-        """A vocabulary of its own, or that of the earlier run; the input is fitted by itself."""
-        if setting.start is None:
-            learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
-            texts = learning.texts(lambda one: self.targets(one.y))
-            return input.fit(rows, setting), self.fitted(
-                train_tokeniser(texts, setting.config.tokeniser), learnt_lines(learning, rows)
-            )
-        tokeniser = setting.start.run.output.tokeniser
-        missing = count_missing(tokeniser, (text for one in rows for text in self.targets(one.y)))
-        return input.fit(rows, setting), self.fitted(tokeniser, missing.lines())
-
-    def fitted(self, tokeniser: Tokeniser, said: Sequence[str] = ()) -> "SequenceOutput":
-        """The same with a vocabulary, and what there is to say of it."""
-        return type(self)(self.config, tokeniser, said=said)
-
-    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
-        for tokens in self.tokeniser.encode(list(self.targets(y))):
-            yield from ((part, tokens) for part in parts[:1])
-
-    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
-        """Targets between `START` and `END`, padded behind."""
-        collated = np.full((len(targets), max(map(len, targets)) + TARGET_EXTRA), PADDING, np.int64)
-        collated[:, 0] = START
-        for row, tokens in enumerate(targets):
-            collated[row, 1 : 1 + len(tokens)] = tokens
-            collated[row, 1 + len(tokens)] = END
-        return torch.from_numpy(collated)
-
-    def batches(self, prepared: Prepared, config: Any) -> RowBatches:
-        return (CutAnewBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
-
-    def loss(self, model: nn.Module, batch: tuple[Any, Tensor], step: int) -> Any:
-        return model.loss(*batch, smoothing=self.config.smoothing)  # type: ignore[operator]
-
-    def counted(self, batch: tuple[Any, Tensor]) -> int:
-        return int((batch[1][:, 1:] != PADDING).sum())
-
-    # -- predicting
-
-    def validation_options(self) -> SequenceOptions:
-        return SequenceOptions(beam=1)
-
-    def trial_options(self, examples: Sequence[Example]) -> SequenceOptions:
-        """An untrained model does not know when to end: it is stopped where the targets end."""
-        texts = [text for one in examples for text in self.targets(one.y)]
-        longest = max(map(len, self.tokeniser.encode(texts)), default=1)
-        return self.with_targets(SequenceOptions(beam=1, max_length=max(1, longest)), examples, training=True)
-
-    def with_targets(
-        self, options: SequenceOptions, examples: Sequence[Example], training: bool = False
-    ) -> SequenceOptions:
-        return replace(options, targets=[self.targets(one.y, training) for one in examples])
-
-    def options_of(self, options: SequenceOptions, numbers: Sequence[int], items: int) -> SequenceOptions:
-        if options.prefixes is None and options.targets is None:
-            return options
-        if options.prefixes is not None and len(options.prefixes) != items:
-            raise UserError(f"prefixes has {len(options.prefixes)} entries; expected {items}, one for each text")
-        own = {
-            name: [values[number] for number in numbers]
-            for name, values in (("prefixes", options.prefixes), ("targets", options.targets))
-            if values is not None
-        }
-        some = replace(options, **own)  # type: ignore[arg-type]
-        some.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
-        return some
-
-    def block_options(self, options: SequenceOptions, block: int) -> SequenceOptions:
-        """Each block of lines draws anew: the same seed would give the same draws again."""
-        return replace(options, seed=(options.seed + block) % 2**63)
-
-    def cost(self, size: int, options: SequenceOptions) -> int:
-        return options.width * (size + 8)
-
-    def budget(self, input: Input, options: SequenceOptions) -> int:
-        return options.batch_tokens or BATCH_TOKENS
-
-    def divided(self, xs: Sequence[Any], options: SequenceOptions) -> Divided | None:
-        """Texts of any length, sentence by sentence; what stood between the sentences stands there again."""
-        if options is None or not options.split:
-            return None
-        documents = [split_sentences(x) for x in xs]
-
-        def join(raws: Sequence[Searched]) -> list[Searched]:
-            coming = iter(raws)
-            return [joined([(next(coming), blank) for _, blank in document]) for document in documents]
-
-        sentences = [sentence for document in documents for sentence, _ in document]
-        return Divided(sentences, replace(options, split=False), join)
-
-    def outputs(
-        self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
-    ) -> list[Searched]:
-        with one_thread() if is_small(run.model, len(parts) * options.width) else nullcontext():
-            found = self.search(run, [run.input.size(part) for part in parts], batch, options)
-        texts = iter(self._texts(run, xs, found, batch, options))
-        losses = [(0.0, 0)] * len(found) if options.targets is None else self._losses(run, batch, options.targets)
-        return [
-            Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in some], *loss)
-            for some, loss in zip(found, losses, strict=True)
-        ]
-
-    def search(self, run: Run, sizes: Sequence[int], batch: Any, options: SequenceOptions) -> list[list[Hypothesis]]:
-        """The best hypotheses for a batch of items of these sizes."""
-        step, state = run.model.searching(batch)  # type: ignore[operator]
-        if not hasattr(run.input, "attended"):
-            step = without_unknown(step)
-        if options.going is not None:
-            step = asking(step, options.going)
-        forced = self.forced(options, len(sizes))
-        return self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
-
-    def forced(self, options: SequenceOptions, count: int) -> list[list[int]]:
-        """The tokens that each of so many outputs begins with."""
-        prefixes = self._prefixes(options, count)
-        given = any(prefix != "" for prefix in prefixes)
-        return self.tokeniser.encode(prefixes) if given else [[] for _ in prefixes]
-
-    def limited(self, options: SequenceOptions) -> SequenceOptions:
-        """With the limit of the configuration, where it has one: not every item has a length to go by."""
-        longest = getattr(self.config, "longest", None)
-        if longest is None or options.max_length is not None:
-            return options
-        return replace(options, max_length=max(longest, options.min_length))
-
-    def _prefixes(self, options: SequenceOptions, count: int) -> list[str]:
-        return [options.prefix] * count if options.prefixes is None else list(options.prefixes)
-
-    def _texts(
-        self, run: Run, xs: Sequence[Any], found: Sequence[Sequence[Hypothesis]], batch: Any, options: SequenceOptions
-    ) -> list[str]:
-        """The texts of all hypotheses, with words of the source in the place of unknown ones, or of the prefix."""
-        rows = [row for row, some in enumerate(found) for _ in some]
-        tokens = [one.tokens for some in found for one in some]
-        texts = self.tokeniser.decode(tokens)
-        unknown = [place for place, some in enumerate(tokens) if UNKNOWN in some]
-        if not unknown or not self.tokeniser.of_words or options.keep_unknown:
-            return texts
-        owners = [rows[place] for place in unknown]
-        chosen = select(batch, torch.tensor(owners, device=run.device))
-        attended = run.input.attended(run.model, chosen, [xs[row] for row in owners], [tokens[i] for i in unknown])  # type: ignore[attr-defined]
-        prefixes = self._prefixes(options, len(xs))
-        for place, row, words in zip(unknown, owners, attended, strict=True):
-            given = words_of(self.tokeniser, prefixes[row])
-            copied = dict(enumerate([*given, *words[len(given) :]]))
-            places = [number for number, token in enumerate(tokens[place]) if token == UNKNOWN]
-            known = {number: word for number in places if (word := copied.get(number)) is not None}
-            texts[place] = written_out(self.tokeniser, tokens[place], known)
-        return texts
-
-    def _losses(self, run: Run, batch: Any, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
-        """Of the targets of each item: the loss without smoothing, summed over their tokens, and how many tokens."""
-        rows = [row for row, texts in enumerate(targets) for _ in texts]
-        ids = self.tokeniser.encode([text for texts in targets for text in texts])
-        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
-        found = [[0.0, 0] for _ in targets]
-        for start in range(0, len(order), SCORED_ROWS):
-            part = order[start : start + SCORED_ROWS]
-            target = pad([[START, *ids[place], END] for place in part]).to(run.device)
-            owners = [rows[place] for place in part]
-            source = select(batch, torch.tensor(owners, device=run.device))
-            loss = run.model.loss(source, target)  # type: ignore[operator]
-            # The sum is of all of them; an item's share is by its tokens, which the mean over items does not see.
-            for place, row in zip(part, owners, strict=True):
-                tokens = len(ids[place]) + 1
-                found[row][0] += float(loss.total) * tokens / loss.tokens
-                found[row][1] += tokens
-        return [(total, tokens) for total, tokens in found]  # type: ignore[misc]
-
-    @torch.inference_mode()
-    def perplexity(self, run: Run, examples: Sequence[Example]) -> float:
-        """exp of the mean loss of a target token, without writing anything."""
-        scored = []
-        with evaluating(run.model):
-            for start in range(0, len(examples), SCORED_ROWS):
-                parts = run.encode([one.x for one in examples[start : start + SCORED_ROWS]])
-                some = [(own[0], one) for own, one in zip(parts, examples[start:], strict=False) if own]
-                batch = to_device(run.input.collate([part for part, _ in some]), run.device)
-                losses = self._losses(run, batch, [self.targets(one.y) for _, one in some])
-                scored += [Searched([], *loss) for loss in losses]
-        return perplexity(scored)
-
-    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Searched]) -> Searched:
-        return outputs[0] if outputs else Searched([Prediction("", 0.0, 0.0)])
-
-    def decide(self, x: Any, raw: Searched, options: SequenceOptions | None = None) -> Prediction:
-        first, *others = raw.predictions
-        return first if options is None or options.best == 1 else first._replace(others=tuple(others))
-
-    def benched(self) -> dict[str, dict[str, Any]]:
-        return {"greedy": {"beam": 1}, "beam 5": {"beam": 5}}
-
-    def ensemble(self, runs: Sequence[Run]) -> Run:
-        from sightline.tasks.ensemble import ensemble
-
-        return ensemble(runs)
-
     # -- saving, explaining, for people
 
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -543,17 +502,13 @@ class SequenceOutput(SequenceScores):
         self.tokeniser.dropout = setting.config.tokeniser.dropout
         return super().open(input, setting)
 
-    def cut_anew(self, targets: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The same texts in other pieces (BPE dropout)."""
-        return cut_anew(self.tokeniser, targets)
-
     def explain(self, run: Run, x: Any, options: Any) -> Explanation:
         from sightline.outputs.sequence_explain import explain_sequence
 
         return explain_sequence(run, x, options)
 
     def notes(self, prepared: Prepared) -> list[str]:
-        return list(self.said)
+        return list(self.remarks)
 
     def summary_of_fit(self) -> str:
         return f"{self.tokeniser.words:,} target tokens"
@@ -578,13 +533,13 @@ class SequenceOutput(SequenceScores):
         return [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in prediction.all]
 
 
-class CutAnewBatches(RowBatches):
-    """Batches whose texts are cut into other pieces each time (BPE dropout); inputs without pieces stay as they are."""
+class ResegmentedBatches(RowBatches):
+    """Batches whose texts are in other pieces each time (BPE dropout); inputs without pieces stay as they are."""
 
     def batch(self, handle: Any) -> tuple[Any, Any]:
         parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
-        batch = self.input.collate(self.input.cut_anew(parts) if hasattr(self.input, "cut_anew") else parts)
-        return batch, self.output.collate(self.output.cut_anew(targets), batch)  # type: ignore[attr-defined]
+        batch = self.input.collate(self.input.resegmented(parts) if hasattr(self.input, "resegmented") else parts)
+        return batch, self.output.collate(resegmented(self.output.tokeniser, targets), batch)  # type: ignore[attr-defined]
 
 
 def learnt_lines(learning: Rows, rows: Rows) -> list[str]:

@@ -64,12 +64,12 @@ class TranslationOutput(SequenceOutput):
             learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
             sides = (learning.texts(lambda one: (one.x,)), learning.texts(lambda one: (one.y,)))
             source, target = train_tokenisers(lambda: sides[0], lambda: sides[1], config)
-            said = learnt_lines(learning, rows)
+            notes = learnt_lines(learning, rows)
         else:
             source, target = setting.start.tokenisers
-            said = count_missing(target, (one.y for one in rows)).lines()
+            notes = count_missing(target, (one.y for one in rows)).lines()
         source.dropout = target.dropout = config.dropout
-        return input.fitted(source), self.fitted(target, said)
+        return type(input)(input.config, source), self.fitted(target, notes)
 
     def write(self, input: Input, rows: Rows, setting: Setting) -> Corpus:
         """Tokenised in several processes where there are many pairs."""
