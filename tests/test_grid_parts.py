@@ -60,8 +60,8 @@ def test_a_model_of_single_cells_says_the_same_in_parts():
     (expected,), (found,) = whole.predict([pixels]), parts.predict([pixels])
     assert (expected.parts, found.parts) == (1, len(parts_of(pixels, 8, 60)))
     assert found.parts > 20
-    np.testing.assert_allclose(found.chances, expected.chances, atol=1e-6)
-    np.testing.assert_allclose(found.pixel_chances, expected.pixel_chances, atol=1e-6)
+    np.testing.assert_allclose(found.probs, expected.probs, atol=1e-6)
+    np.testing.assert_allclose(found.pixel_probs, expected.pixel_probs, atol=1e-6)
     np.testing.assert_array_equal(found.labels, expected.labels)
     assert found.pixels.shape == expected.pixels.shape == pixels.shape[:2]
 

@@ -112,7 +112,7 @@ def test_cells_of_images(client, runs):
     for one, truth in zip(found, expected, strict=True):
         assert (one["cell"], one["classes"]) == (16, ["none", "crack"])
         assert one["labels"] == truth.labels.tolist()
-        np.testing.assert_allclose(one["probabilities"], truth.chances[:, :, 1], atol=1e-4)
+        np.testing.assert_allclose(one["probabilities"], truth.probs[:, :, 1], atol=1e-4)
     answer = client.post("/explain", json={"image": sent(FILES[0]), "run": "roads", "measure": True}).json()
     kept = Explanation.from_json(answer)
     np.testing.assert_array_equal(kept.cells.labels, expected[0].labels)

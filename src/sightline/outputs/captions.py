@@ -1,4 +1,4 @@
-"""Captions of images, each with several references: metrics of captions, and where each word looked."""
+"""Captions of images, each with several references: metrics of captions, and the attention of each word."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,7 +50,7 @@ PAPER_NAMES = {
 
 @dataclass(frozen=True)
 class CaptionOptions(SequenceOptions):
-    """As of other texts, but for what is about a source of words. With ``looks``, where each token looked too."""
+    """Options of other texts, without those about a source of words. With ``looks``, the attention of each token."""
 
     split: bool = field(default=False, metadata={"internal": True})
     keep_unknown: bool = field(default=False, metadata={"internal": True})
@@ -181,7 +181,7 @@ class CaptionOutput(SequenceOutput):
         return searched if maps is None else [self._aligned(run, *both) for both in zip(searched, maps, strict=True)]
 
     def _aligned(self, run: Run, one: Searched, weights: np.ndarray) -> Searched:
-        """With the place that each token of the best caption looked at most."""
+        """With the place of the most attention of each token of the best caption."""
         assert isinstance(run.input, ImageInput)
         height, width = run.input.places.height, run.input.places.width
         best, *others = one.predictions
@@ -205,11 +205,10 @@ class CaptionOutput(SequenceOutput):
         return Scoring(), given  # images have no length, and references are cut in one way
 
     def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
-        finished = super().finished(evaluation, scoring)
-        texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
-        score = bleu_several(texts, references)
-        finished.values["sacrebleu"], finished.extra["signatures"]["sacrebleu"] = score.value, score.signature
-        return finished
+        super().finished(evaluation, scoring)
+        score = bleu_several([one.text for one in evaluation.predictions], [one.y for one in evaluation.examples])
+        evaluation.values["sacrebleu"], evaluation.extra["signatures"]["sacrebleu"] = score.value, score.signature
+        return evaluation
 
     def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
         options, captions = evaluation.options, sum(len(one.y) for one in evaluation.examples)
@@ -241,7 +240,7 @@ class CaptionOutput(SequenceOutput):
     # -- for people
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
-        """With captions of a few validation images to look at."""
+        """With captions of a few validation images."""
         chosen = validated_rows(len(prepared.valid), run.config.validated, run.config.seed)[:SHOWN]
         examples = [prepared.valid[row] for row in chosen]
         searched = run.raw([one.x for one in examples], options=CaptionOptions())
@@ -250,7 +249,7 @@ class CaptionOutput(SequenceOutput):
             f"| {_cell(one.x.file)} | {_cell(text)} | {_cell(one.y[0])} |"
             for one, text in zip(examples, texts, strict=True)
         ]
-        how = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature
+        signature = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature
         head = ("| image | caption | one of its references |", "| --- | --- | --- |")
         return Wording(
             "from images to captions",
@@ -258,15 +257,11 @@ class CaptionOutput(SequenceOutput):
             "On validation data, decoded greedily, against all references of each image.",
             "captions it saw have at most {longest:,} characters.",
             (
-                "It has words for what stands in its training data, and writes something fluent for any image.",
+                "It has words for what is in its training data, and writes something fluent for any image.",
                 "Where it looked is not why it wrote: a map is a picture of the computation, not an explanation.",
             ),
-            (f"`{run.config.metric}`: {how}", "", "## Captions", "", *head, *rows, ""),
+            (f"`{run.config.metric}`: {signature}", "", "## Captions", "", *head, *rows, ""),
         )
-
-    def check_written(self, options: SequenceOptions, as_json: bool) -> None:
-        if options.best > 1 and not as_json:
-            raise UserError("--best above 1 gives several captions of one image; write them with --format jsonl")
 
     def line(self, x: Any, prediction: Prediction) -> str:
         return f"{path_name(x)}\t{prediction.text}"
@@ -279,7 +274,7 @@ class CaptionOutput(SequenceOutput):
 
 
 def looks(run: Run, source: Tensor, tokens: Sequence[Sequence[int]]) -> list[np.ndarray] | None:
-    """Where each token and the end looked: the mean over the heads of the last attention that sees the image; None
+    """The attention of each token and the end: the mean over the heads of the last attention to the image; None
     without attention."""
     model = run.model
     assert isinstance(model, ImageToText)

@@ -81,11 +81,16 @@ class EncoderMaps:
 
 
 def top_for(model: nn.Module, tokens: int) -> int | None:
-    """How many weights of each row to keep of what attends inside a text; None for all of them."""
+    """How many weights of each row to keep of attention that is no pooling; None for all of them."""
     pools = {id(inner) for one in model.modules() if isinstance(one, Pooling) for inner in one.modules()}
     attentions = [one for one in model.modules() if isinstance(one, Attention) and id(one) not in pools]
     heads = sum(prod(one.heads) for one in attentions)
     return None if heads * tokens**2 <= WHOLE else LARGEST
+
+
+def kept_note(top: int) -> str:
+    """The note where not all weights were kept."""
+    return f"of each row only the {top} largest weights were kept; numbers about the map are about these"
 
 
 def axis_of(reader: TextReader, placed: PlacedText) -> Tokens:
@@ -123,7 +128,7 @@ def read_maps(
         records += through.records()
         stacks.append(Stack(f"{to_text}, through all layers", "cross", (ROLLOUT,)))
     if top is not None and names:
-        notes.append(f"of each row only the {top} largest weights were kept; numbers about the map are about these")
+        notes.append(kept_note(top))
     main = None
     if names:
         main = np.mean([one.matrix() for one in records if one.name == names[-1]], axis=0).astype(np.float64)

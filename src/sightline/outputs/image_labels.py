@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from sightline.explain.explanation import Belief, Explanation, Stack
 from sightline.inputs.base import Input
 from sightline.inputs.image import AT_ONCE, ImageInput, Photo
 from sightline.models.image_to_labels import ImageToLabels
-from sightline.nn.transformer import EncoderLayer
 from sightline.outputs.base import Output
+from sightline.outputs.encoder_maps import top_for
 from sightline.outputs.image_subject import ImageLabelSubject, of_images
 from sightline.outputs.label_baselines import ImageBaselines
 from sightline.outputs.label_scores import Labels
@@ -29,7 +28,7 @@ from sightline.outputs.labels import LabelPrediction, LabelsOutput
 from sightline.outputs.labels_explain import LabelExplained
 from sightline.records import Grid, Record, Tokens
 from sightline.tasks.evaluate import path_name
-from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
+from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.prepare import Prepared, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
@@ -150,7 +149,7 @@ def explain_image_label(run: Run, image: Any, options: ExplainOptions) -> Explan
     (raw,) = run.raw([image], parts=[parts])
     explained = LabelExplained.of(run, run.output.decide(image, raw), options.output)
     grid = Grid(model.places.height, model.places.width)
-    top = options.top or _top(model, len(grid))
+    top = options.top or top_for(model, len(grid))
     with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:
         model.scores(source)
     records, stacks = _records(model, trace, explained.row, grid)
@@ -188,13 +187,6 @@ def _records(model: ImageToLabels, trace: Trace, row: Tokens, grid: Grid) -> tup
     if inside:
         stacks.append(Stack(INSIDE, "self", tuple(inside)))
     return records, stacks
-
-
-def _top(model: ImageToLabels, places: int) -> int | None:
-    """How many weights of each row to keep of what attends inside the image; None for all of them."""
-    layers = [layer for layer in model.between_places if isinstance(layer, EncoderLayer)]
-    heads = sum(prod(layer.attention.heads) for layer in layers)
-    return None if heads * places**2 <= WHOLE else LARGEST
 
 
 def _measured(

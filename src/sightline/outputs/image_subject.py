@@ -1,4 +1,4 @@
-"""Places of an image as what can be hidden: what the evidence of captions and of labels shares."""
+"""Images under perturbation: places are hidden to measure the evidence of captions and of labels."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ from sightline.models.image_to_text import ImageToText
 from sightline.vocabulary import START
 
 VARIANTS = 4096  # places of variants that are in work together
-OF_TEXTS = ("special", "first")  # findings that say nothing of images
+OF_TEXTS = ("special", "first")  # findings that do not apply to images
 
 
 class ImageSubject(ABC):
-    """A model that reads places and one image, for `sightline.explain.evidence`. A subclass says how variants are read.
+    """A model that reads places and one image, for `sightline.explain.evidence`. A subclass reads the variants.
 
-    A place is hidden before the model normalises it, by putting there what `_blank` says: deleting it would change how
-    many places there are. What people get wrong: the features of a place also hold some of what stands beside it, so
+    A place is hidden before the model normalises it: its features become those of `_blank`. Deleting it would change
+    how many places there are. What people get wrong: the features of a place also hold some of its neighbours, so
     hiding a place hides less than covering that part of the image.
     """
 
@@ -55,13 +55,23 @@ class ImageSubject(ABC):
             parts = [self._read(len(part), part.to(self.device))[0] for part in keep.split(self.at_once)]
         return torch.cat(parts)
 
+    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
+        products = []
+        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
+                # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
+                log_probs, seen = self._read(len(part), None)
+                (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
+                products.append((gradient * seen.detach()).sum(dim=-1))
+        return torch.cat(products)
+
     @abstractmethod
     def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the rows `n t`, and the features of the places `n s d` that they were made from."""
 
     @abstractmethod
     def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
-        """What stands where a place is hidden."""
+        """The features of a hidden place."""
 
     def _copies(self, count: int) -> Tensor:
         """The image so many times."""
@@ -69,9 +79,9 @@ class ImageSubject(ABC):
 
     @contextmanager
     def _seen(self, keep: Bool[Tensor, "n s"] | None) -> Iterator[list[Tensor]]:
-        """Inside, what is not kept is hidden from the model; the list gets what it normalised.
+        """Hide places that are not kept from the model inside the block; the list gets the places that it normalises.
 
-        Without ``keep`` nothing changes, and what it normalises is the leaf that gradients go to.
+        Without ``keep`` no place is hidden, and the places are the leaf of gradients.
         """
         seen: list[Tensor] = []
 
@@ -94,8 +104,7 @@ class ImageSubject(ABC):
 class PlaceSubject(ImageSubject):
     """A model from images to text, one image, and what was written.
 
-    A place is hidden by putting the mean of the image's places there: what is left is what the image is like as a
-    whole.
+    A hidden place gets the mean of the image's places: the image as a whole is left.
     """
 
     model: ImageToText
@@ -109,24 +118,13 @@ class PlaceSubject(ImageSubject):
     def rows(self) -> int:
         return len(self.written)
 
-    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
-        found = []
-        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
-                # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
-                log_probs, seen = self._read(len(part), None)
-                (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
-                found.append((gradient * seen.detach()).sum(dim=-1))
-        return torch.cat(found)
-
     def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
         with self._seen(keep) as seen:
             state = self.model.begin(self._copies(copies))
         features, _ = self.model.decode(words, state)
-        logs = torch.log_softmax(self.model.output(features), dim=-1)
-        wanted = self.written.expand(copies, -1).unsqueeze(-1)
-        return logs.gather(-1, wanted).squeeze(-1), seen[0]
+        log_probs = torch.log_softmax(self.model.output(features), dim=-1)
+        return log_probs.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1), seen[0]
 
     def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
         return places.mean(dim=1, keepdim=True)
@@ -135,8 +133,8 @@ class PlaceSubject(ImageSubject):
 class ImageLabelSubject(ImageSubject):
     """A model from images to labels, one image, and a label by its number.
 
-    A place is hidden by putting there what places of the training data look like on average; the mean of the image
-    itself would show a little of what is hidden. Of a number, a cost is how far it moves, up or down alike.
+    A hidden place gets the mean of the places of the training data; the mean of the image itself would show a little of
+    what is hidden. Of a number, a cost is how far it moves, up or down alike.
     """
 
     model: ImageToLabels
@@ -153,12 +151,6 @@ class ImageLabelSubject(ImageSubject):
     @property
     def rows(self) -> int:
         return 1
-
-    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
-        with evaluating(self.model), torch.enable_grad():
-            found, seen = self._read(len(rows), None)
-            (gradient,) = torch.autograd.grad(found.sum(), seen)
-            return (gradient * seen.detach()).sum(dim=-1)
 
     def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         with self._seen(keep) as seen:

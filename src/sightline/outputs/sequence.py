@@ -385,10 +385,6 @@ class SequenceOutput(Output):
             return {**metrics.METRICS, "rougeLsum": metrics.rouge("rougeLsum")}
         return metrics.METRICS
 
-    def reference(self, y: Any) -> Any:
-        """A target as metrics take it: a text, or several."""
-        return y
-
     def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
         """What a metric takes besides texts and references."""
         if metric != "bleu":
@@ -407,7 +403,7 @@ class SequenceOutput(Output):
 
     def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
         """The metric of the outputs, and the perplexity of the targets."""
-        texts, references = [raw.predictions[0].text for raw in raws], [self.reference(one.y) for one in examples]
+        texts, references = [raw.predictions[0].text for raw in raws], [one.y for one in examples]
         name = self.config.metric
         value = self.metrics(references)[name](texts, references).value
         return {name: round(value, 3), "perplexity": round(perplexity(raws), 3)}
@@ -415,15 +411,14 @@ class SequenceOutput(Output):
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
     ) -> dict[str, Statistics]:
-        texts, references = [one.text for one in predictions], [self.reference(one.y) for one in examples]
+        texts, references = [one.text for one in predictions], [one.y for one in examples]
         return {
             name: metric.statistics(texts, references, *self.arguments(name, references))
             for name, metric in self.metrics(references).items()
         }
 
     def finished(self, evaluation: Evaluation, scoring: Scoring) -> Evaluation:
-        texts = [one.text for one in evaluation.predictions]
-        references = [self.reference(one.y) for one in evaluation.examples]
+        texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
         signatures = {}
         for name, metric in self.metrics(references).items():
             given = (texts, references, *self.arguments(name, references))
@@ -457,7 +452,7 @@ class SequenceOutput(Output):
     def compared_extra(
         self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, Any]:
-        references = [self.reference(one.y) for one in examples]
+        references = [one.y for one in examples]
         # How a metric computes does not depend on the text, once its arguments are chosen: one pair tells.
         given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
         return {"signature": self.metrics(references)[metric](*given).signature}
@@ -468,7 +463,7 @@ class SequenceOutput(Output):
 
     def row(self, example: Example, prediction: Any) -> dict[str, Any]:
         item = example.x if isinstance(example.x, str) else str(example.x)
-        return {self.item_name: item, "prediction": prediction.text, "reference": self.reference(example.y)}
+        return {self.item_name: item, "prediction": prediction.text, "reference": example.y}
 
     def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
         prediction = evaluation.predictions[number]
@@ -518,7 +513,8 @@ class SequenceOutput(Output):
 
     def check_written(self, options: SequenceOptions, as_json: bool) -> None:
         if options.best > 1 and not as_json:
-            raise UserError("--best above 1 gives several outputs for one line; write them with --format jsonl")
+            several = f"several {self.written}s of one {self.item_name}"
+            raise UserError(f"--best above 1 gives {several}; write them with --format jsonl")
 
     def line(self, x: Any, prediction: Prediction) -> str:
         return prediction.text.replace("\n", " ")
