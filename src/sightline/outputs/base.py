@@ -6,7 +6,7 @@ See `sightline.tasks.task` first. Most methods have defaults; a task from text t
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,9 +34,21 @@ if TYPE_CHECKING:
     from sightline.metrics import Statistics
 
 
+@dataclass(frozen=True)
+class ThresholdOptions(PredictOptions):
+    """``threshold``: the probability from which a label is given, the run's own unless given."""
+
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise UserError(f"threshold is {self.threshold}; it is a probability, from 0 to 1")
+
+
 def ranked_scores(first: str, losses: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
     """Scores in training: the metric that decides, what falls while a model learns, and the other metrics."""
-    ordered = {first: values[first], **losses} | values
+    ordered = {first: values[first], **losses, **values}
     return {name: round(value, 4) for name, value in ordered.items()}
 
 

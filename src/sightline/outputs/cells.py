@@ -29,7 +29,7 @@ from sightline.models.grid_at_once import AtOnce
 from sightline.models.grid_sequential import Sequential
 from sightline.nn.grid import scan
 from sightline.outputs import cell_scores
-from sightline.outputs.base import Output
+from sightline.outputs.base import Output, ThresholdOptions
 from sightline.outputs.cell_scores import CellBatches, GridPrediction, RawCells, Scored, StoredRows
 from sightline.outputs.reports import COUNT, NUMBER, TEXT, class_table, listed, structure
 from sightline.picture import Labelling, Picture
@@ -40,7 +40,7 @@ from sightline.tasks.explain import LARGEST
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Example, PredictOptions
+from sightline.tasks.task import BadValueError, Example
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device
 
@@ -49,43 +49,6 @@ from sightline.training.steps import to_device
 WHOLE = 1 << 20  # weights; of larger maps the largest of each row are kept
 TITLE = "From each cell to all cells"
 NOTHING_SEEN = "This model has no attention: a cell is labelled from its pixels, its row and its column."
-
-
-@torch.no_grad()
-def explain_cells(run: Run, x: GridItem, options: Any) -> Explanation:
-    """Labels with their probabilities over the image; the maps have a row and a column for each cell."""
-    assert isinstance(run.input, GridInput)
-    if options.output is not None:
-        raise UserError(f"{run.name} labels all cells at once: there is no output to explain instead")
-    try:
-        values = run.input.values(x)
-    except BadImage as error:
-        raise UserError(f"{x.name}: {error}") from None
-    run.input.check_whole(x, values)
-    x = x._replace(held=values)
-    facts = run.input.facts
-    (raw,) = run.raw([x], options=run.output.options({}))
-    prediction = run.output.decide(x, raw)
-    rows, columns = prediction.labels.shape
-    axis = Grid(rows, columns)
-    top = options.top or (LARGEST if len(axis) ** 2 > WHOLE else None)
-    records = _maps(run.model, to_device(collate([values], facts.cell), run.device), axis, top)
-    counts = np.bincount(prediction.labels.ravel(), minlength=len(facts.names)).tolist()
-    shown = ", ".join(f"{count:,} {name}" for name, count in zip(facts.names, counts, strict=True))
-    probs = np.take_along_axis(prediction.probs, prediction.labels[:, :, None], axis=2)[:, :, 0]
-    names = tuple(dict.fromkeys(record.name for record in records))
-    labels = prediction.labels.astype(np.int32)
-    return Explanation(
-        title=run.name,
-        task=run.task.name,
-        input=Path(x.name).name,
-        output=f"cells: {shown}",
-        records=tuple(records),
-        stacks=(Stack(TITLE, "self", names),) if names else (),
-        notes=() if names else (NOTHING_SEEN,),
-        image=_picture(values, Path(x.name).name, axis, facts.cell),
-        cells=Labelling(facts.names, labels, probs.astype(np.float32), facts.names[0]),
-    )
 
 
 def _picture(values: np.ndarray, name: str, axis: Grid, cell: int) -> Picture | None:
@@ -98,6 +61,7 @@ def _picture(values: np.ndarray, name: str, axis: Grid, cell: int) -> Picture | 
     return Picture(made.content, made.width, made.height, made.name, box)
 
 
+@torch.no_grad()
 def _maps(model: Any, grids: Grids, axis: Grid, top: int | None) -> list[Record]:
     with evaluating(model):
         annotated, _ = model.annotate(grids)
@@ -145,19 +109,13 @@ class Mask(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CellsOptions(PredictOptions):
+class CellsOptions(ThresholdOptions):
     """``threshold``: of two classes, the probability from which a cell is marked, where it is not the run's own.
 
     ``pixel_probs``: predictions keep the probability of each pixel, which takes much memory.
     """
 
-    threshold: float | None = None
     pixel_probs: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UserError(f"threshold is {self.threshold}; it must be at least 0 and at most 1")
 
 
 class CellsOutput(Output):
@@ -208,8 +166,7 @@ class CellsOutput(Output):
 
     # -- fitted and stored
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        assert isinstance(input, GridInput)
+    def fit(self, input: Any, rows: Rows, setting: Setting) -> tuple[Input, Output]:
         store, config = input.stores[0], setting.config
         cell, names, start = config.cell if store.pixels else 0, store.classes.names, setting.start
         if start is not None and start.run.output.facts.names != names:
@@ -230,27 +187,23 @@ class CellsOutput(Output):
             "more images, or --valid"
         )
 
-    def write(self, input: Input, rows: Rows, setting: Setting) -> StoredRows:
+    def write(self, input: Any, rows: Rows, setting: Setting) -> StoredRows:
         """The images are stored already; which of them are trained on is written with `write_valid`."""
-        assert isinstance(input, GridInput)
         return StoredRows(input.stores[0], np.array([example.x.row for example in rows], dtype=np.int64))
 
-    def write_valid(self, input: Input, examples: Sequence[Example], setting: Setting) -> None:
-        assert isinstance(input, GridInput)
+    def write_valid(self, input: Any, examples: Sequence[Example], setting: Setting) -> None:
         valid, apart = [example.x.row for example in examples], len(input.stores) > 1
         kept = set() if apart else set(valid)
         train = [index for index in range(len(input.stores[0])) if index not in kept]
         write_text(setting.data / SPLIT, json.dumps({"train": train, "valid": valid, "apart": apart}))
 
-    def open(self, input: Input, setting: Setting) -> StoredRows:
-        assert isinstance(input, GridInput)
+    def open(self, input: Any, setting: Setting) -> StoredRows:
         split, classes = _split(setting.data), self.facts.classes
         folders = FOLDERS if split["apart"] else FOLDERS[:1]
         input.stores = [GridStore.open(setting.data / name, classes) for name in folders]
         return StoredRows(input.stores[0], np.array(split["train"], dtype=np.int64))
 
-    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
-        assert isinstance(input, GridInput)
+    def open_valid(self, input: Any, setting: Setting) -> list[Example]:
         split = _split(setting.data)
         return [Example(input.stored_item(int(split["apart"]), index), Mask()) for index in split["valid"]]
 
@@ -443,8 +396,7 @@ class CellsOutput(Output):
         return {}, [FACTS]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "CellsOutput":
-        assert isinstance(input, GridInput)
+    def load(cls, saved: Saved, config: Any, input: Any) -> "CellsOutput":
         return cls(config, input.facts)
 
     # -- for people
@@ -484,7 +436,39 @@ class CellsOutput(Output):
         )
 
     def explain(self, run: Run, x: GridItem, options: Any) -> Explanation:
-        return explain_cells(run, x, options)
+        """Labels with their probabilities over the image; the maps have a row and a column for each cell."""
+        assert isinstance(run.input, GridInput)
+        if options.output is not None:
+            raise UserError(f"{run.name} labels all cells at once: there is no output to explain instead")
+        try:
+            values = run.input.values(x)
+        except BadImage as error:
+            raise UserError(f"{x.name}: {error}") from None
+        run.input.check_whole(x, values)
+        x = x._replace(held=values)
+        facts = self.facts
+        (raw,) = run.raw([x], options=self.options({}))
+        prediction = self.decide(x, raw)
+        rows, columns = prediction.labels.shape
+        axis = Grid(rows, columns)
+        top = options.top or (LARGEST if len(axis) ** 2 > WHOLE else None)
+        records = _maps(run.model, to_device(collate([values], facts.cell), run.device), axis, top)
+        counts = np.bincount(prediction.labels.ravel(), minlength=len(facts.names)).tolist()
+        shown = ", ".join(f"{count:,} {name}" for name, count in zip(facts.names, counts, strict=True))
+        probs = np.take_along_axis(prediction.probs, prediction.labels[:, :, None], axis=2)[:, :, 0]
+        names = tuple(dict.fromkeys(record.name for record in records))
+        labels = prediction.labels.astype(np.int32)
+        return Explanation(
+            title=run.name,
+            task=run.task.name,
+            input=Path(x.name).name,
+            output=f"cells: {shown}",
+            records=tuple(records),
+            stacks=(Stack(TITLE, "self", names),) if names else (),
+            notes=() if names else (NOTHING_SEEN,),
+            image=_picture(values, Path(x.name).name, axis, facts.cell),
+            cells=Labelling(facts.names, labels, probs.astype(np.float32), facts.names[0]),
+        )
 
     def line(self, x: GridItem, prediction: GridPrediction) -> str:
         names = enumerate(self.facts.names)

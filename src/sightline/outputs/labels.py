@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -22,7 +22,7 @@ from sightline.explain.explanation import Explanation
 from sightline.files import whole_file
 from sightline.inputs.base import Input
 from sightline.outputs import label_scores as scores
-from sightline.outputs.base import Output, ranked_scores
+from sightline.outputs.base import Output, ThresholdOptions, ranked_scores
 from sightline.outputs.label_baselines import LabelBaselines, TextBaselines
 from sightline.outputs.label_scores import LABELS, Labels, Truth, truth_of, values_of
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, structure
@@ -31,7 +31,7 @@ from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Column, Example, PredictOptions
+from sightline.tasks.task import BadValueError, Column, Example
 from sightline.training.folder import RunFolder
 from sightline.view.charts import confusion_matrix, reliability
 
@@ -61,18 +61,6 @@ class LabelPrediction(NamedTuple):
         return data
 
 
-@dataclass(frozen=True)
-class LabelOptions(PredictOptions):
-    """``threshold``: of several labels, those at least as likely are given; the run's own unless given."""
-
-    threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UserError(f"threshold is {self.threshold}; it is a probability, from 0 to 1")
-
-
 class NumberedCorpus:
     """A corpus whose targets are numbers, which are in a file of their own."""
 
@@ -94,7 +82,7 @@ class LabelsOutput(Output):
     or a number."""
 
     noun = "labels"
-    predict_options = LabelOptions
+    predict_options = ThresholdOptions
     labels: Labels
     baseline_models: ClassVar[type[LabelBaselines]] = TextBaselines
     answer = structure(

@@ -42,37 +42,6 @@ from sightline.vocabulary import MASK_SPELLING
 # -- explanations: the words that the model predicts for each mask, and its attention
 
 
-def explain_masks(run: Run, x: Plain, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about the hidden words of one text."""
-    reading, model = run.input, run.model
-    assert isinstance(reading, PlainInput)
-    assert isinstance(model, MaskedWords)
-    if options.output is not None:
-        raise UserError("the word that the model would write for each <mask> is explained; leave the output out")
-    text = reading.label(x)
-    placed, notes = _placed(reading, text), list[str]()
-    if MASK_SPELLING not in text:
-        placed = _hidden(run, placed)
-        notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
-    parts = reading.parts(placed.tokens[1:-1])
-    masks: list[Any] = run.raw([text], parts=[parts], options=run.output.options({"best": LIKELIEST}))[0]
-    tokeniser: Any = reading.reader.tokeniser
-    steps, filled = [], placed.tokens[1:-1]
-    for place, ids, probs in masks:
-        names = [one.strip() for one in tokeniser.decode([[token] for token in ids])]
-        steps.append(Step(names[0], probs[0], tuple(map(Choice, names, probs))))
-        filled[place] = ids[0]
-    windows, done = [], 0
-    for part in parts:
-        own = masks[done : done + len(part.masks)]
-        windows.append(_window(run, part, placed, range(done, done + len(own)), [ids[0] for _, ids, _ in own]))
-        done += len(own)
-    rows = Tokens(tuple(f"{MASK_SPELLING} {step.written}" for step in steps))
-    axes = Axes(rows, axis_of(reading.reader, placed), word_axis(placed), "guess", "text")
-    maps = read_maps(model, model.encoder, windows, axes, options)
-    return maps.explanation(run, notes, input=text, output=tokeniser.decode([filled])[0], steps=tuple(steps))
-
-
 def _placed(reading: PlainInput, text: str) -> PlacedText:
     """The tokens of a text with masks, and their characters in it."""
     places: list[Place | None] = [None]
@@ -401,8 +370,34 @@ class MaskedOutput(Output):
             ),
         )
 
-    def explain(self, run: Run, x: Plain, options: Any) -> Explanation:
-        return explain_masks(run, x, options)
+    def explain(self, run: Run, x: Plain, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about the hidden words of one text."""
+        reading, model = self.input, run.model
+        assert isinstance(model, MaskedWords)
+        if options.output is not None:
+            raise UserError("the word that the model would write for each <mask> is explained; leave the output out")
+        text = reading.label(x)
+        placed, notes = _placed(reading, text), list[str]()
+        if MASK_SPELLING not in text:
+            placed = _hidden(run, placed)
+            notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
+        parts = reading.parts(placed.tokens[1:-1])
+        masks: list[Any] = run.raw([text], parts=[parts], options=self.options({"best": LIKELIEST}))[0]
+        tokeniser: Any = reading.reader.tokeniser
+        steps, filled = [], placed.tokens[1:-1]
+        for place, ids, probs in masks:
+            names = [one.strip() for one in tokeniser.decode([[token] for token in ids])]
+            steps.append(Step(names[0], probs[0], tuple(map(Choice, names, probs))))
+            filled[place] = ids[0]
+        windows, done = [], 0
+        for part in parts:
+            own = masks[done : done + len(part.masks)]
+            windows.append(_window(run, part, placed, range(done, done + len(own)), [ids[0] for _, ids, _ in own]))
+            done += len(own)
+        rows = Tokens(tuple(f"{MASK_SPELLING} {step.written}" for step in steps))
+        axes = Axes(rows, axis_of(reading.reader, placed), word_axis(placed), "guess", "text")
+        maps = read_maps(model, model.encoder, windows, axes, options)
+        return maps.explanation(run, notes, input=text, output=tokeniser.decode([filled])[0], steps=tuple(steps))
 
     def bench_items(self, run: Run, xs: Sequence[Plain]) -> list[Any]:
         """With a masked word each: without one there is nothing to predict."""

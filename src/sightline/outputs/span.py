@@ -37,47 +37,6 @@ SHOWN = 300  # characters of a text that was wrong
 # -- explanations: question and text with the answer marked, and the attention of its start and its end
 
 
-def explain_answer(run: Run, x: Question, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about one answer; ``options.output`` is other words of the text to explain."""
-    reading, output = run.input, run.output
-    assert isinstance(reading, QuestionInput)
-    (raw,) = run.raw([x], options=output.options({}))
-    prediction = output.decide(x, raw)
-    parts = reading.encode([x])[0]
-    part, places = _explained(x, parts, prediction, raw.part, options.output)
-    texts = to_device(reading.collate([part]), run.device)
-    model: Any = run.model
-
-    def measure(some: Texts) -> Tensor:
-        return torch.log_softmax(model.scores(some).double(), dim=-1)[:, [0, 1], places]
-
-    placed = _placed(reading, x, part)
-    words = dict(enumerate(placed.words))
-    window = Window(texts, range(len(part.tokens)), places, (0, 1), words, measure)
-    axes = Axes(Tokens(("start", "end")), axis_of(reading.reader, placed), word_axis(placed), "pointer", "text")
-    maps = read_maps(model, model.model, [window], axes, options)
-    likeliest = _likeliest(run, x, part, texts)
-    answer = prediction.answer if options.output is None else options.output
-    with evaluating(model), torch.no_grad():
-        start, end = measure(texts)[0].exp().tolist()
-    notes = ["the pointers point at the first and at the last token of the answer"] if answer else []
-    if not answer:
-        notes.append("the model finds no answer in the text: both pointers point at the first token of all")
-    if len(parts) > 1:
-        notes.append(f"the text was read in {len(parts):,} stretches; what is shown is the one with the answer")
-    spans = _spans(x, placed, maps, _characters(x, part, places))
-    predicted = prediction.answer or NOTHING
-    return maps.explanation(
-        run,
-        notes,
-        input="\t".join(x),
-        output=predicted,
-        steps=(Step("start", start), Step("end", end)),
-        alternatives=tuple(one for one in likeliest if one.text != predicted),
-        highlights=Highlights(answer or NOTHING, start * end, likeliest, x, spans, read=len(spans)),
-    )
-
-
 def _explained(
     x: Question, parts: list[Stretch], prediction: "AnswerPrediction", best: Stretch | None, given: str | None
 ) -> tuple[Stretch, list[int]]:
@@ -334,8 +293,45 @@ class SpanOutput(Output):
             ),
         )
 
-    def explain(self, run: Run, x: Question, options: Any) -> Explanation:
-        return explain_answer(run, x, options)
+    def explain(self, run: Run, x: Question, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about one answer; ``options.output`` is other words of the text to explain."""
+        reading = run.input
+        assert isinstance(reading, QuestionInput)
+        (raw,) = run.raw([x], options=self.options({}))
+        prediction = self.decide(x, raw)
+        parts = reading.encode([x])[0]
+        part, places = _explained(x, parts, prediction, raw.part, options.output)
+        texts = to_device(reading.collate([part]), run.device)
+        model: Any = run.model
+
+        def measure(some: Texts) -> Tensor:
+            return torch.log_softmax(model.scores(some).double(), dim=-1)[:, [0, 1], places]
+
+        placed = _placed(reading, x, part)
+        words = dict(enumerate(placed.words))
+        window = Window(texts, range(len(part.tokens)), places, (0, 1), words, measure)
+        axes = Axes(Tokens(("start", "end")), axis_of(reading.reader, placed), word_axis(placed), "pointer", "text")
+        maps = read_maps(model, model.model, [window], axes, options)
+        likeliest = _likeliest(run, x, part, texts)
+        answer = prediction.answer if options.output is None else options.output
+        with evaluating(model), torch.no_grad():
+            start, end = measure(texts)[0].exp().tolist()
+        notes = ["the pointers point at the first and at the last token of the answer"] if answer else []
+        if not answer:
+            notes.append("the model finds no answer in the text: both pointers point at the first token of all")
+        if len(parts) > 1:
+            notes.append(f"the text was read in {len(parts):,} stretches; what is shown is the one with the answer")
+        spans = _spans(x, placed, maps, _characters(x, part, places))
+        predicted = prediction.answer or NOTHING
+        return maps.explanation(
+            run,
+            notes,
+            input="\t".join(x),
+            output=predicted,
+            steps=(Step("start", start), Step("end", end)),
+            alternatives=tuple(one for one in likeliest if one.text != predicted),
+            highlights=Highlights(answer or NOTHING, start * end, likeliest, x, spans, read=len(spans)),
+        )
 
     def line(self, x: Question, prediction: AnswerPrediction) -> str:
         return " ".join(prediction.answer.split())

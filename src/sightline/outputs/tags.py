@@ -39,40 +39,6 @@ from sightline.training.steps import to_device
 # -- explanations: each word with its tag, the attention of the tag, and which words it depends on
 
 
-def explain_tags(run: Run, x: Words, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about the tags of one sentence; ``options.output`` is a tag to explain instead."""
-    reading, output, model = run.input, run.output, run.model
-    assert isinstance(reading, WordsInput)
-    assert isinstance(output, TagsOutput)
-    labels = output.labels
-    if not x:
-        raise UserError("there is nothing to explain: the sentence has no words")
-    if options.output is not None and options.output not in labels.names:
-        raise UserError(f"{run.name} has no tag {options.output!r}; it has {', '.join(labels.names[:10])}")
-    (raw,) = run.raw([x], options=output.options({}))
-    tags = output.decide(x, raw).tags
-    explained = tags if options.output is None else (options.output,) * len(x)
-    ids = [labels.index(tag) for tag in explained]
-    whole, parts = cut_words(reading.reader, [x], 1 << 30, 0)[0][0], reading.encode([x])[0]
-    windows = [
-        _window(run, part, whole, (start, end), ids[start:end])
-        for part, (start, end) in zip(parts, owners([(one.first, one.behind) for one in parts]), strict=True)
-    ]
-    rows = Tokens(tuple(f"{word} {tag}" for word, tag in zip(x, explained, strict=True)))
-    axes = Axes(rows, axis_of(reading.reader, _placed(reading, x, whole)), Tokens(x), "tag", "sentence")
-    maps = read_maps(model, model.model, windows, axes, options)  # type: ignore[arg-type]
-    notes = ["a row is a word with its tag: what its first piece attends to"] if maps.main is not None else []
-    if len(parts) > 1:
-        notes.append(f"the sentence has more than {reading.config.longest:,} tokens: it was read in stretches")
-    return maps.explanation(
-        run,
-        notes,
-        input=" ".join(x),
-        output=" ".join(f"{word}/{tag}" for word, tag in zip(x, tags, strict=True)),
-        steps=tuple(_step(labels.names, *one) for one in zip(explained, ids, raw, strict=True)),
-    )
-
-
 def _window(run: Run, part: Cut, whole: Cut, own: tuple[int, int], ids: list[int]) -> Window:
     """A stretch of the sentence; the words ``own`` are explained in it."""
     numbers = range(part.first, part.behind)
@@ -343,8 +309,36 @@ class TagsOutput(Output):
             sections=tuple(table_section("Spans" if self.spans else "Labels", first, counted, table)),
         )
 
-    def explain(self, run: Run, x: Words, options: Any) -> Explanation:
-        return explain_tags(run, x, options)
+    def explain(self, run: Run, x: Words, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about the tags of a sentence; ``options.output`` is a tag to explain instead."""
+        reading, model, labels = run.input, run.model, self.labels
+        assert isinstance(reading, WordsInput)
+        if not x:
+            raise UserError("there is nothing to explain: the sentence has no words")
+        if options.output is not None and options.output not in labels.names:
+            raise UserError(f"{run.name} has no tag {options.output!r}; it has {', '.join(labels.names[:10])}")
+        (raw,) = run.raw([x], options=self.options({}))
+        tags = self.decide(x, raw).tags
+        explained = tags if options.output is None else (options.output,) * len(x)
+        ids = [labels.index(tag) for tag in explained]
+        whole, parts = cut_words(reading.reader, [x], 1 << 30, 0)[0][0], reading.encode([x])[0]
+        windows = [
+            _window(run, part, whole, (start, end), ids[start:end])
+            for part, (start, end) in zip(parts, owners([(one.first, one.behind) for one in parts]), strict=True)
+        ]
+        rows = Tokens(tuple(f"{word} {tag}" for word, tag in zip(x, explained, strict=True)))
+        axes = Axes(rows, axis_of(reading.reader, _placed(reading, x, whole)), Tokens(x), "tag", "sentence")
+        maps = read_maps(model, model.model, windows, axes, options)  # type: ignore[arg-type]
+        notes = ["a row is a word with its tag: what its first piece attends to"] if maps.main is not None else []
+        if len(parts) > 1:
+            notes.append(f"the sentence has more than {reading.config.longest:,} tokens: it was read in stretches")
+        return maps.explanation(
+            run,
+            notes,
+            input=" ".join(x),
+            output=" ".join(f"{word}/{tag}" for word, tag in zip(x, tags, strict=True)),
+            steps=tuple(_step(labels.names, *one) for one in zip(explained, ids, raw, strict=True)),
+        )
 
     def line(self, x: Words, prediction: TagPrediction) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(prediction.words, prediction.tags, strict=True))
