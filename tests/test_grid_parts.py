@@ -85,7 +85,7 @@ def test_a_model_that_looks_everywhere_works_in_parts_and_small_images_stay_whol
 
 
 def test_where_cells_look_is_not_shown_in_parts():
-    with pytest.raises(UserError, match=r"image 1 has 169 cells; at most 80 \(most_cells\) are looked at together"):
+    with pytest.raises(UserError, match=r"image 1 has 169 cells; at most 80 \(most_cells\) are read together"):
         gridder(AtOnceConfig(width=8, cell_size=8, rnn_size=4, pixel_width=0), 80).explain(photo(100, 100))
 
 

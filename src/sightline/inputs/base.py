@@ -58,7 +58,7 @@ class Input(ABC):
 
     @abstractmethod
     def read(self, cells: Mapping[str, Any]) -> Any:
-        """The item in a row, or a `BadValueError` that says what is wrong."""
+        """The item in a row, or a `BadValueError`."""
 
     def check(self, x: Any, limits: "Limits") -> None:
         """Raise a `BadValueError` where an item is too large to learn from."""
@@ -95,8 +95,8 @@ class Input(ABC):
     def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
         """Each item as the parts that a model reads at once: one, several where it is too long, none where it is empty.
 
-        A part is what `collate` takes and `size` measures; a `BadValueError` as the only part says that it cannot be
-        used.
+        A part is what `collate` takes and `size` measures; an item that cannot be used has a `BadValueError` as its
+        only part.
         """
 
     def train_parts(self, xs: Sequence[Any]) -> list[list[Any]]:

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +24,10 @@ from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.models.grid import Grids
+from sightline.outputs.reports import read_record
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting, checked, unfitted
 from sightline.tasks.task import BadValueError
-from sightline.training.folder import RunFolder
 
 # -- grids too large to be labelled whole: parts that overlap, each of which labels the cells far from its own edges
 #
@@ -142,18 +142,6 @@ class GridFacts:
     def side(self) -> int:
         """Pixels along a cell; a place of a grid of features is a cell by itself."""
         return self.cell or 1
-
-    @classmethod
-    def load(cls, folder: RunFolder) -> "GridFacts":
-        """Read the facts from a run folder of unknown origin."""
-        data = folder.read_json(FACTS)
-        try:
-            known = {field.name for field in fields(cls)}
-            given: dict[str, Any] = {name: one for name, one in data.items() if name in known}
-            given |= {name: tuple(one) for name, one in given.items() if isinstance(one, list)}
-            return cls(**given)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise UserError(f"{folder.path / FACTS} is damaged: {error}") from None
 
 
 class GridItem(NamedTuple):
@@ -327,8 +315,8 @@ class GridInput(Input):
         cells = math.prod(grid_size(values, self.facts.side))
         if cells > self.config.most_cells:
             raise UserError(
-                f"{x.name} has {cells:,} cells; at most {self.config.most_cells:,} (most_cells) are looked "
-                "at together. Cut out a part of it, or label it with `sightline predict`, which goes in parts"
+                f"{x.name} has {cells:,} cells; at most {self.config.most_cells:,} (most_cells) are read "
+                "together. Cut out a part of it, or label it with `sightline predict`, which goes in parts"
             )
 
     def work(self, xs: Sequence[GridItem]) -> list[int]:
@@ -354,7 +342,7 @@ class GridInput(Input):
 
     @classmethod
     def load(cls, saved: Saved, config: Any) -> "GridInput":
-        return cls(config, GridFacts.load(RunFolder(saved.path)))
+        return cls(config, read_record(GridFacts, saved.path, FACTS))
 
     # -- for people
 

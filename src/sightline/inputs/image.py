@@ -50,7 +50,7 @@ FOLDER = "images"  # below the run's data: features or pixels of all images
 def new_encoder(config: Any, earlier: Any) -> ImageEncoder:
     """The frozen encoder of the run to start from; else a new one, with pretrained weights."""
     if earlier is not None and earlier.input.encoder_config != config.encoder:
-        raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")
+        raise UserError(f"{earlier.name} has another image encoder, and a run that starts from it keeps that one")
     if earlier is not None and earlier.input.encoder is not None:
         return earlier.input.encoder
     torch.manual_seed(config.seed)

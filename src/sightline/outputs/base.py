@@ -80,7 +80,7 @@ class Output(ABC):
 
     @abstractmethod
     def read(self, cells: Mapping[str, Any], x: Any) -> Any:
-        """The target in a row, or a `BadValueError` that says what is wrong."""
+        """The target in a row, or a `BadValueError`."""
 
     def check(self, y: Any, limits: "Limits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
@@ -336,7 +336,7 @@ class Output(ABC):
         return ""
 
     def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
-        """What the model card says of the task; pictures go into the folder."""
+        """The words of the model card; pictures go into the folder."""
         limits = (
             "It has learnt what is in its training data, and predicts something for anything else too.",
             "Where it looked is not why it predicted: an attention map is a picture of the computation.",
@@ -405,7 +405,7 @@ class Output(ABC):
     pictures: ClassVar[tuple[str, ...]] = ()  # endings of pictures that `view` writes with `save_picture`, not of maps
 
     def save_picture(self, run: "Run", x: Any, prediction: Any, path: Path) -> None:
-        """A picture of a prediction by itself, as the ending says."""
+        """A picture of a prediction by itself, in the format of the ending."""
 
     measures: ClassVar[bool] = True  # whether the evidence of its maps can be measured
     explains_without: ClassVar[frozenset[str]] = frozenset()  # options of /explain that do not apply

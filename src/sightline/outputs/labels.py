@@ -192,10 +192,9 @@ class LabelsOutput(Output):
         return ((part, self.labels.ids(y)) for part in parts)
 
     def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
-        if self.labels.kind == "number":
-            return torch.from_numpy(np.concatenate(targets).astype(np.float64))
-        if self.labels.kind == "one":
-            return torch.from_numpy(np.concatenate(targets).astype(np.int64))
+        if self.labels.kind != "several":
+            dtype = np.float64 if self.labels.kind == "number" else np.int64
+            return torch.from_numpy(np.concatenate(targets).astype(dtype))
         gold = np.zeros((len(targets), self.labels.classes), dtype=np.float32)
         for row, ids in enumerate(targets):
             gold[row, ids] = 1

@@ -1,4 +1,4 @@
-"""Words that were hidden in plain text: what a model learns without labels, and what it would write for them."""
+"""Words that were hidden in plain text: pre-training without labels, and predictions for `<mask>`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,14 +59,14 @@ def _placed(reading: PlainInput, text: str) -> PlacedText:
 
 def _hidden(run: Run, placed: PlacedText) -> PlacedText:
     """The same with some tokens hidden, as many as in training."""
-    reader = run.input.reader  # type: ignore[attr-defined]
+    mask: int = run.input.reader.specials.mask  # type: ignore[attr-defined]
     real = [at for at, place in enumerate(placed.places) if place is not None]
     if not real:
         raise UserError("there is nothing to explain: the text has no words")
     count = max(1, round(run.config.masking.share * len(real)))
     tokens, places = list(placed.tokens), list(placed.places)
     for at in np.random.default_rng(run.config.seed).choice(real, count, replace=False).tolist():
-        tokens[at], places[at] = reader.specials.mask, None
+        tokens[at], places[at] = mask, None
     return PlacedText(placed.texts, tokens, places, words_of_places(placed.texts, places), [], 0)
 
 
@@ -167,7 +167,7 @@ class _Tokens(NamedTuple):
 
 
 class MaskedOutput(Output):
-    """Hidden words. Nothing is given as a target: words of the texts themselves are hidden, by the seed."""
+    """Hidden words. There are no targets in the data: words of the texts themselves are hidden, by the seed."""
 
     noun = "words"
     unit = "nats a hidden word"
@@ -274,14 +274,16 @@ class MaskedOutput(Output):
             return raw
         if not raw:
             return Filling(self.input.label(x), ())
+        return self._filled(self.input.with_masks(str(x)), raw)
+
+    def _filled(self, tokens: list[int], raw: Any) -> Filling:
         tokeniser: Any = self.input.reader.tokeniser
-        tokens = self.input.with_masks(str(x))
-        masks = []
+        filled, masks = list(tokens), []
         for place, ids, probs in raw:
-            tokens[place] = ids[0]
+            filled[place] = ids[0]
             spelled = (one.strip() for one in tokeniser.decode([[token] for token in ids]))
             masks.append(tuple(zip(spelled, probs, strict=True)))
-        return Filling(tokeniser.decode([tokens])[0], tuple(masks))
+        return Filling(tokeniser.decode([filled])[0], tuple(masks))
 
     @torch.no_grad()
     def scored(
@@ -293,7 +295,7 @@ class MaskedOutput(Output):
         on_predicted: Callable[[int], None] = lambda count: None,
         bad: dict[int, str] | None = None,
     ) -> list[Guesses]:
-        """Hide words of the texts, always the same ones for the run's seed, and count for each text what is guessed.
+        """Hide words of the texts, always the same ones for the run's seed, and count right guesses for each text.
 
         The seed is another one than in training. The texts are one stream that is cut into blocks, as in training.
         """
@@ -355,7 +357,7 @@ class MaskedOutput(Output):
     def notes(self, prepared: Prepared) -> list[str]:
         if self.vectors is None:
             return []
-        return ["words begin with vectors that tell in which texts they stand (latent)"]
+        return ["words begin with vectors of the texts that they occur in (latent)"]
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
         return Wording(
@@ -383,12 +385,8 @@ class MaskedOutput(Output):
             notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
         parts = reading.parts(placed.tokens[1:-1])
         masks: list[Any] = run.raw([text], parts=[parts], options=self.options({"best": LIKELIEST}))[0]
-        tokeniser: Any = reading.reader.tokeniser
-        steps, filled = [], placed.tokens[1:-1]
-        for place, ids, probs in masks:
-            names = [one.strip() for one in tokeniser.decode([[token] for token in ids])]
-            steps.append(Step(names[0], probs[0], tuple(map(Choice, names, probs))))
-            filled[place] = ids[0]
+        filling = self._filled(placed.tokens[1:-1], masks)
+        steps = tuple(Step(*words[0], tuple(Choice(*one) for one in words)) for words in filling.masks)
         windows, done = [], 0
         for part in parts:
             own = masks[done : done + len(part.masks)]
@@ -397,7 +395,7 @@ class MaskedOutput(Output):
         rows = Tokens(tuple(f"{MASK_SPELLING} {step.written}" for step in steps))
         axes = Axes(rows, axis_of(reading.reader, placed), word_axis(placed), "guess", "text")
         maps = read_maps(model, model.encoder, windows, axes, options)
-        return maps.explanation(run, notes, input=text, output=tokeniser.decode([filled])[0], steps=tuple(steps))
+        return maps.explanation(run, notes, input=text, output=filling.text, steps=steps)
 
     def bench_items(self, run: Run, xs: Sequence[Plain]) -> list[Any]:
         """With a masked word each: without one there is nothing to predict."""

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
 from sightline.metrics import OfClass
 from sightline.tasks.evaluate import Table
+from sightline.training.folder import RunFolder
 
 TEXT: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer"}
@@ -39,14 +42,23 @@ def object_of(line: str, number: int) -> dict[str, Any]:
 
 def fields_of(line: str, number: int, names: Sequence[Sequence[str]]) -> list[Any]:
     """One field of a line of JSON by each list of names."""
-    there = object_of(line, number)
-    chosen = [name for some in names for name in [one for one in some if one in there][:1]]
+    data = object_of(line, number)
+    chosen = [name for some in names for name in [one for one in some if one in data][:1]]
     if len(chosen) < len(names):
-        expected = ", ".join(repr(some[0]) for some in names)
-        raise UserError(
-            f"line {number:,}: found the fields {', '.join(map(repr, there)) or 'none'}; expected {expected}"
-        )
-    return [there[name] for name in chosen]
+        there, expected = ", ".join(map(repr, data)) or "none", ", ".join(repr(some[0]) for some in names)
+        raise UserError(f"line {number:,}: found the fields {there}; expected {expected}")
+    return [data[name] for name in chosen]
+
+
+def read_record(kind: Any, folder: Path, name: str) -> Any:
+    """A dataclass from a JSON file of a run folder of unknown origin; its ``__post_init__`` checks the fields."""
+    data = RunFolder(folder).read_json(name)
+    try:
+        known = {one.name for one in fields(kind)}
+        given = {field: value for field, value in data.items() if field in known}
+        return kind(**{field: tuple(value) if isinstance(value, list) else value for field, value in given.items()})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / name} is damaged: {error}") from None
 
 
 def class_table(rows: Sequence[OfClass], first: str, there: str) -> Table:

@@ -253,14 +253,11 @@ class SequenceOutput(Output):
             return options
         if options.prefixes is not None and len(options.prefixes) != items:
             raise UserError(f"prefixes has {len(options.prefixes)} entries; expected {items}, one for each text")
-        own = {
-            name: [values[number] for number in numbers]
-            for name, values in (("prefixes", options.prefixes), ("targets", options.targets))
-            if values is not None
-        }
-        some = replace(options, **own)  # type: ignore[arg-type]
-        some.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
-        return some
+        prefixes = None if options.prefixes is None else [options.prefixes[number] for number in numbers]
+        targets = None if options.targets is None else [options.targets[number] for number in numbers]
+        own = replace(options, prefixes=prefixes, targets=targets)
+        own.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
+        return own
 
     def block_options(self, options: SequenceOptions, block: int) -> SequenceOptions:
         """Each block of lines has a seed of its own, so that samples differ."""
@@ -273,7 +270,7 @@ class SequenceOutput(Output):
         return options.batch_tokens or BATCH_TOKENS
 
     def divided(self, xs: Sequence[Any], options: SequenceOptions) -> Divided | None:
-        """Texts of any length, sentence by sentence; what stood between the sentences stands there again."""
+        """Texts of any length, sentence by sentence; the blanks between sentences are kept."""
         if options is None or not options.split:
             return None
         documents = [split_sentences(x) for x in xs]
@@ -389,7 +386,7 @@ class SequenceOutput(Output):
         """What a metric takes besides texts and references."""
         if metric != "bleu":
             return ()
-        # Found once, from all references: a part of them must not choose another.
+        # Chosen once, from all references: a part of them must not choose another.
         return (self.scoring.bleu_tokenise or metrics.bleu_tokeniser(references),)
 
     def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
@@ -453,7 +450,7 @@ class SequenceOutput(Output):
         self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, Any]:
         references = [one.y for one in examples]
-        # How a metric computes does not depend on the text, once its arguments are chosen: one pair tells.
+        # A signature does not depend on the text, once the arguments are chosen: one pair is enough.
         given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
         return {"signature": self.metrics(references)[metric](*given).signature}
 

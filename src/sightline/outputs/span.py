@@ -1,4 +1,4 @@
-"""An answer to a question: words of a text, or that the text does not say."""
+"""An answer to a question: words of a text, or none where the text does not hold it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -89,11 +89,11 @@ def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choi
 def _spans(x: Question, placed: PlacedText, maps: EncoderMaps, answer: tuple[int, int]) -> tuple[Span, ...]:
     """Words of both texts by the attention of the two pointers, on average (without attention, by what hiding them
     costs); those of the answer are marked."""
-    weights, spans = maps.lost if maps.main is None else maps.main, []
-    assert weights is not None
+    weights: Any = maps.lost if maps.main is None else maps.main
+    weights, spans = weights.mean(axis=0), []
     for number, word in enumerate(placed.words):
         at = placed.place_of(word)
-        weight = weights.mean(axis=0)[number] if maps.main is None else weights.mean(axis=0)[word].sum()
+        weight = weights[number] if maps.main is None else weights[word].sum()
         marked = at.part == 1 and at.start < answer[1] and answer[0] < at.end
         if at.start < at.end:
             text = x[at.part][at.start : at.end]
@@ -340,6 +340,5 @@ class SpanOutput(Output):
         return {"question": x[0], **prediction._asdict()}
 
     def row(self, example: Example, prediction: AnswerPrediction) -> dict[str, Any]:
-        given = {"question": example.x[0], "text": example.x[1], "answers": list(example.y[0])}
-        answer, start, end, probability = prediction
-        return given | {"prediction": answer, "start": start, "end": end, "probability": probability}
+        given, fields = {"question": example.x[0], "text": example.x[1]}, prediction._asdict()
+        return {**given, "answers": list(example.y[0]), "prediction": fields.pop("answer"), **fields}
