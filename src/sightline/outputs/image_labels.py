@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sightline.errors import UserError
@@ -17,13 +19,11 @@ from sightline.explain.evidence.measures import leave_one_out
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief, Explanation, Stack
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, ImageInput, Photo
+from sightline.inputs.image import AT_ONCE, ImageInput, ImageSubject, Photo, of_images
 from sightline.models.image_to_labels import ImageToLabels
 from sightline.outputs.base import Output
 from sightline.outputs.encoder_maps import top_for
-from sightline.outputs.image_subject import ImageLabelSubject, of_images
 from sightline.outputs.label_baselines import ImageBaselines
-from sightline.outputs.label_scores import Labels
 from sightline.outputs.labels import LabelPrediction, LabelsOutput
 from sightline.outputs.labels_explain import LabelExplained
 from sightline.records import Grid, Record, Tokens
@@ -59,20 +59,6 @@ class ImageBatches:
         return batch, self.output.collate(targets, batch)
 
 
-class EarlierCorpus:
-    """The training rows of a run of an earlier version."""
-
-    def __init__(self, examples: Sequence[Example], labels: Labels) -> None:
-        self.examples, self.labels = examples, labels
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        x, y = self.examples[row]
-        return np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))
-
-
 class ImageLabelsOutput(LabelsOutput):
     """Labels of images."""
 
@@ -84,7 +70,8 @@ class ImageLabelsOutput(LabelsOutput):
     def open(self, input: Input, setting: Setting) -> Any:
         if not (setting.data / EARLIER).exists():
             return super().open(input, setting)
-        return EarlierCorpus(self._earlier(input, setting.data / EARLIER)[0], self.labels)
+        examples = self._earlier(input, setting.data / EARLIER)[0]
+        return [(np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))) for x, y in examples]
 
     def open_valid(self, input: Input, setting: Setting) -> list[Example]:
         if not (setting.data / EARLIER).exists():
@@ -207,3 +194,42 @@ def _measured(
         return shares, None, note
     belief = believe(subject, list(looked), about="what reads the image", names=("pooling",), special=())
     return shares, of_images(belief), note
+
+
+class ImageLabelSubject(ImageSubject):
+    """A model from images to labels, one image, and a label by its number.
+
+    A hidden place gets the mean of the places of the training data; the mean of the image itself would show a little of
+    what is hidden. Of a number, a cost is how far it moves, up or down alike.
+    """
+
+    model: ImageToLabels
+    row_name = "label"
+
+    def __init__(
+        self, model: ImageToLabels, source: Tensor, label: int, *, kind: str = "one", temperature: float = 1.0
+    ) -> None:
+        super().__init__(model, source)
+        self.label, self.kind, self.temperature = label, kind, temperature
+        with evaluating(model), torch.no_grad():
+            self.number = float(model.scores(source.to(self.device))[0]) if kind == "number" else 0.0
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        with self._seen(keep) as seen:
+            scores = self.model.scores(self._copies(copies))
+        return self._measured(scores, keep).unsqueeze(1), seen[0]
+
+    def _measured(self, scores: Tensor, keep: Tensor | None) -> Float[Tensor, " n"]:
+        if self.kind == "number":  # a gradient cannot be taken of a distance that is 0
+            return scores if keep is None else -(scores - self.number).abs()
+        logits = scores.double() / self.temperature
+        if self.kind == "several":
+            return F.logsigmoid(logits[:, self.label])
+        return torch.log_softmax(logits, dim=-1)[:, self.label]
+
+    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
+        return self.model.blank.to(places.dtype)

@@ -71,7 +71,7 @@ def class_table(rows: Sequence[OfClass], first: str, there: str) -> Table:
     return Table((first, "precision", "recall", "F1", there, "given"), tuple(map(cells, rows)))
 
 
-def listed_counts(counts: Mapping[str, int], most: int = 10) -> str:
-    """Labels with how often each occurs, the first ones of many."""
-    more = f" and {len(counts) - most:,} more" if len(counts) > most else ""
-    return ", ".join(f"{name!r} ({count:,})" for name, count in islice(counts.items(), most)) + more
+def listed_counts(counts: Mapping[str, int]) -> str:
+    """Labels with how often each occurs, the first ten of many."""
+    more = f" and {len(counts) - 10:,} more" if len(counts) > 10 else ""
+    return ", ".join(f"{name!r} ({count:,})" for name, count in islice(counts.items(), 10)) + more

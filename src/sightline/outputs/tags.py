@@ -22,7 +22,7 @@ from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
 from sightline.outputs.encoder_maps import Axes, Window, axis_of, read_maps
 from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
-from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, structure
+from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, listed_counts, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
@@ -271,7 +271,7 @@ class TagsOutput(Output):
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
         extra, lines = evaluation.extra, list[Table | str]()
         if extra["unseen"]:
-            named = ", ".join(f"{name!r} ({count:,})" for name, count in list(extra["unseen"].items())[:10])
+            named = listed_counts(extra["unseen"])
             total = f"{sum(extra['unseen'].values()):,} of {extra['words']:,} words"
             lines.append(f"labels that training did not have, on {total}, counted as wrong: {named}")
         if self.spans and "span_f1" not in evaluation.values:
