@@ -93,6 +93,11 @@ def kept_note(top: int) -> str:
     return f"of each row only the {top} largest weights were kept; numbers about the map are about these"
 
 
+def too_many_note(tokens: int, most: int) -> str:
+    """The note where the evidence of a map would take too long."""
+    return f"{tokens:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
+
+
 def axis_of(reader: TextReader, placed: PlacedText) -> Tokens:
     """The tokens of a text as the text has them; those that are not in the text, such as the end, as spelled."""
     tokeniser: Any = reader.tokeniser
@@ -142,10 +147,7 @@ def read_maps(
         if len(windows) > 1:
             notes.append("what to make of the map was not measured: that is done for what is read at once")
         elif longest > MEASURED:
-            notes.append(
-                f"{len(axes.columns):,} tokens are too many to measure what to make of the map, which is done up to "
-                f"{MEASURED:,}"
-            )
+            notes.append(too_many_note(len(axes.columns), MEASURED))
         else:
             subject = _subject(model, inner, windows[0], axes, names[-1:])
             belief = believe(subject, [one for one in records if one.name == names[-1]])

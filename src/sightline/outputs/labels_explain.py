@@ -17,7 +17,7 @@ from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import Texts
-from sightline.outputs.encoder_maps import axis_of, top_for
+from sightline.outputs.encoder_maps import axis_of, too_many_note, top_for
 from sightline.outputs.labels import NONE, LabelPrediction
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, LIKELIEST, ExplainOptions
@@ -282,7 +282,7 @@ def _measured(
     assert isinstance(model, Labeller)
     most = MEASURED_BY_ALL if isinstance(model.model, Encoder) else MEASURED
     if tokens > most:
-        return None, f"{tokens:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
+        return None, too_many_note(tokens, most)
     if all(here.start == here.end for here in map(placed.place_of, placed.words)):
         return None, "there is no word in the text, so there is nothing to measure"
     column = "word" if all(len(word) == 1 for word in placed.words) else "token"

@@ -459,8 +459,7 @@ class SequenceOutput(Output):
         return (y,)
 
     def row(self, example: Example, prediction: Any) -> dict[str, Any]:
-        item = example.x if isinstance(example.x, str) else str(example.x)
-        return {self.item_name: item, "prediction": prediction.text, "reference": example.y}
+        return {self.item_name: str(example.x), "prediction": prediction.text, "reference": example.y}
 
     def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
         prediction = evaluation.predictions[number]
@@ -517,7 +516,7 @@ class SequenceOutput(Output):
         return prediction.text.replace("\n", " ")
 
     def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
-        item = {self.item_name: x if isinstance(x, str) else str(x)}
+        item = {self.item_name: str(x)}
         if prediction.others is not None:
             return {**item, "predictions": self.served(x, prediction)}
         return {**item, "prediction": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}

@@ -20,7 +20,7 @@ from sightline.explain.evidence import choose_shift, rollout_records
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Calculation, Choice, Explanation, Stack, Step
 from sightline.explain.vectors import watch
-from sightline.outputs.encoder_maps import kept_note, top_for
+from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
 from sightline.outputs.sequence import Prediction, SequenceOptions
 from sightline.records import Axis, Record, Slots, Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
@@ -45,8 +45,7 @@ def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
     if not options.measure or most is None:
         return explanation
     if longest > most:
-        note = f"{longest:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
-        return replace(explanation, notes=(*explanation.notes, note))
+        return replace(explanation, notes=(*explanation.notes, too_many_note(longest, most)))
     belief = run.input.believe(run.model, part, [*tokens, END], main_map(explanation), explanation.shift)
     return replace(explanation, belief=belief)
 

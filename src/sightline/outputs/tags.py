@@ -36,6 +36,8 @@ from sightline.text.words import Place, PlacedText
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device
 
+TagRows = Sequence[Sequence[str]]  # the tags of sentences
+
 # -- explanations: each word with its tag, the attention of the tag, and which words it depends on
 
 
@@ -180,15 +182,14 @@ class TagsOutput(Output):
         return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
 
     def validate(self, run: Run, raws: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
-        predicted = [self.decide(one.x, raw).tags for one, raw in zip(examples, raws, strict=True)]
-        gold = [one.y for one in examples]
-        values = {name: one.score() for name, one in self._statistics(predicted, gold).items()}
+        predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
+        values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
         first = self.config.metric or ("span_f1" if "span_f1" in values else "accuracy")
         if first not in values:
             raise UserError(f"metric is {first}; of these labels there is {', '.join(values)}")
-        return ranked_scores(first, {"valid_loss": self._loss(raws, gold)}, values)
+        return ranked_scores(first, {"valid_loss": self._loss(raws, [one.y for one in examples])}, values)
 
-    def _loss(self, raws: Sequence[np.ndarray], gold: Sequence[Sequence[str]]) -> float:
+    def _loss(self, raws: Sequence[np.ndarray], gold: TagRows) -> float:
         """−log p of the right label, over the words whose label training had."""
         total, count = 0.0, 0
         for rows, tags in zip(raws, gold, strict=True):
@@ -200,13 +201,9 @@ class TagsOutput(Output):
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[TagPrediction], raws: Sequence[Any]
     ) -> dict[str, metrics.Statistics]:
-        return self._statistics([one.tags for one in predictions], [one.y for one in examples])
-
-    def _statistics(
-        self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-    ) -> dict[str, metrics.Statistics]:
         """Token accuracy always; F1 of spans where all tags mark spans, else macro-F1 of labels. What training did not
         have counts as wrong."""
+        predicted, gold = [one.tags for one in predictions], [one.y for one in examples]
         accuracy = {"accuracy": metrics.token_accuracy.statistics(predicted, gold)}
         if metrics.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
             return {"span_f1": metrics.span_f1.statistics(predicted, gold), **accuracy}
@@ -215,16 +212,14 @@ class TagsOutput(Output):
         starts = np.cumsum([0, *map(len, gold)])[:-1]
         return {**accuracy, "macro_f1": replace(words, rows=np.add.reduceat(words.rows, starts, axis=0))}
 
-    def _flat(
-        self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-    ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    def _flat(self, predicted: TagRows, gold: TagRows) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
         """The classes of all words, predicted and right, and the names of the classes."""
         names = (*self.labels.names, *self.labels.unseen([tag for tags in gold for tag in tags]))
         place = {name: i for i, name in enumerate(names)}
         given, right = (np.array([place[tag] for tags in side for tag in tags]) for side in (predicted, gold))
         return given, right, names
 
-    def _table(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[metrics.OfClass]:
+    def _table(self, predicted: TagRows, gold: TagRows) -> list[metrics.OfClass]:
         if metrics.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
             return metrics.span_table(predicted, gold)
         given, right, names = self._flat(predicted, gold)
