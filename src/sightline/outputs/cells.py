@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sightline.data.checking import Report
-from sightline.data.grids import GridExample, GridReport, GridStore, cell_labels, read_gold, read_mask, whole_map
+from sightline.data.grids import GridReport, GridStore, read_gold, read_mask
 from sightline.data.image_tables import free_name
 from sightline.data.images import BadImage
 from sightline.errors import UserError
@@ -174,8 +174,11 @@ class CellsOutput(Output):
                 f"{start.path} has the classes {', '.join(start.run.output.facts.names)}, and the data has "
                 f"{', '.join(names)}; begin without --from"
             )
-        counts = _counts((store[example.x.row] for example in rows), cell or 1, config.share, len(names))
-        fixed = (names, store.classes.values, counts, cell, store.channels, float(config.share))
+        counts = np.zeros(len(names), dtype=np.int64)
+        for example in rows:
+            labels = cell_scores.gold_cells(store[example.x.row].classes, cell, config.share, len(names))
+            counts += np.bincount(labels[(labels >= 0) & (labels < len(names))], minlength=len(names))
+        fixed = (names, store.classes.values, tuple(counts.tolist()), cell, store.channels, float(config.share))
         facts = GridFacts(*fixed, columns=setting.source.columns)
         return GridInput(config, facts, input.stores, new=True), CellsOutput(config, facts)
 
@@ -507,15 +510,6 @@ class CellsOutput(Output):
         refined = prediction.pixels if getattr(run.model, "pixel_head", None) is not None else None
         shown = picture(run.input.values(x), prediction.labels, self.facts.cell, pixels=refined)
         save_picture(shown, path)
-
-
-def _counts(examples: Iterator[GridExample], side: int, share: float, classes: int) -> tuple[int, ...]:
-    """Cells of each class."""
-    counts = np.zeros(classes, dtype=np.int64)
-    for one in examples:
-        labels = cell_labels(whole_map(one.classes, side), side, share, classes)
-        counts += np.bincount(labels[labels < classes], minlength=classes)
-    return tuple(counts.tolist())
 
 
 def _split(data: Path) -> dict[str, Any]:

@@ -35,6 +35,9 @@ from sightline.tasks.task import Example
 
 AVERAGED = 512  # images whose mean place is computed
 EARLIER = "images.jsonl"  # where runs of earlier versions kept what they were trained on and validated with
+LOOKED, HIDING = "label", "hiding"
+TITLE, INSIDE = "From the label to the image", "Inside the image"
+COST = "What hiding each place costs the label"
 
 
 class ImageBatches:
@@ -101,8 +104,37 @@ class ImageLabelsOutput(LabelsOutput):
     def about_data(self, prepared: Prepared) -> dict[str, Any]:
         return {**super().about_data(prepared), "images_per_second": prepared.input.per_second}  # type: ignore[attr-defined]
 
-    def explain(self, run: Run, x: Any, options: Any) -> Explanation:
-        return explain_image_label(run, x, options)
+    def explain(self, run: Run, x: Any, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about the label of an image; ``options.output`` is another label to explain."""
+        model = run.model
+        assert isinstance(model, ImageToLabels)
+        (parts,) = run.encode([x])
+        source = run.input.collate(parts).clone().to(run.device)  # gradients may go through a clone
+        (raw,) = run.raw([x], parts=[parts])
+        explained = LabelExplained.of(run, self.decide(x, raw), options.output)
+        grid = Grid(model.places.height, model.places.width)
+        top = options.top or top_for(model, len(grid))
+        with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:
+            model.scores(source)
+        records, stacks = _records(model, trace, explained.row, grid)
+        if not records and not options.measure:
+            raise UserError(
+                f"{run.name} has no attention: it reads the mean of all places. What hiding each of them costs can be "
+                "measured"
+            )
+        notes, belief = list[str](), None
+        if run.config.labels == "several":
+            notes.append("all labels are given from one reading of the image, so the map is the same for each of them")
+        if top is not None:
+            notes.append(f"of each row inside the image only the {top} largest weights were kept")
+        if options.measure:
+            looked = [one for one in records if one.name == LOOKED]
+            costs, belief, note = _measured(explained, source, looked)
+            records.append(Record(HIDING, 0, 0, explained.row, grid, costs[None].astype(np.float32)))
+            stacks.insert(1 if looked else 0, Stack(COST, "pool", (HIDING,)))
+            notes.append(note)
+        explanation = explained.explanation("", records, stacks, notes=tuple(notes), belief=belief)
+        return replace(explanation, **run.input.shown(x))
 
     def line(self, x: Any, prediction: LabelPrediction) -> str:
         return f"{path_name(self.input.label(x))}\t{super().line(x, prediction)}"
@@ -121,43 +153,6 @@ def mean_place(model: ImageToLabels, prepared: Prepared, seed: int) -> Tensor:
 
 
 # -- explanations: the attention of the label to places, and the cost of hiding each place
-
-LOOKED, HIDING = "label", "hiding"
-TITLE, INSIDE = "From the label to the image", "Inside the image"
-COST = "What hiding each place costs the label"
-
-
-def explain_image_label(run: Run, image: Any, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about the label of one image; ``options.output`` is the label, if not the model's."""
-    model = run.model
-    assert isinstance(model, ImageToLabels)
-    (parts,) = run.encode([image])
-    source = run.input.collate(parts).clone().to(run.device)  # gradients may go through a clone
-    (raw,) = run.raw([image], parts=[parts])
-    explained = LabelExplained.of(run, run.output.decide(image, raw), options.output)
-    grid = Grid(model.places.height, model.places.width)
-    top = options.top or top_for(model, len(grid))
-    with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:
-        model.scores(source)
-    records, stacks = _records(model, trace, explained.row, grid)
-    if not records and not options.measure:
-        raise UserError(
-            f"{run.name} has no attention: it reads the mean of all places. What hiding each of them costs can be "
-            "measured"
-        )
-    notes, belief = list[str](), None
-    if run.config.labels == "several":
-        notes.append("all labels are given from one reading of the image, so the map is the same for each of them")
-    if top is not None:
-        notes.append(f"of each row inside the image only the {top} largest weights were kept")
-    if options.measure:
-        looked = [one for one in records if one.name == LOOKED]
-        costs, belief, note = _measured(explained, source, looked)
-        records.append(Record(HIDING, 0, 0, explained.row, grid, costs[None].astype(np.float32)))
-        stacks.insert(1 if looked else 0, Stack(COST, "pool", (HIDING,)))
-        notes.append(note)
-    explanation = explained.explanation("", records, stacks, notes=tuple(notes), belief=belief)
-    return replace(explanation, **run.input.shown(image))
 
 
 def _records(model: ImageToLabels, trace: Trace, row: Tokens, grid: Grid) -> tuple[list[Record], list[Stack]]:
