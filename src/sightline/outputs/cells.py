@@ -37,9 +37,8 @@ from sightline.records import Grid, Record, TopK
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.explain import LARGEST
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import BadValueError, Example
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device

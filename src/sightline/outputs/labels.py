@@ -28,9 +28,8 @@ from sightline.outputs.label_scores import LABELS, Labels, Truth, truth_of, valu
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, structure
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import BadValueError, Column, Example
 from sightline.training.folder import RunFolder
 from sightline.view.charts import confusion_matrix, reliability

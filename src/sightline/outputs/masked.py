@@ -29,9 +29,8 @@ from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Example, PredictOptions
 from sightline.text.encoding import TextReader
 from sightline.text.masking import Handle, MaskedBlocks

@@ -34,10 +34,9 @@ from sightline.outputs.unknown import words_of, written_out
 from sightline.state import select
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.loading import Saved
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Divided, Example, PredictOptions
 from sightline.tasks.train import RowBatches
 from sightline.text.sentences import joining_space, split_sentences

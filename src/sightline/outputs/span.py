@@ -24,9 +24,8 @@ from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Example
 from sightline.text.words import PlacedText, token_places, words_of_places
 from sightline.training.steps import to_device

@@ -27,9 +27,8 @@ from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import BadValueError, Example
 from sightline.text.encoding import owners
 from sightline.text.words import Place, PlacedText
