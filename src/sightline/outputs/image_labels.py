@@ -24,7 +24,8 @@ from sightline.models.image_to_labels import ImageToLabels
 from sightline.outputs.base import Output
 from sightline.outputs.encoder_maps import top_for
 from sightline.outputs.label_baselines import ImageBaselines
-from sightline.outputs.labels import LabelPrediction, LabelsOutput
+from sightline.outputs.label_scores import LabelPrediction
+from sightline.outputs.labels import LabelsOutput
 from sightline.outputs.labels_explain import LabelExplained
 from sightline.records import Grid, Record, Tokens
 from sightline.tasks.evaluate import path_name

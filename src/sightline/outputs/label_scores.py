@@ -21,6 +21,7 @@ from sightline.outputs.reports import read_record
 from sightline.training.folder import RunFolder
 
 LABELS = "labels.json"
+NONE = "none of the labels"
 UNSEEN = -1  # the class of a label that training did not have
 
 
@@ -131,6 +132,23 @@ REPORTED: dict[str, tuple[str, ...]] = {
     "several": ("accuracy", "macro_f1", "micro_f1"),
     "number": ("pearson", "spearman", "rmse"),
 }
+
+
+class LabelPrediction(NamedTuple):
+    """A label (several, or a number), its probability, and those of all labels; calibrated on validation data.
+
+    Of several labels, the probability is that of the most doubtful decision. A number has none.
+    """
+
+    label: Label
+    probability: float | None = None
+    probabilities: dict[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"label": self.label}
+        if self.probabilities is not None:
+            data |= {"probability": self.probability, "probabilities": self.probabilities}
+        return data
 
 
 class Truth(NamedTuple):

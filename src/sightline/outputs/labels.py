@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from sightline.inputs.base import Input
 from sightline.outputs import label_scores as scores
 from sightline.outputs.base import Output, ThresholdOptions, ranked_scores
 from sightline.outputs.label_baselines import LabelBaselines, TextBaselines
-from sightline.outputs.label_scores import LABELS, Labels, Truth, truth_of, values_of
+from sightline.outputs.label_scores import LABELS, NONE, LabelPrediction, Labels, Truth, truth_of, values_of
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, structure
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
@@ -39,25 +39,7 @@ NUMBERS = "numbers.npy"
 CONFUSION, RELIABILITY = "confusion.png", "reliability.png"
 MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
 TEXT_SHOWN = 300  # characters of a text that was wrong
-NONE = "none of the labels"
 WHAT = {"one": "one label", "several": "several labels", "number": "a number"}
-
-
-class LabelPrediction(NamedTuple):
-    """A label (several, or a number), its probability, and those of all labels; calibrated on validation data.
-
-    Of several labels, the probability is that of the most doubtful decision. A number has none.
-    """
-
-    label: Label
-    probability: float | None = None
-    probabilities: dict[str, float] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"label": self.label}
-        if self.probabilities is not None:
-            data |= {"probability": self.probability, "probabilities": self.probabilities}
-        return data
 
 
 class NumberedCorpus:

@@ -18,7 +18,7 @@ from sightline.models.han import HAN
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import axis_of, too_many_note, top_for
-from sightline.outputs.labels import NONE, LabelPrediction
+from sightline.outputs.label_scores import NONE, LabelPrediction
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, LIKELIEST, ExplainOptions
 from sightline.tasks.run import Run

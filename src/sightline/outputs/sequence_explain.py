@@ -21,7 +21,6 @@ from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Calculation, Choice, Explanation, Stack, Step
 from sightline.explain.vectors import watch
 from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
-from sightline.outputs.sequence import Prediction, SequenceOptions
 from sightline.records import Axis, Record, Slots, Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.run import Run
@@ -32,6 +31,7 @@ from sightline.vocabulary import END, START
 
 KEPT = 24  # numbers of each vector: what fits beside a map
 Kind = Literal["cross", "self", "causal"]
+Written = tuple[str, float]  # a text and its log-probability
 
 
 def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
@@ -72,19 +72,19 @@ def measured_shift(run: Run, texts: Sequence[str]) -> int:
     return choose_shift(subjects, lambda subject: maps[id(subject)])
 
 
-def _outputs(run: Run, x: Any, parts: list[Any], options: ExplainOptions) -> tuple[list[Prediction], list[int]]:
+def _outputs(run: Run, x: Any, parts: list[Any], options: ExplainOptions) -> tuple[list[Written], list[int]]:
     """The output to explain with its alternatives, and the tokens that it was written with."""
     if options.output is not None:
         tokeniser: Tokeniser = run.output.tokeniser  # type: ignore[attr-defined]
-        return [Prediction(options.output, 0.0, 0.0)], tokeniser.encode([options.output])[0]
+        return [(options.output, 0.0)], tokeniser.encode([options.output])[0]
     best = min(1 + options.alternatives, options.beam)
-    (raw,) = run.raw([x], parts=[parts], options=SequenceOptions(beam=options.beam, best=best))
-    return raw.predictions, list(raw.predictions[0].tokens)
+    (raw,) = run.raw([x], parts=[parts], options=run.output.options({"beam": options.beam, "best": best}))
+    return [(one.text, one.log_prob) for one in raw.predictions], list(raw.predictions[0].tokens)
 
 
 @torch.no_grad()
 def _maps(
-    run: Run, x: Any, part: Any, outputs: list[Prediction], tokens: list[int], options: ExplainOptions
+    run: Run, x: Any, part: Any, outputs: list[Written], tokens: list[int], options: ExplainOptions
 ) -> Explanation:
     model: Any = run.model
     output: Any = run.output
@@ -114,12 +114,12 @@ def _maps(
     return Explanation(
         title=run.name,
         task=run.task.name,
-        output=outputs[0].text,
+        output=outputs[0][0],
         records=(*records, *rolled),
         stacks=tuple(_stacks(kinds, rolled, run.input.source_name, output.written)),
         steps=tuple(_steps(output.tokeniser, logs, [*tokens, END])),
         calculations=tuple(calculations),
-        alternatives=tuple(Choice(one.text, exp(min(one.log_prob, 0.0))) for one in outputs[1:]),
+        alternatives=tuple(Choice(text, exp(min(log_prob, 0.0))) for text, log_prob in outputs[1:]),
         shift=output.shift if options.shift is None else options.shift,
         notes=() if top is None else (kept_note(top),),
         **run.input.shown(x),
