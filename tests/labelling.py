@@ -38,7 +38,7 @@ def made(config=ATTENTIVE, *, kind="one", pairs=False, tokeniser=None, names=NAM
     names = () if kind == "number" else names
     labels = Labels(kind, names, (1,) * len(names), pairs, mean=10.0, spread=4.0)
     whole = ClassifyConfig(model=config, labels=kind, longest=longest)
-    reading = TextInput(whole).fitted_to(TextReader(tokeniser), pairs, None)
+    reading = TextInput(whole, TextReader(tokeniser, pairs=pairs, sentences=config.kind == "han"))
     output = LabelsOutput(whole, labels, reading, temperature=1.5)
     model = whole.build(reading, output)
     for parameter in model.parameters():

@@ -10,8 +10,8 @@ from PIL import Image
 from captioning import FLOOR, HARD, SOFT, TRANSFORMER, captioner, read_images
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
+from sightline.inputs.image import PlaceSubject
 from sightline.outputs.captions import looks
-from sightline.outputs.image_subject import PlaceSubject
 from sightline.records import Grid
 from sightline.synthetic.shapes import made_shapes
 from sightline.vocabulary import END, UNKNOWN

@@ -264,7 +264,7 @@ def test_several_labels_and_numbers():
     asked = several.explain(TEXT, "fair")
     assert (asked.highlights.label, asked.highlights.probability) == ("fair", chances["fair"])
     assert f"the label's probability goes from {chances['fair']:.1%}" in asked.belief.findings[-1].sentence
-    with pytest.raises(UserError, match="knows no label 'odd'; it knows 'bad', 'fair', 'good'"):
+    with pytest.raises(UserError, match="has no label 'odd'; it has 'bad', 'fair', 'good'"):
         several.explain(TEXT, "odd")
     number = made(kind="number")
     told = number.explain(TEXT)
@@ -340,7 +340,7 @@ def test_the_command(tmp_path):
     for options, sentence_of in [
         (["--text2", "b"], "reads one text"),
         (["--shift", "1"], "--shift is for runs that write"),
-        (["--output", "odd"], "knows no label 'odd'"),
+        (["--output", "odd"], "has no label 'odd'"),
     ]:
         done = run("view", "han", "--text", "a", *options, "--out", "x.json", cwd=tmp_path)
         assert (done.returncode, sentence_of in done.stderr) == (2, True), done.stderr

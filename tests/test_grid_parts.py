@@ -14,7 +14,6 @@ from PIL import Image
 import grids
 import invoke
 from runs import saved
-from sightline.data.grids import Raw
 from sightline.errors import UserError
 from sightline.inputs.grid import GridFacts, cut, joined, parts_of, stretches
 from sightline.models.grid import Inputs
@@ -59,10 +58,10 @@ def test_a_model_of_single_cells_says_the_same_in_parts():
     whole, parts = gridder(model, 20_000), gridder(model, 60)
     parts.model.load_state_dict(whole.model.state_dict())
     (expected,), (found,) = whole.predict([pixels]), parts.predict([pixels])
-    assert (expected.parts, found.parts) == (1, len(parts_of(Raw("a", pixels, None), 8, 60)))
+    assert (expected.parts, found.parts) == (1, len(parts_of(pixels, 8, 60)))
     assert found.parts > 20
-    np.testing.assert_allclose(found.chances, expected.chances, atol=1e-6)
-    np.testing.assert_allclose(found.pixel_chances, expected.pixel_chances, atol=1e-6)
+    np.testing.assert_allclose(found.probs, expected.probs, atol=1e-6)
+    np.testing.assert_allclose(found.pixel_probs, expected.pixel_probs, atol=1e-6)
     np.testing.assert_array_equal(found.labels, expected.labels)
     assert found.pixels.shape == expected.pixels.shape == pixels.shape[:2]
 
@@ -70,9 +69,8 @@ def test_a_model_of_single_cells_says_the_same_in_parts():
 def test_parts_are_read_where_they_lie():
     """A model that says of a cell what its first feature is."""
     values = np.arange(30 * 50, dtype=np.float32).reshape(30, 50, 1)
-    raw = Raw("a", values, None)
-    parts = parts_of(raw, 1, 100)
-    seen = [cut(raw, 1, part).values for part in parts]
+    parts = parts_of(values, 1, 100)
+    seen = [cut(values, 1, part) for part in parts]
     found, pixels = joined(values.shape[:2], 1, zip(parts, ((one, None) for one in seen), strict=True))
     np.testing.assert_array_equal(found, values)
     assert pixels is None
@@ -82,12 +80,12 @@ def test_parts_are_read_where_they_lie():
 def test_a_model_that_looks_everywhere_works_in_parts_and_small_images_stay_whole():
     model = AtOnceConfig(width=8, cell_size=8, rnn_size=4, pixel_width=4)
     found = gridder(model, 80).predict([photo(64, 64), photo(100, 100, 1), photo(40, 40, 2), photo(40, 40, 3)])
-    assert [one.parts for one in found] == [1, len(parts_of(Raw("a", photo(100, 100), None), 8, 80)), 1, 1]
+    assert [one.parts for one in found] == [1, len(parts_of(photo(100, 100), 8, 80)), 1, 1]
     assert [one.labels.shape for one in found] == [(8, 8), (13, 13), (5, 5), (5, 5)]
 
 
 def test_where_cells_look_is_not_shown_in_parts():
-    with pytest.raises(UserError, match=r"image 1 has 169 cells; at most 80 \(most_cells\) are looked at together"):
+    with pytest.raises(UserError, match=r"image 1 has 169 cells; at most 80 \(most_cells\) are read together"):
         gridder(AtOnceConfig(width=8, cell_size=8, rnn_size=4, pixel_width=0), 80).explain(photo(100, 100))
 
 

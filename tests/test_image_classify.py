@@ -22,10 +22,9 @@ from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConf
 from sightline.models.image_to_text import Places
 from sightline.nn.efficientnet import EfficientNetLite0Config
 from sightline.nn.image import CNNConfig
+from sightline.outputs.image_labels import HIDING, LOOKED, ImageLabelsOutput
 from sightline.outputs.label_baselines import ImageBaselines
 from sightline.outputs.label_scores import Labels
-from sightline.outputs.labels import ImageLabelsOutput
-from sightline.outputs.labels_explain import HIDING, LOOKED
 from sightline.records import Grid
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.classify import CLASSIFY
@@ -312,7 +311,7 @@ def test_an_explanation_shows_where_it_looked(trained, tmp_path):
     assert run.explain(image, "blue", measure=False).steps[0].written == "blue"
     for ending in ("png", "json"):
         assert found.save(tmp_path / f"map.{ending}").stat().st_size > 1000
-    with pytest.raises(UserError, match="knows no label 'green'; it knows 'blue', 'red'"):
+    with pytest.raises(UserError, match="has no label 'green'; it has 'blue', 'red'"):
         run.explain(image, "green")
     with pytest.raises(UserError, match="cannot be used: there is no such file"):
         run.explain(tmp_path / "none.png")

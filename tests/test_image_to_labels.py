@@ -8,7 +8,7 @@ from sightline.explain.evidence.measures import leave_one_out
 from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
 from sightline.models.image_to_text import Places
 from sightline.nn.image import CNNConfig
-from sightline.outputs.image_subject import ImageLabelSubject
+from sightline.outputs.image_labels import ImageLabelSubject
 
 
 @torch.no_grad()

@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_refused(client):
         refused(client.post("/explain", json={"text": "a", "text2": "b", "run": run}), 422, "one text")
     refused(client.post("/explain", json={"text": "a", "run": "pairs"}), 422, "give text2")
     refused(client.post("/explain", json={"text": "a", "shift": 1}), 422, "shift")
-    refused(client.post("/explain", json={"text": "a", "output": "odd"}), 422, "knows no label 'odd'")
+    refused(client.post("/explain", json={"text": "a", "output": "odd"}), 422, "has no label 'odd'")
 
 
 @pytest.mark.parametrize("measure", [False, True])

@@ -19,8 +19,8 @@ from sightline.models.grid_at_once import AtOnceConfig
 from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
 from sightline.outputs.cells import CellsOutput
+from sightline.outputs.image_labels import ImageLabelsOutput
 from sightline.outputs.label_scores import Labels
-from sightline.outputs.labels import ImageLabelsOutput
 from sightline.serve import Limits
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.classify import CLASSIFY
@@ -112,7 +112,7 @@ def test_cells_of_images(client, runs):
     for one, truth in zip(found, expected, strict=True):
         assert (one["cell"], one["classes"]) == (16, ["none", "crack"])
         assert one["labels"] == truth.labels.tolist()
-        np.testing.assert_allclose(one["probabilities"], truth.chances[:, :, 1], atol=1e-4)
+        np.testing.assert_allclose(one["probabilities"], truth.probs[:, :, 1], atol=1e-4)
     answer = client.post("/explain", json={"image": sent(FILES[0]), "run": "roads", "measure": True}).json()
     kept = Explanation.from_json(answer)
     np.testing.assert_array_equal(kept.cells.labels, expected[0].labels)
@@ -135,7 +135,7 @@ def test_labels_of_images(client, runs):
         expected = runs["kinds"].explain(FILES[0], label, measure=more.get("measure", False))
         assert_alike(answer, json.loads(json.dumps(expected.to_json())))
     refused(client.post("/explain", json={**one, "beam": 2}), 422, "beam")
-    refused(client.post("/explain", json={**one, "output": "odd"}), 422, "knows no label 'odd'")
+    refused(client.post("/explain", json={**one, "output": "odd"}), 422, "has no label 'odd'")
     refused(client.post("/predict", json={**asked, "best": 2}), 422, "best")
 
 

@@ -11,7 +11,6 @@ import sightline
 from invoke import run
 from runs import read_as, trained_on
 from sightline.inputs.question import QuestionInput
-from sightline.inputs.text import to_texts
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import SpanHead
 from sightline.outputs.span import NONE, SpanOutput, answer_tokens
@@ -129,8 +128,7 @@ def test_gold_is_the_pieces_of_the_answer_and_nothing_else():
 
 def test_the_pointer_on_nothing_is_the_first_token_and_only_where_asked_for():
     reader = TextReader(train_tokeniser(["ka va"], TokeniserConfig("words", words=10, minimum=1)), pairs=True)
-    words, parts = reader.pad(reader.read([("ka", "va ka")]).rows)
-    texts = to_texts(words, parts)
+    texts = QuestionInput(SpanConfig(), reader).collate(reader.read([("ka", "va ka")]).rows)
     for none in (False, True):
         model = SpanHead(replace(SMALL, pairs=True).build(reader.words), none=none).eval()
         lowest = torch.finfo(torch.float32).min

@@ -50,7 +50,7 @@ def test_evaluation_says_what_was_trained_on(short):
     found = json.loads(run("evaluate", "run", "--data", "test.tsv", "--beam", "1", "--json", cwd=folder).stdout)
     assert found["in_training"] == {"pairs": 4, "sources": 5}
     table = run("evaluate", "run", "--data", "test.tsv", "--beam", "1", cwd=folder).stdout
-    assert "4 of these pairs stand in the training data, and 5 have their source there" in table
+    assert "4 of these pairs are in the training data, and 5 have their source there" in table
 
 
 def test_the_card_says_data_scores_command_and_limits(short):

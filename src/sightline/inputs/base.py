@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sightline.data.disk import hash_of
 from sightline.errors import UserError
 from sightline.outputs.reports import object_of
+from sightline.tasks.evaluate import path_name
 from sightline.tasks.prepare import Rows, Setting, read_keys
 from sightline.tasks.task import BadValueError, Column
 
@@ -26,21 +27,18 @@ if TYPE_CHECKING:
 class Input(ABC):
     """What comes in: how it is read, identified, encoded and collated, and what a map's columns are.
 
-    Unfitted, it reads rows. `fit` (of the output, which may be fitted jointly) gives one that encodes. ``kind`` names
-    the plain data that an explanation shows: text, pair, words, image, grid, frames, table, vectors. ``noun`` is what
-    the items are called.
+    Unfitted, it reads rows; what `fit` and `load` set is None. `fit` (of the output, which may be fitted jointly) gives
+    one that encodes. ``kind`` names the plain data that an explanation shows: text, pair, words, image, grid, frames,
+    table, vectors. ``noun`` is the name of the items.
     """
 
     kind: ClassVar[str] = "text"
     noun: ClassVar[str] = "texts"
+    single: ClassVar[tuple[type, ...]] = (str, bytes, Path)  # what is one item where a list of items is expected
     at_once: ClassVar[int] = 4096  # items encoded together
     budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
     keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
-    known_by: ClassVar[str] = ""  # what of an item a run knows again, where that is not the whole: a question's text
-    # Where items may have labels: ``module:function`` of a run, an item and options that explains one, and
-    # ``module:Class`` of the baselines (`sightline.outputs.label_baselines`).
-    label_explanation: ClassVar[str | None] = None
-    label_baselines: ClassVar[str | None] = None
+    known_by: ClassVar[str] = ""  # the part of an item that its key is of, where that is not the whole item
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -48,9 +46,9 @@ class Input(ABC):
     # -- reading
 
     def stage(self, tables: "Sequence[Iterable[Cells]]", setting: "Setting") -> "Sequence[Iterable[Cells]]":
-        """The rows of the training data and of validation data that was given, before they are read one by one.
+        """The rows of the training data and of given validation data, before they are read one by one.
 
-        An input that has to look into files (images, sound) does it here, once for all of them.
+        An input that reads files (images, sound) does it here, once for all of them.
         """
         return tables
 
@@ -60,23 +58,23 @@ class Input(ABC):
 
     @abstractmethod
     def read(self, cells: Mapping[str, Any]) -> Any:
-        """The item in a row, or a `BadValueError` that says what is wrong."""
+        """The item in a row, or a `BadValueError`."""
 
     def check(self, x: Any, limits: "Limits") -> None:
         """Raise a `BadValueError` where an item is too large to learn from."""
 
-    by_item: ClassVar[bool] = False  # an item of validation data is in the training data with whatever target
+    by_item: ClassVar[bool] = False  # overlap of training and validation data is counted by item, whatever the target
 
     def identity(self, x: Any) -> str:
-        """What items that are the same have in common: they stay on one side of a split."""
+        """The same for equal items, which stay on one side of a split."""
         return str(x)
 
     def key(self, x: Any) -> int:
-        """The number of an item's identity, by which a run knows what it was trained on."""
+        """The hash of an item's identity: a run stores those of its training items."""
         return hash_of(self.identity(x))
 
     def known_keys(self, data: Path) -> "np.ndarray | None":
-        """The keys of what a run was trained on or chosen by, out of its data; None where that is not there."""
+        """The keys of all training and validation items of a run; None without its data."""
         return read_keys(data / self.keys_file) if self.keys_file else None
 
     def pack(self, x: Any) -> list[Any]:
@@ -97,8 +95,8 @@ class Input(ABC):
     def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
         """Each item as the parts that a model reads at once: one, several where it is too long, none where it is empty.
 
-        A part is what `collate` takes and `size` measures; a `BadValueError` as the only part says that it cannot be
-        used.
+        A part is what `collate` takes and `size` measures; an item that cannot be used has a `BadValueError` as its
+        only part.
         """
 
     def train_parts(self, xs: Sequence[Any]) -> list[list[Any]]:
@@ -123,19 +121,19 @@ class Input(ABC):
 
     @classmethod
     def load(cls, saved: "Saved", config: Any) -> "Input":
-        """A fitted input from a run folder, which may be anybody's."""
+        """A fitted input from a run folder of unknown origin."""
         return cls(config)
 
     def reopen(self, setting: "Setting") -> None:
-        """What training needs besides, when a run is resumed (stored features)."""
+        """Open what training needs besides when a run is resumed (stored features)."""
 
     def notes(self) -> list[str]:
-        """What there is to say of the data after it was stored, such as how many items were cut."""
+        """Remarks on the data after it was stored, such as how many items were cut."""
         return []
 
-    source_name: ClassVar[str] = "source"  # what an item is called in the titles of maps
+    source_name: ClassVar[str] = "source"  # the name of an item in the titles of maps
     decodes: ClassVar[str] = "one vector for all of it"  # what a decoder without attention is given
-    most_measured: ClassVar[int | None] = None  # longest item for `believe`; None: nothing of it can be hidden
+    most_measured: ClassVar[int | None] = None  # longest item for `believe`; None: no part of it can be hidden
 
     def believe(
         self, model: "nn.Module", part: Any, written: Sequence[int], records: "Sequence[Record]", shift: int
@@ -150,7 +148,7 @@ class Input(ABC):
     # -- for people
 
     def axis(self, x: Any, part: Any) -> "Axis | None":
-        """What the columns of a map stand for: the places of a part that a model attends to; None: numbers alone."""
+        """The columns of a map: the places of a part that a model attends to; None: numbers alone."""
         return None
 
     def summary(self) -> str:
@@ -174,7 +172,7 @@ class Input(ABC):
         return None
 
     def named(self, x: Any, number: int) -> str:
-        """What errors call an item of several."""
+        """The name of an item in errors."""
         return f"{self.noun.removesuffix('s')} {number + 1:,}"
 
     def pair(self, first: str, second: str, name: str) -> Any:
@@ -182,7 +180,7 @@ class Input(ABC):
         raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
 
     def item(self, given: Any) -> Any:
-        """An item out of what a Python program gives to `Run.predict`: with one column, what may stand there."""
+        """An item out of what a Python program gives to `Run.predict`: with one column, the value of that column."""
         if len(self.columns) != 1:
             return given
         try:
@@ -196,7 +194,7 @@ class Input(ABC):
 
     def check_several(self, items: Any) -> None:
         """Refuse one item where several are expected."""
-        if isinstance(items, str | bytes | Path):
+        if isinstance(items, self.single):
             raise UserError(f"{self.noun} is one {self.noun.removesuffix('s')}; expected a list of {self.noun}")
 
     def parse(self, line: str, number: int, is_json: bool) -> Any:
@@ -221,9 +219,8 @@ class Input(ABC):
         """Blocks of items out of lines, where an item may be several of them."""
         raise NotImplementedError
 
-    extra_parameters: int = 0  # of what stands before the model, such as a frozen encoder
-
-    text_names: ClassVar[tuple[str, str]] = ("text", "second text")  # what people call them, where items are two texts
+    extra_parameters: int = 0  # of a part before the model, such as a frozen encoder
+    text_names: ClassVar[tuple[str, str]] = ("text", "second text")  # names of both, where items are two texts
 
     @property
     def two_texts(self) -> bool:
@@ -240,4 +237,7 @@ class Input(ABC):
 
     def bad_line(self, x: Any, reason: str, as_json: bool) -> str:
         """The line of an item that cannot be used: it keeps its place."""
-        return json.dumps({"item": self.label(x), "problem": reason}, ensure_ascii=False) if as_json else ""
+        if as_json:
+            name = self.noun.removesuffix("s") if self.reads_files else "item"
+            return json.dumps({name: self.label(x), "problem": reason}, ensure_ascii=False)
+        return f"{path_name(self.label(x))}\t" if self.reads_files else ""

@@ -1,14 +1,14 @@
-"""Images, or grids of features, as grids of cells. Those that are too large to be labelled whole go in parts.
+"""Images, or grids of features, as grids of cells. Those that are too large to be labelled whole are read in parts.
 
 Training data is read and checked once and stored below the run's data (`sightline.data.grids`); items are then
-places in the store. To predict and to score, an image is read when its turn comes, so that few are in memory.
+places in the store. To predict and to score, each image is read just before it is used, so that few are in memory.
 """
 
 import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,42 +16,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from sightline.data import grids
 from sightline.data.columns import Cells, text_problem
-from sightline.data.grids import (
-    GRID_ENDINGS,
-    INDEX,
-    Classes,
-    GridStore,
-    Raw,
-    grid_size,
-    read_gold,
-    read_values,
-    whole_cells,
-    write_store,
-)
+from sightline.data.grids import Classes, GridStore, Raw, grid_size, read_values
 from sightline.data.image_tables import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.models.grid import Grids
+from sightline.outputs.reports import read_record
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting, checked, unfitted
 from sightline.tasks.task import BadValueError
-from sightline.training.folder import RunFolder
 
-# Grids too large to be labelled whole: in parts that overlap, of which each gives the cells far from its own edges.
+# -- grids too large to be labelled whole: parts that overlap, each of which labels the cells far from its own edges
 #
-# What a model needs grows with all cells (their annotations) or with their square (where each looks at all). Photos
-# that it learnt from have some hundred cells; a part has at most some thousand.
-
+# The memory of a model grows with the cells (their encoder states) or with their square (where each attends to all).
+# Training photos have some hundred cells; a part has at most some thousand.
 
 SIDE = 96  # cells along a part
 OVERLAP = 16  # cells that two parts share at least
 Answered = tuple[np.ndarray, np.ndarray | None]  # r c k of the cells, h w of the pixels where they are refined
 
 
-class Stretch(NamedTuple):
-    """Cells from ``start`` to ``stop`` are read, and those from ``first`` to ``last`` are taken from what comes out."""
+class TileRange(NamedTuple):
+    """Cells from ``start`` to ``stop`` are read, and the labels of those from ``first`` to ``last`` are kept."""
 
     start: int
     stop: int
@@ -59,38 +48,36 @@ class Stretch(NamedTuple):
     last: int
 
 
-Part = tuple[Stretch, Stretch]  # down and across
+Part = tuple[TileRange, TileRange]  # down and across
 
 
-def stretches(cells: int, side: int, overlap: int) -> list[Stretch]:
-    """A row or column of cells in parts of at most ``side``; each pair of neighbours meets in the middle of what they
-    share."""
+def stretches(cells: int, side: int, overlap: int) -> list[TileRange]:
+    """A row or column of cells in parts of at most ``side``; two neighbours meet in the middle of their overlap."""
     if cells <= side:
-        return [Stretch(0, cells, 0, cells)]
+        return [TileRange(0, cells, 0, cells)]
     count = math.ceil((cells - overlap) / (side - overlap))
     starts = [round(number * (cells - side) / (count - 1)) for number in range(count)]
     meet = [(after + before + side) // 2 for before, after in pairwise(starts)]
     return [
-        Stretch(start, start + side, first, last)
+        TileRange(start, start + side, first, last)
         for start, first, last in zip(starts, [0, *meet], [*meet, cells], strict=True)
     ]
 
 
-def parts_of(raw: Raw, cell: int, most: int) -> list[Part]:
+def parts_of(values: np.ndarray, cell: int, most: int) -> list[Part]:
     """Rows and columns of each part; one part where there are at most ``most`` cells."""
-    rows, columns = grid_size(raw.values, cell)
+    rows, columns = grid_size(values, cell)
     if rows * columns <= most:
-        return [(Stretch(0, rows, 0, rows), Stretch(0, columns, 0, columns))]
+        return [(TileRange(0, rows, 0, rows), TileRange(0, columns, 0, columns))]
     side = max(1, min(SIDE, math.isqrt(most)))
     overlap = min(OVERLAP, side // 2)
     return list(product(stretches(rows, side, overlap), stretches(columns, side, overlap)))
 
 
-def cut(raw: Raw, cell: int, part: Part) -> Raw:
+def cut(values: np.ndarray, cell: int, part: Part) -> np.ndarray:
     """One part of an image."""
     down, across = part
-    values = raw.values[down.start * cell : down.stop * cell, across.start * cell : across.stop * cell]
-    return raw._replace(values=values, mask=None)
+    return values[down.start * cell : down.stop * cell, across.start * cell : across.stop * cell]
 
 
 def joined(size: tuple[int, ...], cell: int, answers: Iterable[tuple[Part, Answered]]) -> Answered:
@@ -110,8 +97,8 @@ def joined(size: tuple[int, ...], cell: int, answers: Iterable[tuple[Part, Answe
     return probs, pixels
 
 
-def _inner(of: Stretch, cell: int = 1) -> slice:
-    """What is taken, counted from where the part begins."""
+def _inner(of: TileRange, cell: int = 1) -> slice:
+    """The cells that are kept, counted from where the part begins."""
     return slice((of.first - of.start) * cell, (of.last - of.start) * cell)
 
 
@@ -124,7 +111,7 @@ BATCH_CELLS = 2400  # predicted at once: four photos of 480 × 320 in cells of 1
 
 @dataclass(frozen=True)
 class GridFacts:
-    """What a run knows of its data. Of two classes, a cell is marked from ``threshold`` on, a pixel of a marked cell
+    """Facts about the data of a run. Of two classes, a cell is marked from ``threshold`` on, a pixel of a marked cell
     from ``pixel_threshold`` on: both were best on validation data."""
 
     names: tuple[str, ...]
@@ -156,23 +143,11 @@ class GridFacts:
         """Pixels along a cell; a place of a grid of features is a cell by itself."""
         return self.cell or 1
 
-    @classmethod
-    def load(cls, folder: RunFolder) -> "GridFacts":
-        """Read a run folder's facts, which may be anybody's."""
-        data = folder.read_json(FACTS)
-        try:
-            known = {field.name for field in fields(cls)}
-            given: dict[str, Any] = {name: one for name, one in data.items() if name in known}
-            given |= {name: tuple(one) for name, one in given.items() if isinstance(one, list)}
-            return cls(**given)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise UserError(f"{folder.path / FACTS} is damaged: {error}") from None
-
 
 class GridItem(NamedTuple):
-    """An image or a grid of features: a file of this name, what a program holds, or a place in a store.
+    """An image or a grid of features: a file of this name, a value in memory, or a place in a store.
 
-    ``digest``, ``height`` and ``width`` are known where it was read before.
+    ``digest``, ``height`` and ``width`` are given where it was read before.
     """
 
     name: str
@@ -197,30 +172,22 @@ class GridPart(NamedTuple):
 
 
 class GridInput(Input):
-    """Images or grids of features. ``new``: fitted just now, so that a model may begin with pretrained weights."""
+    """Images or grids of features. ``new``: fitted just now, so that a model may start from pretrained weights."""
 
     kind = "grid"
     noun = "images"
+    single = ()  # one path is a list of one image
     at_once = 8
     budget = BATCH_CELLS
-    keys_file = ""  # the stores know what a run was trained on
+    keys_file = ""  # the stores hold the keys
     by_item = True
     reads_files = True
 
-    def __init__(
-        self,
-        config: Any,
-        facts: GridFacts | None = None,
-        stores: Sequence[GridStore] = (),
-        new: bool = False,
-    ) -> None:
-        super().__init__(config)
-        self._facts, self.stores, self.new = facts, list(stores), new
+    facts: GridFacts
 
-    @property
-    def facts(self) -> GridFacts:
-        assert self._facts is not None, "the input is not fitted"
-        return self._facts
+    def __init__(self, config: Any, facts: Any = None, stores: Sequence[GridStore] = (), new: bool = False) -> None:
+        super().__init__(config)
+        self.facts, self.stores, self.new = facts, list(stores), new
 
     # -- reading
 
@@ -232,7 +199,7 @@ class GridInput(Input):
             images = self._staged(list(table), staged[number], number, setting)
             classes = self.stores[0].classes if number else None
             folder = setting.data / FOLDERS[number]
-            self.stores.append(write_store(folder, images, self.config.classes, self.config.names, classes))
+            self.stores.append(grids.write_store(folder, images, self.config.classes, self.config.names, classes))
         if len({(one.pixels, one.channels) for one in self.stores}) > 1:
             raise UserError("the validation data is of another kind than the training data: one is of images")
         return staged
@@ -258,15 +225,15 @@ class GridInput(Input):
                 setting.on_items(number, len(table), number / max(1e-9, time.perf_counter() - began))
             if raw is not None:
                 yield raw
-        # Too many bad rows are said before it is said what their masks lack.
+        # The error about too many bad rows comes before the one about classes that their masks lack.
         for _ in checked(rows, self, unfitted(setting)[1], setting.columns, setting.limits, "images with masks"):
             pass
 
     def _check_size(self, raw: Raw) -> None:
-        rows, columns = grid_size(raw.values, self.config.cell if raw.is_pixels else 1)
-        if rows * columns > self.config.most_cells:
+        cells = math.prod(grid_size(raw.values, self.config.cell if raw.is_pixels else 1))
+        if cells > self.config.most_cells:
             raise BadImage(
-                f"{raw.name}: it has {rows * columns:,} cells, and one to learn from has at most "
+                f"{raw.name}: it has {cells:,} cells, and one to learn from has at most "
                 f"{self.config.most_cells:,} (most_cells); cut it into several with their masks, or make the cells "
                 "larger (--set cell=32)"
             )
@@ -291,7 +258,7 @@ class GridInput(Input):
     def known_keys(self, data: Path) -> np.ndarray | None:
         """Of all images that the run was trained on or chosen by."""
         keys: list[int] | None = None
-        for path in (data / name / INDEX for name in FOLDERS):
+        for path in (data / name / grids.INDEX for name in FOLDERS):
             if path.is_file():
                 try:
                     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
@@ -324,32 +291,32 @@ class GridInput(Input):
     def _check(self, values: np.ndarray) -> None:
         """That the model can read it."""
         pixels, channels = values.dtype == np.uint8, values.shape[2]
-        if self._facts is None or (pixels, channels) == (bool(self.facts.cell), self.facts.channels):
+        if self.facts is None or (pixels, channels) == (bool(self.facts.cell), self.facts.channels):
             return
         expected = f"images, {self.facts.channels} colours" if self.facts.cell else f"{self.facts.channels} features"
-        found = "pixels" if pixels else "features"
-        raise BadValueError(f"it has {channels} {found} at each place; the run was trained on {expected}")
+        kind = "pixels" if pixels else "features"
+        raise BadValueError(f"it has {channels} {kind} at each place; the run was trained on {expected}")
 
     def encode(self, xs: Sequence[GridItem]) -> list[list[Any]]:
         return [self._parts(x) for x in xs]
 
     def _parts(self, x: GridItem) -> list[Any]:
         try:
-            raw = Raw(x.name, self.values(x), None)
-            self._check(raw.values)
+            values = self.values(x)
+            self._check(values)
         except (BadImage, BadValueError) as error:
             return [BadValueError(str(error))]
         side = self.facts.side
-        parts = parts_of(raw, side, self.config.most_cells)
-        return [GridPart(cut(raw, side, part).values, part, raw.values.shape[:2]) for part in parts]
+        parts = parts_of(values, side, self.config.most_cells)
+        return [GridPart(cut(values, side, part), part, values.shape[:2]) for part in parts]
 
     def check_whole(self, x: GridItem, values: np.ndarray) -> None:
-        """That it need not go in parts: where its cells looked can be shown then, and labelling it costs little."""
-        rows, columns = grid_size(values, self.facts.side)
-        if rows * columns > self.config.most_cells:
+        """Refuse an image that must be read in parts: its attention cannot be shown, and labelling it takes long."""
+        cells = math.prod(grid_size(values, self.facts.side))
+        if cells > self.config.most_cells:
             raise UserError(
-                f"{x.name} has {rows * columns:,} cells; at most {self.config.most_cells:,} (most_cells) are looked "
-                "at together. Cut out a part of it, or label it with `sightline predict`, which goes in parts"
+                f"{x.name} has {cells:,} cells; at most {self.config.most_cells:,} (most_cells) are read "
+                "together. Cut out a part of it, or label it with `sightline predict`, which goes in parts"
             )
 
     def work(self, xs: Sequence[GridItem]) -> list[int]:
@@ -357,7 +324,7 @@ class GridInput(Input):
         return [self.values(x)[:, :, 0].size // area for x in xs]
 
     def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[GridItem, int, None]:
-        """A photo in many parts takes minutes, which nobody should wait for."""
+        """A photo in many parts would take minutes: it is refused."""
         x = GridItem("the image", held=read_image(content, limits))
         try:
             self._check(x.held)
@@ -373,12 +340,9 @@ class GridInput(Input):
     def collate(self, parts: Sequence[GridPart]) -> Grids:
         return collate([part.values for part in parts], self.facts.cell)
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
-        return {}, []  # the output saves the facts of both
-
     @classmethod
     def load(cls, saved: Saved, config: Any) -> "GridInput":
-        return cls(config, GridFacts.load(RunFolder(saved.path)))
+        return cls(config, read_record(GridFacts, saved.path, FACTS))
 
     # -- for people
 
@@ -399,26 +363,14 @@ class GridInput(Input):
 
     def items(self, given: Any) -> list[GridItem]:
         """One path is one image; what has no name has its number."""
-        found = map(self.item, [given] if isinstance(given, str | Path) else given)
-        return [x if x.held is None else x._replace(name=f"image {number}") for number, x in enumerate(found, start=1)]
-
-    def check_several(self, items: Any) -> None:
-        pass
+        items = map(self.item, [given] if isinstance(given, str | Path) else given)
+        return [x if x.held is None else x._replace(name=f"image {number}") for number, x in enumerate(items, start=1)]
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
-        paths = image_paths(files, listed, GRID_ENDINGS)
+        paths = image_paths(files, listed, grids.GRID_ENDINGS)
         if not paths:
             raise UserError("there is no image to label: name images or folders with --image, or a list with --input")
         return paths
-
-    def bad_line(self, x: GridItem, reason: str, as_json: bool) -> str:
-        from sightline.tasks.evaluate import path_name
-
-        return (
-            json.dumps({"image": x.name, "problem": reason}, ensure_ascii=False)
-            if as_json
-            else f"{path_name(x.name)}\t"
-        )
 
 
 def _raw(image: Any, mask: Any = None) -> Raw:
@@ -433,7 +385,7 @@ def _raw(image: Any, mask: Any = None) -> Raw:
         raise BadImage(f"{path}: {error}") from None
     if mask is None:
         return Raw(str(path), values, None)
-    return Raw(str(path), values, read_gold(Path(mask), values.shape[:2], path.name), str(mask))
+    return Raw(str(path), values, grids.read_gold(Path(mask), values.shape[:2], path.name), str(mask))
 
 
 def _kind(raw: Raw) -> str:
@@ -449,5 +401,5 @@ def collate(values: Sequence[np.ndarray], cell: int) -> Grids:
     whole = np.zeros((len(values), rows * side, columns * side, values[0].shape[2]), dtype=values[0].dtype)
     for place, (one, (r, c)) in enumerate(zip(values, sizes, strict=True)):
         mask[place, :r, :c] = True
-        whole[place, : r * side, : c * side] = whole_cells(one, side)
+        whole[place, : r * side, : c * side] = grids.whole_cells(one, side)
     return Grids(torch.from_numpy(whole), torch.from_numpy(mask))

@@ -1,27 +1,29 @@
-"""Images: files, bytes or pixels. A frozen encoder sees each of them once; one that learns is a part of the model.
+"""Images: files, bytes or pixels. A frozen encoder reads each of them once; one that learns is a part of the model.
 
 Of training data all images are read while it is prepared, and what the model is given of them is stored: features, or
-pixels (`sightline.inputs.image`). Files with the same content are one image, whatever they are called.
+pixels (`sightline.data.features`). Files with the same content are one image, whatever they are called.
 """
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from jaxtyping import Bool, Float, Num
+from torch import Tensor, nn
 
 from sightline.data.captioned import BAD_IMAGE
-from sightline.data.checking import Limits
 from sightline.data.columns import Cells, text_problem
 from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import image_paths
 from sightline.data.images import (
     KEYS,
-    LIMITS,
     BadImage,
     ImageLimits,
     fit_image,
@@ -32,193 +34,58 @@ from sightline.data.images import (
 )
 from sightline.errors import UserError
 from sightline.explain.evidence import believe
+from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief
 from sightline.inputs.base import Input
-from sightline.models.image_to_text import Places
+from sightline.models.image_to_labels import ImageToLabels
+from sightline.models.image_to_text import ImageToText, Places
 from sightline.nn.image import ImageEncoder, ImageEncoderConfig
-from sightline.outputs.image_subject import PlaceSubject, of_images
 from sightline.picture import Picture
 from sightline.records import Grid, Record
 from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
-from sightline.training.folder import RunFolder, save_tensors
-
-# Images as an encoder takes them: out of files, bytes or pixels, some at a time, the bad ones named.
-
+from sightline.training.folder import save_tensors
+from sightline.vocabulary import START
 
 AT_ONCE = 64  # images that are in work together
-Source = Path | str | bytes | np.ndarray  # an image: its file, what is in the file, or its pixels
-
-
-class Some(NamedTuple):
-    """Pixels of the good images among some, with their numbers; what is wrong with the bad ones, by number."""
-
-    pixels: np.ndarray
-    numbers: list[int]
-    bad: dict[int, str]
-
-
-def read_some(
-    images: Sequence[Source],
-    how: ImageEncoderConfig,
-    at_once: int = AT_ONCE,
-    *,
-    limits: ImageLimits = LIMITS,
-    workers: int | None = None,
-) -> Iterator[Some]:
-    """All images in the size that the encoder takes, in order; files are decoded ahead in other threads."""
-    files = [one if isinstance(one, bytes) else Path(one) for one in images if not isinstance(one, np.ndarray)]
-    reading = read_images(
-        files, how.size, how.size, how.fit, limits=limits, workers=workers if len(files) > 1 or workers else 0
-    )
-    pixels: list[np.ndarray] = []
-    numbers: list[int] = []
-    bad: dict[int, str] = {}
-    for number, image in enumerate(images):
-        found = _fitted(image, how) if isinstance(image, np.ndarray) else next(reading)[1]
-        if isinstance(found, BadImage):
-            bad[number] = str(found)
-        else:
-            pixels.append(found)
-            numbers.append(number)
-        if len(pixels) == at_once or number == len(images) - 1:
-            shape = (0, how.size, how.size, 3)
-            yield Some(np.stack(pixels) if pixels else np.zeros(shape, np.uint8), numbers, bad)
-            pixels, numbers, bad = [], [], {}
-
-
-def check_several(images: Any) -> None:
-    """One path would be read letter by letter."""
-    if isinstance(images, str | bytes | Path | np.ndarray):
-        raise UserError("images is one image; expected a list of images")
-
-
-def named(image: Source, number: int) -> str:
-    """What errors call an image."""
-    return str(image) if isinstance(image, Path | str) else f"image {number + 1}"
-
-
-def pixels_of(image: Source) -> np.ndarray:
-    """The pixels of one image, in the size that it has."""
-    if isinstance(image, np.ndarray):
-        return image
-    return read_image(image if isinstance(image, bytes) else Path(image))
-
-
-def _fitted(pixels: np.ndarray, how: ImageEncoderConfig) -> "np.ndarray | BadImage":
-    if pixels.ndim != 3 or pixels.shape[-1] != 3:
-        return BadImage(f"found an array of shape {pixels.shape}, expected height × width × 3")
-    try:
-        return fit_image(pixels, how.size, how.size, how.fit)
-    except ValueError as error:
-        return BadImage(str(error))
-
-
-# The image encoder of a run: where a new run gets it, what places it makes, and its file in the run folder.
-
-
 ENCODER = "encoder.safetensors"
+FOLDER = "images"  # below the run's data: features or pixels of all images
 
 
 def new_encoder(config: Any, earlier: Any) -> ImageEncoder:
-    """That of the run to go on from where it does not learn; else a new one, with what it has learnt before."""
-    if earlier is not None and earlier.input.how != config.encoder:
-        raise UserError(f"{earlier.name} has another image encoder, and what goes on from it keeps that one")
+    """The frozen encoder of the run to start from; else a new one, with pretrained weights."""
+    if earlier is not None and earlier.input.encoder_config != config.encoder:
+        raise UserError(f"{earlier.name} has another image encoder, and a run that starts from it keeps that one")
     if earlier is not None and earlier.input.encoder is not None:
         return earlier.input.encoder
     torch.manual_seed(config.seed)
     return config.encoder.build(pretrained=earlier is None)
 
 
-def places_of(how: ImageEncoderConfig, encoder: ImageEncoder) -> Places:
-    """The annotations that an encoder makes of every image."""
-    return Places(encoder.annotation_size, *encoder.grid(how.size, how.size))
-
-
-def save_encoder(folder: RunFolder, encoder: ImageEncoder | None) -> None:
-    """One that does not learn, so that a run needs no package that it came from; others are a part of the model."""
-    if encoder is not None:
-        save_tensors(folder.path / ENCODER, dict(encoder.state_dict()))
-
-
-def load_encoder(saved: Saved, how: ImageEncoderConfig) -> ImageEncoder | None:
-    """What `save_encoder` saved; to be used, not to learn."""
-    if not how.frozen:
-        return None
-    return saved._replace(weights=saved.path / ENCODER).model(how.build).requires_grad_(False)
-
-
-# What a model is given for each image of its training data: features of a frozen encoder, or pixels. Made once.
-
-
-FOLDER = "images"  # below the run's data
-OnImages = Callable[[int, int, float], None]  # images done, all images, images a second
-
-
-def make_inputs(
-    images: Sequence[Path],
-    config: ImageEncoderConfig,
-    encoder: ImageEncoder,
-    data: Path,
-    *,
-    cache: Path | None = None,
-    limits: Limits | None = None,
-    device: str = "cpu",
-    on_images: OnImages | None = None,
-) -> tuple[Features, float | None]:
-    """Read all images; also how many a second, where they were not there already.
-
-    ``cache`` is a folder in which features of frozen encoders stay for other runs on the same images; the run has them
-    in its own folder too, so that it needs no other.
-    """
-    speed: list[float] = []
-
-    def tell(done: int, total: int, per_second: float) -> None:
-        speed.append(per_second)
-        if on_images is not None:
-            on_images(done, total, per_second)
-
-    own = data / FOLDER
-    key = encoder_key(config, encoder) if config.frozen else ""
-    folder = own if cache is None or not config.frozen else cache / f"{config.kind}-{key[:12]}"
-    found = write_features(
-        folder,
-        images,
-        Fitted(config.size, config.size, config.fit),
-        encoding(encoder, device) if config.frozen else None,
-        key=key,
-        bad_limits=limits,
-        tell=tell,
-        waiting=lambda: None if on_images is None else on_images(0, len(images), 0.0),
-        also=None if folder == own else own,
-    )
-    return found, speed[-1] if speed else None
-
-
-def open_inputs(data: Path) -> Features:
-    """What `make_inputs` made for a run."""
-    return Features.open(data / FOLDER)
+def places_of(config: ImageEncoderConfig, encoder: ImageEncoder) -> Places:
+    """The encoder states that an encoder makes of every image."""
+    return Places(encoder.annotation_size, *encoder.grid(config.size, config.size))
 
 
 def encoding(encoder: ImageEncoder, device: str = "cpu") -> Callable[[np.ndarray], np.ndarray]:
-    """Pixels to features, as they are kept: in 16 bits, which is more than they are exact to."""
-    quick = encoder.to(device).quick()
+    """Pixels to features, as they are stored: in 16 bits, which is more than they are exact to."""
+    folded = encoder.to(device).quick()
 
     def encode(pixels: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return quick(torch.from_numpy(pixels).to(device)).half().cpu().numpy()
+            return folded(torch.from_numpy(pixels).to(device)).half().cpu().numpy()
 
     return encode
 
 
 def encoder_key(config: ImageEncoderConfig, encoder: ImageEncoder) -> str:
     """The same for the same encoder: its configuration and every weight."""
-    found = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode())
     for name, tensor in encoder.state_dict().items():
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 class Photo(NamedTuple):
@@ -240,34 +107,30 @@ class ImageInput(Input):
 
     kind = "image"
     noun = "images"
+    single = (str, bytes, Path, np.ndarray)
     at_once = AT_ONCE
     budget = AT_ONCE
     keys_file = KEYS
     by_item = True
     reads_files = True
-    label_explanation = "sightline.outputs.labels_explain:explain_image_label"
-    label_baselines = "sightline.outputs.label_baselines:ImageBaselines"
     decodes = "the mean of all places"
     source_name = "image"
     most_measured = 1 << 20
 
-    def __init__(self, config: Any, places: Places | None = None, encoder: ImageEncoder | None = None) -> None:
+    places: Places
+
+    def __init__(self, config: Any, places: Any = None, encoder: ImageEncoder | None = None) -> None:
         super().__init__(config)
-        self._places, self.encoder = places, encoder
+        self.places, self.encoder = places, encoder
         self.learning: ImageEncoder | None = None
         self.features: Features | None = None
         self.per_second: float | None = None  # images read, where they were not there already
         self.same_files = 0  # files of the training data whose content is that of a file before
-        self._quick: ImageEncoder | None = None
+        self._folded: ImageEncoder | None = None  # the encoder, folded for inference
 
     @property
-    def how(self) -> ImageEncoderConfig:
+    def encoder_config(self) -> ImageEncoderConfig:
         return self.config.encoder
-
-    @property
-    def places(self) -> Places:
-        assert self._places is not None, "the input is not fitted"
-        return self._places
 
     @property
     def extra_parameters(self) -> int:  # type: ignore[override]
@@ -276,12 +139,12 @@ class ImageInput(Input):
     # -- reading
 
     def stage(self, tables: Sequence[Iterable[Cells]], setting: Setting) -> Sequence[Iterable[Cells]]:
-        """Know every image by its content, and read them all once. Rows of images that cannot be read come last, with
-        their problem, at the place where the image was named first."""
+        """Hash every image, and read them all once. Rows of images that cannot be read come last, with their problem,
+        at the place where the image was named first."""
         held = [list(table) for table in tables]
         encoder = new_encoder(self.config, None if setting.start is None else setting.start.run)
-        self._places = places_of(self.how, encoder)
-        self.encoder, self.learning = (encoder, None) if self.how.frozen else (None, encoder)
+        self.places = places_of(self.encoder_config, encoder)
+        self.encoder, self.learning = (encoder, None) if self.encoder_config.frozen else (None, encoder)
         known = Known()
         for number, table in enumerate(held):
             same = known.add(table)
@@ -296,16 +159,31 @@ class ImageInput(Input):
         return known.staged(held, None)
 
     def _read_all(self, files: Sequence[Path], encoder: ImageEncoder, setting: Setting) -> None:
-        cache = setting.source.options.get("features")
-        self.features, self.per_second = make_inputs(
+        """Store features or pixels of all images.
+
+        The option ``features`` is a folder in which features of frozen encoders stay for other runs on the same images;
+        the run has them in its own folder too, so that it needs no other.
+        """
+        config, own, on_images = self.encoder_config, setting.data / FOLDER, setting.on_items
+        cache = setting.source.options.get("features") if config.frozen else None
+        key = encoder_key(config, encoder) if config.frozen else ""
+        folder = own if cache is None else Path(cache) / f"{config.kind}-{key[:12]}"
+
+        def tell(done: int, total: int, per_second: float) -> None:
+            self.per_second = per_second
+            if on_images is not None:
+                on_images(done, total, per_second)
+
+        self.features = write_features(
+            folder,
             files,
-            self.how,
-            encoder,
-            setting.data,
-            cache=None if cache is None else Path(cache),
-            limits=setting.limits,
-            device=setting.device,
-            on_images=setting.on_items,
+            Fitted(config.size, config.size, config.fit),
+            encoding(encoder, setting.device) if config.frozen else None,
+            key=key,
+            bad_limits=setting.limits,
+            tell=tell,
+            waiting=lambda: None if on_images is None else on_images(0, len(files), 0.0),
+            also=None if folder == own else own,
         )
 
     def read(self, cells: Mapping[str, Any]) -> Photo:
@@ -329,7 +207,7 @@ class ImageInput(Input):
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
 
     def pack(self, x: Photo) -> list[Any]:
-        """The name only: where an image was is nobody else's business."""
+        """The name only: a run folder does not tell where an image was."""
         return [Path(x.file).name, x.key, x.row]
 
     def unpack(self, row: Any) -> tuple[Photo, Sequence[Any]]:
@@ -342,12 +220,14 @@ class ImageInput(Input):
     def encode(self, xs: Sequence[Image]) -> list[list[Any]]:
         if self.features is not None and all(isinstance(x, Photo) and x.row >= 0 for x in xs):
             return [[(x.row,)] for x in xs]  # type: ignore[union-attr]
-        parts: list[list[Any]] = [[] for _ in xs]
-        for some in read_some([_file(x) for x in xs], self.how, max(1, len(xs))):
-            for number, pixels in zip(some.numbers, some.pixels, strict=True):
-                parts[number] = [pixels]
-            for number, reason in some.bad.items():
-                parts[number] = [BadValueError(reason)]
+        images, config = [_file(x) for x in xs], self.encoder_config
+        files = [one for one in images if not isinstance(one, np.ndarray)]
+        workers = None if len(files) > 1 else 0
+        decoded = read_images(files, config.size, config.size, config.fit, workers=workers)
+        parts: list[list[Any]] = []
+        for image in images:
+            pixels = _fitted(image, config) if isinstance(image, np.ndarray) else next(decoded)[1]
+            parts.append([BadValueError(str(pixels)) if isinstance(pixels, BadImage) else pixels])
         return parts
 
     def size(self, part: Any) -> int:
@@ -369,20 +249,21 @@ class ImageInput(Input):
         whole = torch.from_numpy(pixels)
         if self.encoder is None:
             return whole
-        if self._quick is None:
-            self._quick = self.encoder.quick()
-        return self._quick(whole.to(self.encoder.mean.device))
+        if self._folded is None:
+            self._folded = self.encoder.quick()
+        return self._folded(whole.to(self.encoder.mean.device))
 
     def axis(self, x: Image, part: Any) -> Grid:
         return Grid(self.places.height, self.places.width)
 
     def shown(self, x: Image) -> dict[str, Any]:
-        name = Path(_file(x)).name if isinstance(x, Photo | Path | str) else ""
+        image, config = _file(x), self.encoder_config
+        name = "" if isinstance(image, bytes | np.ndarray) else image.name
         try:
-            pixels = np.ascontiguousarray(pixels_of(_file(x)))
+            pixels = image if isinstance(image, np.ndarray) else read_image(image)
         except BadImage as error:
             raise UserError(f"{self.named(x, 0)} cannot be used: {error}") from None
-        picture = Picture.of(pixels, name, fit=self.how.fit, shape=(self.how.size, self.how.size))
+        picture = Picture.of(np.ascontiguousarray(pixels), name, fit=config.fit, shape=(config.size, config.size))
         return {"input": name or "an image", "image": picture}
 
     def believe(
@@ -392,27 +273,31 @@ class ImageInput(Input):
         return of_images(believe(subject, list(records), shift=shift, special=()))
 
     def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
-        side, fit = self.how.size, self.how.fit
+        side, fit = self.encoder_config.size, self.encoder_config.fit
         pixels = read_fitted(content, side, side, fit, limits)  # as `predict` reads it
         picture = Picture.of(read_image(content, limits), fit=fit, shape=(side, side)) if shown else None
         return pixels, pixels.nbytes, picture
 
     def taken_encoder(self) -> ImageEncoder | None:
         """The encoder that a model is built with: None where it does not learn."""
-        if self.how.frozen:
+        if self.encoder_config.frozen:
             return None
-        encoder = self.learning or self.how.build()
-        if places_of(self.how, encoder) != self.places:
+        encoder = self.learning or self.encoder_config.build()
+        if places_of(self.encoder_config, encoder) != self.places:
             raise ValueError(f"{self.places} do not fit the encoder")
         return encoder
 
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
-        save_encoder(RunFolder(folder), self.encoder)
+        """With a frozen encoder, so that a run needs no package that it came from; others are a part of the model."""
+        if self.encoder is not None:
+            save_tensors(folder / ENCODER, dict(self.encoder.state_dict()))
         return {"places": list(self.places)}, [] if self.encoder is None else [ENCODER]
 
     @classmethod
     def load(cls, saved: Saved, config: Any) -> "ImageInput":
-        encoder = load_encoder(saved, config.encoder)
+        encoder: ImageEncoder | None = None
+        if config.encoder.frozen:
+            encoder = saved._replace(weights=saved.path / ENCODER).model(config.encoder.build).requires_grad_(False)
         with saved.reading():
             places = Places(*saved.about["places"])
             if not all(type(one) is int and 0 < one < 1 << 20 for one in places):
@@ -422,7 +307,7 @@ class ImageInput(Input):
         return cls(config, places, encoder)
 
     def reopen(self, setting: Setting) -> None:
-        self.features = open_inputs(setting.data)
+        self.features = Features.open(setting.data / FOLDER)
 
     def notes(self) -> list[str]:
         return [f"images read at {self.per_second:,.1f} a second"] if self.per_second else []
@@ -435,13 +320,10 @@ class ImageInput(Input):
         return str(x) if isinstance(x, str | Path) else "an image"
 
     def named(self, x: Image, number: int) -> str:
-        return named(_file(x), number)
+        return self.label(x) if isinstance(x, Photo | str | Path) else super().named(x, number)
 
     def item(self, given: Any) -> Image:
         return given
-
-    def check_several(self, items: Any) -> None:
-        check_several(items)
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
         paths = image_paths(files, listed)
@@ -451,18 +333,19 @@ class ImageInput(Input):
             )
         return paths
 
-    def bad_line(self, x: Image, reason: str, as_json: bool) -> str:
-        name = self.label(x)
-        return json.dumps({"image": name, "problem": reason}, ensure_ascii=False) if as_json else f"{one_line(name)}\t"
+
+def _file(x: Image) -> Path | bytes | np.ndarray:
+    """A path, bytes or pixels."""
+    return Path(x.file) if isinstance(x, Photo) else Path(x) if isinstance(x, str) else x
 
 
-def one_line(path: str) -> str:
-    """A path that keeps to its line, whatever its name."""
-    return path.replace("\t", " ").replace("\n", " ").replace("\r", " ")
-
-
-def _file(x: Image) -> Any:
-    return x.file if isinstance(x, Photo) else x
+def _fitted(pixels: np.ndarray, config: ImageEncoderConfig) -> "np.ndarray | BadImage":
+    if pixels.ndim != 3 or pixels.shape[-1] != 3:
+        return BadImage(f"found an array of shape {pixels.shape}, expected height × width × 3")
+    try:
+        return fit_image(pixels, config.size, config.size, config.fit)
+    except ValueError as error:
+        return BadImage(str(error))
 
 
 def _path(row: Cells) -> Path | None:
@@ -506,3 +389,122 @@ class Known:
             else:
                 staged.append(row._replace(values=(Photo(str(self.files[key]), key, place), *row.values[1:])))
         return staged + [row for some in left_out.values() for row in some]
+
+
+# -- images under perturbation: places are hidden to measure the evidence of captions and of labels
+
+VARIANTS = 4096  # places of variants that are in work together
+OF_TEXTS = ("special", "first")  # findings that do not apply to images
+
+
+class ImageSubject(ABC):
+    """A model that reads places and one image, for `sightline.explain.evidence`. A subclass reads the variants.
+
+    A place is hidden before the model normalises it: its features become those of `_blank`. Deleting it would change
+    how many places there are. What people get wrong: the features of a place also hold some of its neighbours, so
+    hiding a place hides less than covering that part of the image.
+    """
+
+    column_name = "place"
+
+    def __init__(self, model: ImageToText | ImageToLabels, source: Num[Tensor, "1 ..."]) -> None:
+        self.model, self.source = model, source
+        self.device = next(model.parameters()).device
+        self.hideable = np.ones(self.columns, dtype=bool)
+
+    @property
+    def columns(self) -> int:
+        return self.model.places.count
+
+    def looks_at_columns(self, name: str) -> bool:
+        return self.model.looks_at_source(name)
+
+    @property
+    def at_once(self) -> int:
+        """Variants of the image that are in work together."""
+        return max(1, VARIANTS // self.columns)
+
+    @torch.no_grad()
+    def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
+        with evaluating(self.model):
+            parts = [self._read(len(part), part.to(self.device))[0] for part in keep.split(self.at_once)]
+        return torch.cat(parts)
+
+    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
+        products = []
+        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
+                # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
+                log_probs, seen = self._read(len(part), None)
+                (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
+                products.append((gradient * seen.detach()).sum(dim=-1))
+        return torch.cat(products)
+
+    @abstractmethod
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the rows `n t`, and the features of the places `n s d` that they were made from."""
+
+    @abstractmethod
+    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
+        """The features of a hidden place."""
+
+    def _copies(self, count: int) -> Tensor:
+        """The image so many times."""
+        return self.source.to(self.device).expand(count, *[-1] * (self.source.dim() - 1))
+
+    @contextmanager
+    def _seen(self, keep: Bool[Tensor, "n s"] | None) -> Iterator[list[Tensor]]:
+        """Hide places that are not kept from the model inside the block; the list gets the places that it normalises.
+
+        Without ``keep`` no place is hidden, and the places are the leaf of gradients.
+        """
+        seen: list[Tensor] = []
+
+        def hide(module: nn.Module, given: tuple[Any, ...]) -> tuple[Tensor]:
+            (places,) = given
+            if keep is None:
+                places = places.detach().requires_grad_()
+            else:
+                places = torch.where(keep.unsqueeze(-1), places, self._blank(places))
+            seen.append(places)
+            return (places,)
+
+        handle = self.model.normalise.register_forward_pre_hook(hide)
+        try:
+            yield seen
+        finally:
+            handle.remove()
+
+
+class PlaceSubject(ImageSubject):
+    """A model from images to text, one image, and what was written.
+
+    A hidden place gets the mean of the image's places: the image as a whole is left.
+    """
+
+    model: ImageToText
+    row_name = "word"
+
+    def __init__(self, model: ImageToText, source: Num[Tensor, "1 ..."], written: Sequence[int]) -> None:
+        super().__init__(model, source)
+        self.written = torch.tensor(list(written), device=self.device)
+
+    @property
+    def rows(self) -> int:
+        return len(self.written)
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
+        with self._seen(keep) as seen:
+            state = self.model.begin(self._copies(copies))
+        features, _ = self.model.decode(words, state)
+        log_probs = torch.log_softmax(self.model.output(features), dim=-1)
+        return log_probs.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1), seen[0]
+
+    def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:
+        return places.mean(dim=1, keepdim=True)
+
+
+def of_images(belief: Belief) -> Belief:
+    """Without what is measured of texts: an image has no special places, and its first is a corner."""
+    return replace(belief, findings=tuple(one for one in belief.findings if one.key not in OF_TEXTS))

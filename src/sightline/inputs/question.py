@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sightline.data.answers import QUESTION_NAMES, TEXT_NAMES
-from sightline.data.checking import TOO_LONG, Limits
+from sightline.data.checking import Limits
 from sightline.errors import UserError
-from sightline.inputs.text import ReaderInput, text_of
+from sightline.inputs.text import ReaderInput, check_length, halves_of, text_of
+from sightline.outputs.reports import fields_of
+from sightline.tasks.prepare import normalised
 from sightline.tasks.task import BadValueError
 from sightline.text.encoding import windows
 
 Question = tuple[str, str]  # the question, and the text
 Answers = tuple[tuple[str, ...], int]  # the right answers, and the first character of the first of them, or -1
-NONE = 0  # the token on which both pointers stand where a stretch of text does not hold the answer
+NONE = 0  # the token that both pointers point at where a stretch of text does not hold the answer
 
 
 class Stretch(NamedTuple):
@@ -43,17 +45,13 @@ class QuestionInput(ReaderInput):
         return text_of(cells, "question"), text_of(cells, "text")
 
     def check(self, x: Question, limits: Limits) -> None:
-        most = limits.max_characters
         for text in x:
-            if len(text) > most:
-                raise BadValueError(f"{TOO_LONG}: found {len(text):,} characters in a text, expected at most {most:,}")
+            check_length(len(text), "a text", limits)
         if not x[0].strip():
             raise BadValueError("no question: found an empty one, expected text")
 
     def identity(self, x: Question) -> str:
-        """The text: all questions to one go together."""
-        from sightline.tasks.prepare import normalised
-
+        """That of the text: all questions about a text stay together."""
         return normalised(x[1])
 
     def pack(self, x: Question) -> list[Any]:
@@ -66,28 +64,25 @@ class QuestionInput(ReaderInput):
         return [self._stretches(*x)[0] for x in xs]
 
     def train_parts(self, xs: Sequence[Question]) -> list[list[Stretch]]:
-        found = [self._stretches(*x) for x in xs]
-        self.cut += sum(len(parts) > 1 for parts, _ in found)
-        self.questions_cut += sum(cut for _, cut in found)
-        return [parts for parts, _ in found]
+        stretches = [self._stretches(*x) for x in xs]
+        self.cut += sum(len(parts) > 1 for parts, _ in stretches)
+        self.questions_cut += sum(cut for _, cut in stretches)
+        return [parts for parts, _ in stretches]
 
     def _stretches(self, question: str, text: str) -> tuple[list[Stretch], bool]:
         """The parts, and whether the question's end was left out."""
         tokeniser: Any = self.reader.tokeniser
         specials, longest = self.reader.specials, self.config.longest
-        asked, tokens = tokeniser.encode([question, text])
+        query, tokens = tokeniser.encode([question, text])
         places = [place for _, place in tokeniser.pieces(text)]
         most = max(1, (longest - 3) // 2)
-        room = longest - 3 - min(len(asked), most)
-        before = [specials.start, *asked[:most], specials.end]
+        room = longest - 3 - min(len(query), most)
+        before = [specials.start, *query[:most], specials.end]
         parts = [
             Stretch([*before, *tokens[first:behind], specials.end], len(before), first, behind, places)
             for first, behind in windows([1] * len(tokens), room, min(self.config.overlap, room // 2))
         ]
-        return parts, len(asked) > most
-
-    def stored(self, part: Any) -> Any:
-        return part.tokens if isinstance(part, Stretch) else part
+        return parts, len(query) > most
 
     def notes(self) -> list[str]:
         lines = []
@@ -100,21 +95,11 @@ class QuestionInput(ReaderInput):
             lines.append(f"{self.questions_cut:,} questions are longer than half of that: their ends are left out")
         return lines
 
-    def label(self, x: Question) -> str:
-        return "\t".join(x)
-
     def fields(self, x: Question) -> dict[str, Any]:
         return {"question": x[0], "text": x[1]}
 
-    @property
-    def two_texts(self) -> bool:
-        return True
-
     def texts(self, x: Question) -> tuple[str, ...]:
         return x
-
-    def pair(self, first: str, second: str, name: str) -> Question:
-        return first, second
 
     def item(self, given: Any) -> Question:
         if isinstance(given, str) or len(given) != 2 or not all(isinstance(one, str) for one in given):
@@ -123,16 +108,11 @@ class QuestionInput(ReaderInput):
 
     def parse(self, line: str, number: int, is_json: bool) -> Question:
         if is_json:
-            from sightline.outputs.reports import fields_of
-
             question, text = fields_of(line, number, (QUESTION_NAMES, TEXT_NAMES))
             if not isinstance(question, str) or not isinstance(text, str):
                 raise UserError(f"line {number:,}: question and text are not both texts")
             return question, text
-        question, tab, text = line.partition("\t")
-        if not tab:
-            raise UserError(f"line {number:,} has no tab; expected a question and a text with a tab between them")
-        return question, text
+        return halves_of(line, number, "expected a question and a text")
 
 
 def answer_tokens(text: str, answers: Answers, places: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
@@ -142,6 +122,6 @@ def answer_tokens(text: str, answers: Answers, places: Sequence[tuple[int, int]]
     start = answers[1]
     end = start + len(answers[0][0])
     within = [i for i, (first, behind) in enumerate(places) if behind > start and first < end and behind > first]
-    # A piece may begin with the blank before it: one that covers only the blank before the answer is not of it.
+    # A piece may begin with the blank before it: one that covers only that blank is no part of the answer.
     within = [i for i in within if text[max(places[i][0], start) : min(places[i][1], end)].strip()]
     return (within[0], within[-1]) if within else None

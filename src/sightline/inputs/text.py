@@ -26,51 +26,64 @@ from sightline.outputs.reports import object_of
 from sightline.outputs.unknown import Word, attended_words, words_of
 from sightline.records import Record, Tokens
 from sightline.tasks.loading import Saved
-from sightline.tasks.prepare import Setting
+from sightline.tasks.prepare import Rows, Setting, normalised
 from sightline.tasks.task import BadValueError
 from sightline.text.encoding import Text, TextReader, owners, windows
-from sightline.text.tokeniser import Tokeniser
+from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.text.words import token_axis
 from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 
-TOKENISER = "tokenizer.json"
+TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
 class ReaderInput(Input):
-    """An input that is read with a `TextReader`, which is fitted; the base of texts, words and questions."""
+    """Items that a fitted `TextReader` reads; the base of texts, words and questions.
+
+    A part is a list of tokens, or a record with the field ``tokens``.
+    """
 
     reads_pairs = False
+    reader: TextReader
 
-    def __init__(self, config: Any, reader: TextReader | None = None) -> None:
+    def __init__(self, config: Any, reader: Any = None) -> None:
         super().__init__(config)
-        self._reader = reader
+        self.reader = reader
         self.cut = 0  # items that were too long to be stored whole
 
-    @property
-    def reader(self) -> TextReader:
-        assert self._reader is not None, "the input is not fitted"
-        return self._reader
+    def identity(self, x: Any) -> str:
+        return normalised(*self.texts(x))
 
-    def fitted(self, reader: TextReader) -> "ReaderInput":
-        """The same with a reader: a new one, or that of an earlier run."""
-        return type(self)(self.config, replace(reader, pairs=self.reads_pairs, sentences=self.reads_sentences))
+    def fit(self, rows: Rows, setting: Setting) -> "ReaderInput":
+        """With the reader of an earlier run, or with a vocabulary of the training texts."""
+        reader = setting.start.reader if setting.start is not None else self.new_reader(rows, setting)
+        return type(self)(self.config, replace(reader, pairs=self.reads_pairs, sentences=False))
 
-    @property
-    def reads_sentences(self) -> bool:
-        return False
+    def new_reader(self, rows: Rows, setting: Setting, mask: bool = False) -> TextReader:
+        """A reader with a vocabulary of the training texts."""
+        texts = rows.texts(lambda one: self.texts(one.x))
+        tokeniser = train_tokeniser(texts, setting.config.tokeniser, mask=mask)
+        return TextReader(tokeniser, Specials(mask=MASK if mask else None))
 
     def stored(self, part: Any) -> Any:
-        return part
+        return getattr(part, "tokens", part)
 
     def size(self, part: Any) -> int:
         return len(self.stored(part))
 
     def collate(self, parts: Sequence[Any]) -> Texts:
-        return to_texts(*self.reader.pad([self.stored(part) for part in parts]))
+        words, segments = self.reader.pad([self.stored(part) for part in parts])
+        return Texts(torch.from_numpy(words), None if segments is None else torch.from_numpy(segments))
 
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
-        self.reader.tokeniser.save(folder / TOKENISER)
-        return about_reader(self.reader), [TOKENISER]
+        reader = self.reader
+        reader.tokeniser.save(folder / TOKENISER)
+        about = {
+            "words": reader.words,
+            "specials": asdict(reader.specials),
+            "sentences": reader.sentences,
+            "foreign": isinstance(reader.tokeniser, PretrainedTokeniser),
+        }
+        return about, [TOKENISER]
 
     @classmethod
     def load(cls, saved: Saved, config: Any) -> "ReaderInput":
@@ -79,18 +92,25 @@ class ReaderInput(Input):
     def summary(self) -> str:
         return f"{self.reader.tokeniser.words:,} different tokens"
 
+    def label(self, x: Any) -> str:
+        return "\t".join(self.texts(x))
+
+    @property
+    def two_texts(self) -> bool:
+        return self.reader.pairs
+
+    def pair(self, first: str, second: str, name: str) -> tuple[str, str]:
+        return (first, second) if self.two_texts else super().pair(first, second, name)
+
 
 class TextInput(ReaderInput):
     """A text, or a pair of texts as a tuple of two.
 
     In training a text that is longer than ``config.longest`` loses its middle; so it does in predictions where the cost
-    grows with the square of its length. ``columns`` are the names that the training data's columns were given.
+    grows with the square of its length. ``columns`` are the given names of the columns of the training data.
     """
 
-    label_explanation = "sightline.outputs.labels_explain:explain_label"
-    label_baselines = "sightline.outputs.label_baselines:TextBaselines"
-
-    def __init__(self, config: Any, reader: TextReader | None = None, columns: tuple[str, ...] | None = None) -> None:
+    def __init__(self, config: Any, reader: Any = None, columns: tuple[str, ...] | None = None) -> None:
         super().__init__(config, reader)
         self.named_columns = columns
 
@@ -103,9 +123,11 @@ class TextInput(ReaderInput):
         """How many tokens of a text are read at prediction: all, unless the cost grows with the square of them."""
         return self.config.longest if self.config.model.kind == "encoder" else None
 
-    def fitted_to(self, reader: TextReader, pairs: bool, columns: tuple[str, ...] | None) -> "TextInput":
-        """The same with a reader, for single texts or for pairs."""
-        return type(self)(self.config, replace(reader, pairs=pairs, sentences=self.reads_sentences), columns)
+    def fit(self, rows: Rows, setting: Setting) -> "TextInput":
+        """For pairs where the training data has them."""
+        pairs = bool(rows.report.lengths["second_characters"].count)
+        reader = replace(super().fit(rows, setting).reader, pairs=pairs, sentences=self.reads_sentences)
+        return type(self)(self.config, reader, setting.source.columns)
 
     def read(self, cells: Mapping[str, Any]) -> Text:
         text = text_of(cells, "text", "'text'")
@@ -113,12 +135,7 @@ class TextInput(ReaderInput):
 
     def check(self, x: Text, limits: Limits) -> None:
         for text in self.texts(x):
-            check_length(text, "a text", limits)
-
-    def identity(self, x: Text) -> str:
-        from sightline.tasks.prepare import normalised
-
-        return normalised(*self.texts(x))
+            check_length(len(text), "a text", limits)
 
     def pack(self, x: Text) -> list[Any]:
         return [x, None] if isinstance(x, str) else list(x)
@@ -147,24 +164,14 @@ class TextInput(ReaderInput):
             "beginning and their end"
         ]
 
-    @property
-    def two_texts(self) -> bool:
-        return self.reader.pairs
-
     def texts(self, x: Text) -> tuple[str, ...]:
         return (x,) if isinstance(x, str) else x
 
     def too_long(self, xs: Sequence[Text]) -> int:
         return 0 if self.limit is None else self.reader.read(xs, self.limit).cut
 
-    def label(self, x: Text) -> str:
-        return "\t".join(self.texts(x))
-
     def fields(self, x: Text) -> dict[str, Any]:
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
-
-    def pair(self, first: str, second: str, name: str) -> Text:
-        return (first, second) if self.reader.pairs else super().pair(first, second, name)
 
     def item(self, given: Any) -> Text:
         return given if isinstance(given, str) else tuple(given)
@@ -174,21 +181,26 @@ class TextInput(ReaderInput):
             return self._fields_of(line, number)
         if not self.reader.pairs:
             return line
-        first, tab, second = line.partition("\t")
-        if not tab:
-            raise UserError(f"line {number:,} has no tab; the model reads two texts with a tab between them")
-        return first, second
+        return halves_of(line, number, "the model reads two texts")
 
     def _fields_of(self, line: str, number: int) -> Text:
-        there, count = object_of(line, number), 1 + self.reader.pairs
+        fields, count = object_of(line, number), 1 + self.reader.pairs
         names = (self.named_columns or ())[:-1]
-        if not names or not set(names) <= set(there):
-            names = (find_columns(f"line {number:,}", [*there, "label"], None) or ())[:-1]
-        values = [there[name] for name in names[:count]]
+        if not names or not set(names) <= set(fields):
+            names = (find_columns(f"line {number:,}", [*fields, "label"], None) or ())[:-1]
+        values = [fields[name] for name in names[:count]]
         if len(values) != count or not all(isinstance(value, str) for value in values):
             expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
-            raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, there))}; expected {expected}")
+            raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, fields))}; expected {expected}")
         return tuple(values) if self.reader.pairs else values[0]
+
+
+def halves_of(line: str, number: int, expected: str) -> tuple[str, str]:
+    """The two texts of a line."""
+    first, tab, second = line.partition("\t")
+    if not tab:
+        raise UserError(f"line {number:,} has no tab; {expected} with a tab between them")
+    return first, second
 
 
 def text_of(cells: Mapping[str, Any], name: str, what: str | None = None) -> str:
@@ -199,30 +211,11 @@ def text_of(cells: Mapping[str, Any], name: str, what: str | None = None) -> str
     return cells[name]
 
 
-def check_length(text: str, what: str, limits: Limits) -> None:
+def check_length(characters: int, what: str, limits: Limits) -> None:
     """Refuse a text that is longer than the limits allow."""
     most = limits.max_characters
-    if len(text) > most:
-        raise BadValueError(f"{TOO_LONG}: found {len(text):,} characters in {what}, expected at most {most:,}")
-
-
-def to_texts(words: np.ndarray, parts: np.ndarray | None, device: torch.device | str = "cpu") -> Texts:
-    """Padded arrays as a batch."""
-
-    def moved(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    return Texts(moved(words), None if parts is None else moved(parts))
-
-
-def about_reader(reader: TextReader) -> dict[str, Any]:
-    """What config.json says of how texts are read."""
-    return {
-        "words": reader.words,
-        "specials": asdict(reader.specials),
-        "sentences": reader.sentences,
-        "foreign": isinstance(reader.tokeniser, PretrainedTokeniser),
-    }
+    if characters > most:
+        raise BadValueError(f"{TOO_LONG}: found {characters:,} characters in {what}, expected at most {most:,}")
 
 
 def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextReader:
@@ -243,31 +236,21 @@ def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextR
     return TextReader(tokeniser, specials, pairs, about.get("sentences") is True, words)
 
 
-# Texts that a translating model reads: tokens of a vocabulary of their own, with an end behind them.
-
-
-SOURCE = "source.json"
+# -- sources of translations: tokens of a vocabulary of their own, with an end behind them
 
 
 class SourceText(Input):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
-    keys_file = ""  # whether a pair was trained on is told from the training corpus itself
+    keys_file = ""  # the training corpus itself tells which pairs were trained on
     decodes = "one vector for the whole source"
     most_measured = 400  # tokens; hiding each of them in turn grows with the cube
 
-    def __init__(self, config: Any, tokeniser: Tokeniser | None = None) -> None:
+    tokeniser: Tokeniser
+
+    def __init__(self, config: Any, tokeniser: Any = None) -> None:
         super().__init__(config)
-        self._tokeniser = tokeniser
-
-    @property
-    def tokeniser(self) -> Tokeniser:
-        assert self._tokeniser is not None, "the input is not fitted"
-        return self._tokeniser
-
-    def fitted(self, tokeniser: Tokeniser) -> "SourceText":
-        """The same with a vocabulary: a new one, or that of an earlier run."""
-        return type(self)(self.config, tokeniser)
+        self.tokeniser = tokeniser
 
     def read(self, cells: Mapping[str, Any]) -> str:
         return side_of(cells, "source")
@@ -277,7 +260,7 @@ class SourceText(Input):
         return line
 
     def check(self, x: str, limits: Limits) -> None:
-        check_length(x, "the source", limits)
+        check_length(len(x), "the source", limits)
 
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
         return [[tokens] if tokens else [] for tokens in self.tokeniser.encode(list(xs))]
@@ -289,9 +272,9 @@ class SourceText(Input):
             source[row, len(tokens)] = END
         return torch.from_numpy(source)
 
-    def cut_anew(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def resegmented(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The same texts in other pieces (BPE dropout)."""
-        return cut_anew(self.tokeniser, parts)
+        return resegmented(self.tokeniser, parts)
 
     def reopen(self, setting: Setting) -> None:
         self.tokeniser.dropout = setting.config.tokeniser.dropout
@@ -307,7 +290,7 @@ class SourceText(Input):
     def attended(
         self, model: TextToText, batch: Tensor, xs: Sequence[str], outputs: Sequence[Sequence[int]]
     ) -> list[list[Word | None]]:
-        """For each token of the outputs the word of the source that it looked at; nothing where there are no words."""
+        """For each token of the outputs the word of the source with the most attention; empty without words."""
         if not self.tokeniser.of_words:
             return [[] for _ in outputs]
         return attended_words(model, outputs, model.begin(batch), [words_of(self.tokeniser, x) for x in xs])
@@ -336,13 +319,13 @@ def side_of(cells: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def cut_anew(tokeniser: Tokeniser, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Tokenising is exact, so a text comes back from its tokens, and can be cut into other pieces."""
+def resegmented(tokeniser: Tokeniser, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same texts in other pieces: tokenising is exact, so decoding gives the text back."""
     texts = tokeniser.decode([row.tolist() for row in rows])
     return [np.array(row) for row in tokeniser.encode(texts, dropout=True)]
 
 
-# Plain text: to learn from it without labels, and to say what stands behind `<mask>`.
+# -- plain text: pre-training without labels, and words for `<mask>`
 
 
 Plain = str | tuple[int, ...]  # a text, or its tokens where a run has kept no more of it
@@ -351,7 +334,7 @@ Plain = str | tuple[int, ...]  # a text, or its tokens where a run has kept no m
 class Masked(NamedTuple):
     """Part of a text with masks as a model reads it, with start and end.
 
-    ``first`` is the number of its first token in the text, ``masks`` are the places of the masks that it answers for.
+    ``first`` is the number of its first token in the text, ``masks`` are the places of the masks to predict here.
     """
 
     tokens: list[int]
@@ -372,20 +355,25 @@ class PlainInput(ReaderInput):
         return text
 
     def check(self, x: str, limits: Limits) -> None:
-        check_length(x, "a text", limits)
+        check_length(len(x), "a text", limits)
 
-    def identity(self, x: Plain) -> str:
-        from sightline.tasks.prepare import normalised
+    def fit(self, rows: Rows, setting: Setting) -> "ReaderInput":
+        start = setting.start
+        if start is not None and start.reader.specials.mask is None:
+            raise UserError(f"{start.path} has no token for hidden words (<mask>): pre-training needs one")
+        return super().fit(rows, setting)
 
-        return normalised(self.text(x))
+    def new_reader(self, rows: Rows, setting: Setting, mask: bool = True) -> TextReader:
+        return super().new_reader(rows, setting, mask)
 
-    def text(self, x: Plain) -> str:
-        """An item as text."""
-        tokeniser: Any = self.reader.tokeniser if not isinstance(x, str) else None
-        return x if isinstance(x, str) else tokeniser.decode([list(x)])[0]
+    def texts(self, x: Plain) -> tuple[str, ...]:
+        if isinstance(x, str):
+            return (x,)
+        tokeniser: Any = self.reader.tokeniser
+        return (tokeniser.decode([list(x)])[0],)
 
     def train_parts(self, xs: Sequence[Plain]) -> list[list[list[int]]]:
-        """The tokens alone: texts are one stream, which is cut into blocks."""
+        """The tokens alone: the texts form one stream, which is cut into blocks."""
         return [[tokens] for tokens in self.tokens(xs)]
 
     def tokens(self, xs: Sequence[Plain]) -> list[list[int]]:
@@ -395,36 +383,24 @@ class PlainInput(ReaderInput):
 
     def with_masks(self, text: str) -> list[int]:
         """The tokens of a text, a mask for each `<mask>`."""
-        mask = self.reader.specials.mask
-        found: list[int] = []
-        between = [one.strip() for one in text.split(MASK_SPELLING)]
-        for number, tokens in enumerate(self.reader.tokeniser.encode(between)):
-            found += [mask, *tokens] if number else tokens  # type: ignore[list-item]
-        return found
+        mask: Any = self.reader.specials.mask
+        first, *others = self.reader.tokeniser.encode([one.strip() for one in text.split(MASK_SPELLING)])
+        return first + [token for tokens in others for token in (mask, *tokens)]
 
     def encode(self, xs: Sequence[Plain]) -> list[list[Masked]]:
         return [self.parts(self.with_masks(x)) if isinstance(x, str) and MASK_SPELLING in x else [] for x in xs]
 
     def parts(self, tokens: Sequence[int]) -> list[Masked]:
-        """Tokens with masks among them, in stretches where they are many, without those that answer for none."""
+        """Tokens with masks among them, in stretches where they are many, without those that predict no mask."""
         specials, room = self.reader.specials, self.config.longest - 2
         stretches = windows([1] * len(tokens), room, room // 2)
-        found = []
+        parts = []
         for (first, behind), (start, end) in zip(stretches, owners(stretches), strict=True):
             masks = [1 + at - first for at in range(start, end) if tokens[at] == specials.mask]
             if masks:
-                found.append(Masked([specials.start, *tokens[first:behind], specials.end], first, masks))
-        return found
-
-    def stored(self, part: Any) -> Any:
-        return part.tokens if isinstance(part, Masked) else part
-
-    def label(self, x: Plain) -> str:
-        return self.text(x)
-
-    def texts(self, x: Plain) -> tuple[str, ...]:
-        return (self.text(x),)
+                parts.append(Masked([specials.start, *tokens[first:behind], specials.end], first, masks))
+        return parts
 
     def parse(self, line: str, number: int, is_json: bool) -> str:
-        """A line as it stands, which may be empty."""
+        """A line as it is, which may be empty."""
         return super().parse(line, number, True) if is_json else line

@@ -1,16 +1,18 @@
-"""Sentences as words: each word is cut into pieces by itself, so that it is known which pieces are its own."""
+"""Sentences as words: each word is tokenised by itself, so that its pieces are known."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from sightline.data.checking import TOO_LONG, Limits
+from sightline.data.checking import Limits
 from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
 from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
 from sightline.errors import UserError
-from sightline.inputs.text import ReaderInput
+from sightline.inputs.text import ReaderInput, check_length
 from sightline.interop.tokens import PretrainedTokeniser
+from sightline.outputs.reports import fields_of
+from sightline.tasks.prepare import normalised
 from sightline.tasks.task import BadValueError
 from sightline.text.encoding import TextReader, windows
 
@@ -46,13 +48,9 @@ class WordsInput(ReaderInput):
         return words
 
     def check(self, x: Words, limits: Limits) -> None:
-        characters, most = sum(map(len, x)), limits.max_characters
-        if characters > most:
-            raise BadValueError(f"{TOO_LONG}: found {characters:,} characters in a sentence, expected at most {most:,}")
+        check_length(sum(map(len, x)), "a sentence", limits)
 
     def identity(self, x: Words) -> str:
-        from sightline.tasks.prepare import normalised
-
         return normalised(" ".join(x))
 
     def unpack(self, row: Sequence[Any]) -> tuple[Words, Sequence[Any]]:
@@ -66,9 +64,6 @@ class WordsInput(ReaderInput):
         self.cut += sum(len(some) > 1 for some in parts)
         return parts
 
-    def stored(self, part: Any) -> Any:
-        return part.tokens if isinstance(part, Cut) else part
-
     def notes(self) -> list[str]:
         if not self.cut:
             return []
@@ -76,6 +71,9 @@ class WordsInput(ReaderInput):
             f"{self.cut:,} sentences have more than {self.config.longest:,} tokens (longest): they are read in "
             "stretches"
         ]
+
+    def texts(self, x: Words) -> Words:
+        return x
 
     def label(self, x: Words) -> str:
         return " ".join(x)
@@ -86,7 +84,7 @@ class WordsInput(ReaderInput):
     joins_lines = True
 
     def joined(self, lines: Any) -> Iterator[tuple[list[Words], int]]:
-        """A sentence a line; or a word a line and an empty one behind each sentence, in a file whose name says so."""
+        """A sentence a line; in CoNLL files a word a line, and an empty line behind each sentence."""
         ending = "" if lines.path is None else Path(lines.path).suffix.lower()
         number, waiting = 0, list[str]()
         for block, size in lines.blocks():
@@ -107,8 +105,6 @@ class WordsInput(ReaderInput):
     def parse(self, line: str, number: int, is_json: bool) -> Words:
         words: Any = line
         if is_json:
-            from sightline.outputs.reports import fields_of
-
             (words,) = fields_of(line, number, (WORD_NAMES,))
         if isinstance(words, str):
             words = words.split()
@@ -119,22 +115,21 @@ class WordsInput(ReaderInput):
 
 def words_of(value: Any, what: str) -> tuple[str, ...]:
     """Words or labels of a cell: a list, or text with blanks between them."""
-    found = value.split() if isinstance(value, str) else value
-    if not isinstance(found, list | tuple) or not all(isinstance(one, str | int) for one in found):
+    words = value.split() if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(isinstance(one, str | int) for one in words):
         raise BadValueError(f"bad {what}: found {kind_of(value)}, expected a list, or text with blanks between")
-    return tuple(str(one).strip() for one in found)
+    return tuple(str(one).strip() for one in words)
 
 
 def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: int, overlap: int) -> list[list[Cut]]:
     """Sentences of words as stretches of at most ``longest`` tokens."""
     tokeniser, specials, space = reader.tokeniser, reader.specials, _space(reader)
     room = longest - 2
-    pieces = tokeniser.encode([space + word for words in sentences for word in words])
-    found, done = [], 0
+    pieces = iter(tokeniser.encode([space + word for words in sentences for word in words]))
+    parts = []
     for words in sentences:
-        # A word that the tokeniser makes nothing of still has a label.
-        own = [one[:room] or [specials.unknown] for one in pieces[done : done + len(words)]]
-        done += len(words)
+        # A word without any piece still has a label.
+        own = [next(pieces)[:room] or [specials.unknown] for _ in words]
         cuts = []
         for first, behind in windows([len(one) for one in own], room, min(overlap, room // 2)):
             tokens, places = [specials.start], list[int]()
@@ -142,17 +137,17 @@ def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: i
                 places.append(len(tokens))
                 tokens += one
             cuts.append(Cut([*tokens, specials.end], places, first, behind))
-        found.append(cuts)
-    return found
+        parts.append(cuts)
+    return parts
 
 
 def _space(reader: TextReader) -> str:
-    """Byte-level vocabularies have one piece for a word behind a space and another for it at the very beginning."""
+    """What to put before a word: in byte-level vocabularies its first piece has the space before it."""
     return " " if isinstance(reader.tokeniser, PretrainedTokeniser) and reader.tokeniser.of_bytes else ""
 
 
 def piece_places(reader: TextReader, word: str) -> list[tuple[int, int]]:
     """The characters of a word that each of its pieces covers."""
     space, tokeniser = _space(reader), cast("Any", reader.tokeniser)
-    found = [place for _, place in tokeniser.pieces(space + word)]
-    return [(max(0, start - len(space)), max(0, end - len(space))) for start, end in found]
+    places = [place for _, place in tokeniser.pieces(space + word)]
+    return [(max(0, start - len(space)), max(0, end - len(space))) for start, end in places]

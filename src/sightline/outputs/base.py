@@ -6,7 +6,7 @@ See `sightline.tasks.task` first. Most methods have defaults; a task from text t
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,6 @@ from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
 from sightline.errors import UserError
 from sightline.inputs.base import Input
-from sightline.outputs.reports import score_table
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import explain_attention
@@ -35,6 +34,24 @@ if TYPE_CHECKING:
     from sightline.metrics import Statistics
 
 
+@dataclass(frozen=True)
+class ThresholdOptions(PredictOptions):
+    """``threshold``: the probability from which a label is given, the run's own unless given."""
+
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise UserError(f"threshold is {self.threshold}; it is a probability, from 0 to 1")
+
+
+def ranked_scores(first: str, losses: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
+    """Scores in training: the metric that decides, what falls while a model learns, and the other metrics."""
+    ordered = {first: values[first], **losses, **values}
+    return {name: round(value, 4) for name, value in ordered.items()}
+
+
 class Output(ABC):
     """What comes out: targets, heads, decoding, calibration, scores, and how predictions are shown.
 
@@ -42,14 +59,14 @@ class Output(ABC):
     """
 
     noun: ClassVar[str] = "outputs"
-    pair_split: ClassVar[bool] = False  # rows whose target stands in the validation data are not trained on
+    pair_split: ClassVar[bool] = False  # rows whose target is in the validation data are not trained on
     grouped: ClassVar[bool] = False  # several rows with the same item are one item with several targets
     least_split: ClassVar[int] = LEAST_TEXTS  # different items that a split needs
     unit: str = "nats a token"  # of the loss
-    sized_targets: ClassVar[bool] = False  # targets take room in a training batch too
+    sized_targets: ClassVar[bool] = False  # targets count in the budget of a training batch too
     calibrates: ClassVar[bool] = True  # `calibrate` and `card` need raw outputs of all validation examples
     freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
-    compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are asked for; empty: all
+    compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are given; empty: all
     less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
 
     def __init__(self, config: Any) -> None:
@@ -58,12 +75,12 @@ class Output(ABC):
     # -- reading
 
     def stage(self, rows: "Iterable[Cells]", source: "Source", columns: Sequence[Column]) -> "Iterable[Cells]":
-        """The rows of a source before they are read one by one, where some must be looked at first."""
+        """The rows of a source, before they are read one by one."""
         return rows
 
     @abstractmethod
     def read(self, cells: Mapping[str, Any], x: Any) -> Any:
-        """The target in a row, or a `BadValueError` that says what is wrong."""
+        """The target in a row, or a `BadValueError`."""
 
     def check(self, y: Any, limits: "Limits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
@@ -73,7 +90,7 @@ class Output(ABC):
         return Report()
 
     def strata(self, y: Any) -> tuple[str, ...] | float:
-        """What a split gives like shares of: labels, or a number."""
+        """The labels, or the number, that both sides of a split have in like shares."""
         return ("",)
 
     def pack(self, y: Any) -> list[Any]:
@@ -91,7 +108,7 @@ class Output(ABC):
         return input.fit(rows, setting), self
 
     def cannot_split(self, error: UserError, report: "Report") -> UserError:
-        """What to say where the rows are too few to keep some apart."""
+        """The error where the rows are too few to keep some apart."""
         return error
 
     def write(self, input: Input, rows: "Rows", setting: "Setting") -> Any:
@@ -111,7 +128,7 @@ class Output(ABC):
         return read_valid(input, self, setting.data)
 
     def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:
-        """Fit the simple models that a score is held against, while the rows are there; names of files to seal."""
+        """Fit the simple models that a score is compared with; gives the names of files to seal."""
         return []
 
     def baseline_files(self, folder: Path) -> list[str]:
@@ -119,7 +136,7 @@ class Output(ABC):
         return []
 
     def about_data(self, prepared: "Prepared") -> dict[str, Any]:
-        """What about.json says of the data besides what it says of every task's."""
+        """Fields of about.json on the data that only some outputs have."""
         return {}
 
     def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> "Iterable[tuple[Any, Numbers]]":
@@ -175,7 +192,7 @@ class Output(ABC):
         return options
 
     def divided(self, xs: Sequence[Any], options: Any) -> Divided | None:
-        """What is predicted in the place of the items, such as the sentences of long texts; None: the items."""
+        """What is predicted instead of the items, such as the sentences of long texts; None: the items."""
         return None
 
     @abstractmethod
@@ -231,15 +248,15 @@ class Output(ABC):
         return {name: one.score(rows) for name, one in statistics.items()}
 
     def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """What of the options of `evaluate` is about scores and not about predictions, and the rest."""
+        """Those options of `evaluate` that are about scores, and the others, which are about predictions."""
         return None, given
 
     def scored_by(self, scoring: Any) -> "Output":
-        """The same output that scores as these options say."""
+        """The same output with these options of scores."""
         return self
 
     def finished(self, evaluation: "Evaluation", scoring: Any) -> "Evaluation":
-        """The evaluation with what only this output knows: its ``extra``, and scores that are no sums."""
+        """The evaluation with its ``extra``, and with scores that are no sums over examples."""
         return evaluation
 
     def scores_json(self, evaluation: "Evaluation") -> dict[str, Any]:
@@ -251,8 +268,16 @@ class Output(ABC):
         return dict(evaluation.without or {})
 
     def score_table(self, evaluation: "Evaluation") -> "Table":
-        """The scores as `evaluate` prints them."""
-        return score_table(evaluation)
+        """The scores as `evaluate` prints them: of all examples, and of those that the run was not trained on."""
+        systems = {"all": (evaluation.values, len(evaluation.examples))}
+        if evaluation.without is not None and evaluation.seen is not None:
+            systems["not in the training data"] = (evaluation.without, int((~evaluation.seen).sum()))
+        names = ("", *(name.replace("_", " ") for name in evaluation.values), evaluation.run.task.rows)
+        rows = (
+            (name, *(f"{one:.2f}" for one in values.values()), f"{count:,}")
+            for name, (values, count) in systems.items()
+        )
+        return Table(names, tuple(rows))
 
     names: ClassVar[Mapping[str, str]] = {}  # of metrics as papers write them, where they are not their own
     by_length: ClassVar[bool] = False  # whether scores are also given by the length of the source
@@ -271,11 +296,11 @@ class Output(ABC):
     def compared_extra(
         self, metric: str, examples: Sequence[Example], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
     ) -> dict[str, Any]:
-        """What `compare` says of a metric besides scores: its signature, by length. ``draw``: samples and seed."""
+        """Fields of `compare` for a metric besides scores: signature, by length. ``draw``: samples and seed."""
         return {}
 
     def source_options(self) -> dict[str, Any]:
-        """How the training data was written, for data to score: options of the reader."""
+        """Options of the reader for data to score, as they were for the training data."""
         return {}
 
     def columns(self) -> tuple[str, ...] | None:
@@ -288,15 +313,15 @@ class Output(ABC):
 
     @classmethod
     def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":
-        """A fitted output from a run folder, which may be anybody's."""
+        """A fitted output from a run folder of unknown origin."""
         return cls(config)
 
     def head_names(self, other: "Output") -> tuple[str, ...]:
-        """What the names of those tensors begin with that cannot be kept for another output: new labels, say."""
+        """Prefixes of tensors that cannot be kept for another output, such as one with new labels."""
         return ()
 
     def notes(self, prepared: "Prepared") -> list[str]:
-        """What there is to say of the data after it was stored, such as labels that only validation data has."""
+        """Remarks on the data after it was stored, such as labels that only validation data has."""
         return []
 
     # -- for people
@@ -311,9 +336,9 @@ class Output(ABC):
         return ""
 
     def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
-        """What the model card says of the task; pictures go into the folder."""
+        """The words of the model card; pictures go into the folder."""
         limits = (
-            "It knows what stands in its training data, and predicts something for anything else too.",
+            "It has learnt what is in its training data, and predicts something for anything else too.",
             "Where it looked is not why it predicted: an attention map is a picture of the computation.",
         )
         return Wording(f"for {run.task.help}", run.task.rows, "On validation data.", limits=limits)
@@ -338,7 +363,7 @@ class Output(ABC):
                 )
 
     def explain(self, run: "Run", x: Any, options: Any) -> "Explanation":
-        """Where the model looked while it made its prediction (`sightline.tasks.explain.ExplainOptions`)."""
+        """The attention of a prediction; ``options`` are `sightline.tasks.explain.ExplainOptions`."""
         return explain_attention(run, x, options)
 
     def line(self, x: Any, prediction: Any) -> str:
@@ -350,11 +375,11 @@ class Output(ABC):
         return {"prediction": prediction}
 
     def block_options(self, options: Any, block: int) -> Any:
-        """The options for a block of items with this number: draws at random differ from block to block."""
+        """The options for a block of items with this number: random draws differ from block to block."""
         return options
 
     def for_json(self, options: Any) -> Any:
-        """The options for predictions that are written as JSON, which may say more."""
+        """The options for predictions that are written as JSON, which may have more fields."""
         return options
 
     def check_written(self, options: Any, as_json: bool) -> None:
@@ -374,19 +399,19 @@ class Output(ABC):
         those of items that are yet to be read, and of files that were written before."""
 
     def remark(self, x: Any, prediction: Any) -> str | None:
-        """What `predict` says of a prediction on standard error, if anything."""
+        """A remark on a prediction that `predict` writes on standard error, if any."""
         return None
 
     pictures: ClassVar[tuple[str, ...]] = ()  # endings of pictures that `view` writes with `save_picture`, not of maps
 
     def save_picture(self, run: "Run", x: Any, prediction: Any, path: Path) -> None:
-        """A picture of a prediction by itself, as the ending says."""
+        """A picture of a prediction by itself, in the format of the ending."""
 
-    measures: ClassVar[bool] = True  # whether it can be measured what to make of its maps
-    explains_without: ClassVar[frozenset[str]] = frozenset()  # options of /explain that mean nothing here
+    measures: ClassVar[bool] = True  # whether the evidence of its maps can be measured
+    explains_without: ClassVar[frozenset[str]] = frozenset()  # options of /explain that do not apply
 
     def label_names(self) -> list[str]:
-        """The labels that it may answer, where it gives labels."""
+        """The names of all labels, where it gives labels."""
         return []
 
     def served(self, x: Any, prediction: Any) -> Any:
@@ -401,7 +426,7 @@ class Output(ABC):
         return {"target": example.y, **self.to_json(example.x, prediction)}
 
     def scored_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
-        """An example with its prediction, and with what only the evaluation knows of them."""
+        """An example with its prediction and its scores."""
         return self.row(evaluation.examples[number], evaluation.predictions[number])
 
     def error_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
@@ -409,7 +434,7 @@ class Output(ABC):
         return evaluation.row(number)
 
     def warnings(self, evaluation: "Evaluation") -> list[str]:
-        """What `evaluate` says on standard error: doubts about the data."""
+        """Doubts about the data, which `evaluate` writes on standard error."""
         return []
 
     def badness(self, evaluation: "Evaluation") -> list[float]:
@@ -417,11 +442,11 @@ class Output(ABC):
         return [0.0] * len(evaluation.examples)
 
     def summary(self, evaluation: "Evaluation") -> dict[str, Any]:
-        """What `evaluate --json` says besides counts and scores."""
+        """Fields of `evaluate --json` besides counts and scores."""
         return {}
 
     def tables(self, evaluation: "Evaluation") -> "list[Table | str]":
-        """What `evaluate` prints behind the scores: tables and sentences."""
+        """The tables and sentences that `evaluate` prints behind the scores."""
         return []
 
     def shown_error(self, row: Mapping[str, Any]) -> str:

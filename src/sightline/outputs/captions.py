@@ -1,4 +1,4 @@
-"""Captions of images, each with several references: metrics of captions, and where each word looked."""
+"""Captions of images, each with several references: metrics of captions, and the attention of each word."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence.subject import evaluating
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, ImageInput, one_line
+from sightline.inputs.image import AT_ONCE, ImageInput
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
 from sightline.metrics.captions import CAPTION_METRICS, bleu_several
@@ -27,7 +27,7 @@ from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.tasks.card import Wording
-from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example
@@ -50,7 +50,7 @@ PAPER_NAMES = {
 
 @dataclass(frozen=True)
 class CaptionOptions(SequenceOptions):
-    """As of other texts, but for what is about a source of words. With ``looks``, where each token looked too."""
+    """Options of other texts, without those about a source of words. With ``looks``, the attention of each token."""
 
     split: bool = field(default=False, metadata={"internal": True})
     keep_unknown: bool = field(default=False, metadata={"internal": True})
@@ -96,7 +96,7 @@ class CaptionOutput(SequenceOutput):
         return normalise(caption)
 
     def check(self, y: str, limits: Limits) -> None:
-        check_length(y, "a caption", limits)
+        check_length(len(y), "a caption", limits)
 
     def report(self) -> CaptionReport:
         return CaptionReport()
@@ -181,7 +181,7 @@ class CaptionOutput(SequenceOutput):
         return searched if maps is None else [self._aligned(run, *both) for both in zip(searched, maps, strict=True)]
 
     def _aligned(self, run: Run, one: Searched, weights: np.ndarray) -> Searched:
-        """With the place that each token of the best caption looked at most."""
+        """With the place of the most attention of each token of the best caption."""
         assert isinstance(run.input, ImageInput)
         height, width = run.input.places.height, run.input.places.width
         best, *others = one.predictions
@@ -205,19 +205,15 @@ class CaptionOutput(SequenceOutput):
         return Scoring(), given  # images have no length, and references are cut in one way
 
     def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
-        finished = super().finished(evaluation, scoring)
-        texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
-        score = bleu_several(texts, references)
-        finished.values["sacrebleu"], finished.extra["signatures"]["sacrebleu"] = score.value, score.signature
-        return finished
+        super().finished(evaluation, scoring)
+        score = bleu_several([one.text for one in evaluation.predictions], [one.y for one in evaluation.examples])
+        evaluation.values["sacrebleu"], evaluation.extra["signatures"]["sacrebleu"] = score.value, score.signature
+        return evaluation
 
     def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
         options, captions = evaluation.options, sum(len(one.y) for one in evaluation.examples)
         counts = {"captions": captions, "beam": options.beam, "length_penalty": options.length_penalty}
         return {**counts, "seconds": round(evaluation.seconds, 2), **super().scores_json(evaluation)}
-
-    def metric_name(self, metric: str) -> str:
-        return PAPER_NAMES.get(metric, metric)
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
         images, options = len(evaluation.examples), evaluation.options
@@ -244,7 +240,7 @@ class CaptionOutput(SequenceOutput):
     # -- for people
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
-        """With captions of a few validation images to look at."""
+        """With captions of a few validation images."""
         chosen = validated_rows(len(prepared.valid), run.config.validated, run.config.seed)[:SHOWN]
         examples = [prepared.valid[row] for row in chosen]
         searched = run.raw([one.x for one in examples], options=CaptionOptions())
@@ -253,7 +249,7 @@ class CaptionOutput(SequenceOutput):
             f"| {_cell(one.x.file)} | {_cell(text)} | {_cell(one.y[0])} |"
             for one, text in zip(examples, texts, strict=True)
         ]
-        how = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature
+        signature = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature
         head = ("| image | caption | one of its references |", "| --- | --- | --- |")
         return Wording(
             "from images to captions",
@@ -261,18 +257,14 @@ class CaptionOutput(SequenceOutput):
             "On validation data, decoded greedily, against all references of each image.",
             "captions it saw have at most {longest:,} characters.",
             (
-                "It has words for what stands in its training data, and writes something fluent for any image.",
+                "It has words for what is in its training data, and writes something fluent for any image.",
                 "Where it looked is not why it wrote: a map is a picture of the computation, not an explanation.",
             ),
-            (f"`{run.config.metric}`: {how}", "", "## Captions", "", *head, *rows, ""),
+            (f"`{run.config.metric}`: {signature}", "", "## Captions", "", *head, *rows, ""),
         )
 
-    def check_written(self, options: SequenceOptions, as_json: bool) -> None:
-        if options.best > 1 and not as_json:
-            raise UserError("--best above 1 gives several captions of one image; write them with --format jsonl")
-
     def line(self, x: Any, prediction: Prediction) -> str:
-        return f"{one_line(str(x))}\t{prediction.text}"
+        return f"{path_name(x)}\t{prediction.text}"
 
     def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
         data = {"image": str(x), "caption": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}
@@ -282,7 +274,7 @@ class CaptionOutput(SequenceOutput):
 
 
 def looks(run: Run, source: Tensor, tokens: Sequence[Sequence[int]]) -> list[np.ndarray] | None:
-    """Where each token and the end looked: the mean over the heads of the last attention that sees the image; None
+    """The attention of each token and the end: the mean over the heads of the last attention to the image; None
     without attention."""
     model = run.model
     assert isinstance(model, ImageToText)

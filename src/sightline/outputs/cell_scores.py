@@ -1,33 +1,18 @@
-"""Training batches of images with masks: cut out, turned, mirrored and lit alike, by the seed."""
+"""Labels of cells: training batches (cut out, turned, mirrored and lit by the seed), thresholds, and scores."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from sightline.data.grids import NO_PIXEL, GridExample, GridStore, cell_labels, whole_map
-from sightline.inputs.grid import NOT_STORED, GridFacts, GridItem, collate
+from sightline.inputs.grid import GridFacts, collate
 from sightline.metrics import OfClass, Statistics, per_class
-from sightline.metrics.cells import (
-    DISTANCES,
-    best_threshold,
-    cell_statistics,
-    difference_interval,
-    mean_average_precision,
-    near,
-    pixel_counts,
-    pixel_scores,
-    pixel_statistics,
-)
+from sightline.metrics import cells as metrics
 from sightline.models.grid import NOTHING, Gold, Grids
-from sightline.outputs.base import Output
-from sightline.outputs.reports import COUNT, NUMBER, TEXT, listed, structure
-from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.prepare import Prepared
-from sightline.tasks.task import Example
 
 
 @dataclass(frozen=True)
@@ -44,11 +29,12 @@ class StoredRows:
         return self.store[int(self.chosen[row])]
 
 
-class Handle:
+@dataclass(frozen=True)
+class CellHandle:
     """One batch of an epoch. Its length is how many images it has."""
 
-    def __init__(self, rows: np.ndarray, seed: tuple[int, int, int]) -> None:
-        self.rows, self.seed = rows, seed
+    rows: np.ndarray
+    seed: tuple[int, int, int]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -61,7 +47,7 @@ class CellBatches:
         self.corpus, self.output, self.config = prepared.corpus, prepared.output, config
         self.cell = prepared.input.facts.cell  # type: ignore[attr-defined]
 
-    def epoch(self, number: int) -> list[Handle]:
+    def epoch(self, number: int) -> list[CellHandle]:
         """Little padding, and the same order for the same number."""
         config, rows = self.config, self.corpus
         draw = np.random.default_rng((config.seed, number))
@@ -70,18 +56,18 @@ class CellBatches:
             sizes = rows.store.sizes[rows.chosen[order]].prod(axis=1)
             order = order[np.argsort(sizes, kind="stable")]
         cuts = [order[start : start + config.batch] for start in range(0, len(order), config.batch)]
-        handles = [Handle(some, (config.seed, number, place)) for place, some in enumerate(cuts)]
+        handles = [CellHandle(some, (config.seed, number, place)) for place, some in enumerate(cuts)]
         return [handles[place] for place in draw.permutation(len(handles))]
 
-    def batch(self, handle: Handle) -> tuple[Grids, Gold]:
+    def batch(self, handle: CellHandle) -> tuple[Grids, Gold]:
         config = self.config
         draw = np.random.default_rng(handle.seed)
         values, classes = [], []
         for row in handle.rows.tolist():
             example = self.corpus[row]
-            one, gold = example.values, example.classes
-            if self.cell and (config.crop or config.augment):
-                one, gold = cut_and_turn(example, config.crop * self.cell, config.augment, draw)
+            pixels = self.cell and (config.crop or config.augment)
+            side, turn = (config.crop * self.cell, config.augment) if pixels else (0, False)
+            one, gold = cut_and_turn(example, side, turn, draw)
             values.append(one)
             classes.append(gold)
         grids = collate(values, self.cell)
@@ -128,8 +114,7 @@ def collate_gold(classes: Sequence[np.ndarray], grids: Grids, cell: int, share: 
     return Gold(torch.from_numpy(cells), None if pixels is None else torch.from_numpy(pixels))
 
 
-# Labels out of probabilities, and scores of them: counts of each photo, and the thresholds that are best.
-
+# -- labels out of probabilities, their scores (counts of each photo), and the thresholds that are best
 
 FITTED_WITHIN = 2  # pixels: the distance that the threshold of pixels is fitted for
 THRESHOLDS = np.arange(1, 20) / 20
@@ -138,7 +123,7 @@ THRESHOLDS = np.arange(1, 20) / 20
 class RawCells(NamedTuple):
     """Probabilities of each class of the cells (``r c k``), and what refines them (``h w``) where a model does.
 
-    That is all that is ever asked of pixels, and little enough to keep of a large photo: of two classes the probability
+    Of pixels nothing else is needed, and it is little enough to keep of a large photo: of two classes the probability
     of being marked, or 1 where it is high enough; of several, the likeliest class.
     """
 
@@ -154,14 +139,14 @@ class GridPrediction(NamedTuple):
 
     name: str
     labels: np.ndarray
-    chances: np.ndarray
+    probs: np.ndarray
     pixels: np.ndarray | None
-    pixel_chances: np.ndarray | None = None  # of being marked; of two classes, from a model that refines
-    parts: int = 1  # in how many the image was labelled; of several, no cell knows of what lies beyond its own
+    pixel_probs: np.ndarray | None = None  # of being marked; of two classes, from a model that refines
+    parts: int = 1  # in how many the image was labelled, each without the others
 
     def to_json(self, facts: GridFacts) -> dict[str, Any]:
         """Plain data: names of classes, a list for each row of cells."""
-        probs = self.chances[:, :, 1] if len(facts.names) == 2 else self.chances
+        probs = self.probs[:, :, 1] if len(facts.names) == 2 else self.probs
         return {
             "image": self.name,
             "cell": facts.cell,
@@ -204,39 +189,39 @@ def fit_thresholds(facts: GridFacts, raws: Sequence[RawCells], classes: Sequence
     if len(facts.names) > 2:
         return 0.5, 0.5
     gold = [gold_cells(one, facts.cell, facts.share, 2) for one in classes]
-    threshold, _ = best_threshold([one.probs[:, :, 1].astype(np.float64) for one in raws], gold)
+    threshold, _ = metrics.best_threshold([one.probs[:, :, 1].astype(np.float64) for one in raws], gold)
     if any(one.refined is None for one in raws):
         return threshold, 0.5
     sums = np.zeros((len(THRESHOLDS), 4))
     for one, right in zip(raws, classes, strict=True):
         labels, marked = label_cells(facts, one.probs, threshold), right == 1
-        around = near(marked, FITTED_WITHIN)
+        around = metrics.near(marked, FITTED_WITHIN)
         for place, least in enumerate(THRESHOLDS):
             painted = paint(facts, labels, one.refined, one.size, float(least))
             assert painted is not None
-            sums[place] += pixel_counts(painted > 0, marked, FITTED_WITHIN, around)
-    return threshold, float(THRESHOLDS[int(pixel_scores(sums)["f1"].argmax())])
+            sums[place] += metrics.pixel_counts(painted > 0, marked, FITTED_WITHIN, around)
+    return threshold, float(THRESHOLDS[int(metrics.pixel_scores(sums)["f1"].argmax())])
 
 
 class Scored(dict[str, Statistics]):
     """The statistics of every score by its name, with the labels that they were counted from.
 
-    Gold labels meet predictions here, and only here: ``gold`` gives the class of every pixel, image by image.
+    Only here predictions are compared with gold labels: ``gold`` gives the class of every pixel, image by image.
     """
 
     def __init__(self, facts: GridFacts, predictions: Sequence[GridPrediction], gold: Iterable[np.ndarray]) -> None:
         self.facts, self.predictions = facts, predictions
         self.gold: list[np.ndarray] = []
-        pixels: dict[int, list[list[float]]] = {distance: [] for distance in DISTANCES}
+        pixels: dict[int, list[list[float]]] = {distance: [] for distance in metrics.DISTANCES}
         for one, classes in zip(predictions, gold, strict=True):
             self.gold.append(gold_cells(classes, facts.cell, facts.share, len(facts.names)))
             if one.pixels is not None:
                 for distance, rows in pixels.items():
-                    rows.append(pixel_counts(one.pixels > 0, classes > 0, distance))
-        super().__init__(cell_statistics([one.labels for one in predictions], self.gold, len(facts.names)))
+                    rows.append(metrics.pixel_counts(one.pixels > 0, classes > 0, distance))
+        super().__init__(metrics.cell_statistics([one.labels for one in predictions], self.gold, len(facts.names)))
         for distance, rows in pixels.items():
             if rows:
-                self.update({f"pixel_{name}_{distance}": one for name, one in pixel_statistics(rows).items()})
+                self.update({f"pixel_{name}_{distance}": one for name, one in metrics.pixel_statistics(rows).items()})
 
     @property
     def cells(self) -> int:
@@ -245,7 +230,7 @@ class Scored(dict[str, Statistics]):
 
     def values_of_all(self) -> dict[str, float]:
         """Every score of all photos."""
-        precision = mean_average_precision([one.chances for one in self.predictions], self.gold)
+        precision = metrics.mean_average_precision([one.probs for one in self.predictions], self.gold)
         values = {name: one.score() for name, one in self.items()}
         cells = {name: values.pop(name) for name in ("f1", "precision", "recall", "accuracy")}
         return {**cells, "average_precision": precision, **values}
@@ -254,8 +239,8 @@ class Scored(dict[str, Statistics]):
         """−log p of the right label, over the cells whose class training had."""
         total, count = 0.0, 0
         for one, gold in zip(self.predictions, self.gold, strict=True):
-            known = (gold >= 0) & (gold < one.chances.shape[-1])
-            right = one.chances[known, gold[known]].astype(np.float64)
+            known = (gold >= 0) & (gold < one.probs.shape[-1])
+            right = one.probs[known, gold[known]].astype(np.float64)
             total, count = total - float(np.log(np.maximum(right, 1e-12)).sum()), count + int(known.sum())
         return total / count if count else float("nan")
 
@@ -270,141 +255,3 @@ class Scored(dict[str, Statistics]):
         matrix = np.zeros((len(shown), len(shown)), dtype=np.int64)
         np.add.at(matrix, (np.minimum(gold, len(names)), labels), 1)
         return per_class(matrix, shown)
-
-
-# What is said of labels of cells: as lines, as JSON, as tables of an evaluation, beside other runs.
-
-
-class CellReports(Output):
-    """The base of `sightline.outputs.cells.CellsOutput`: everything that is for people."""
-
-    measures = False
-    explains_without = frozenset({"output"})
-    answer = structure(
-        "Celled",
-        "The cells of an image, row by row: the number of each one's class, and its probabilities; of two classes the "
-        "probability is that of the second, of several there is one for each.",
-        cell={**COUNT, "description": "Pixels along a side of a cell."},
-        classes=listed(TEXT),
-        labels=listed(listed(COUNT)),
-        probabilities=listed(listed({"type": ["number", "array", "null"], "items": NUMBER})),
-    )
-    compared = ("f1",)
-
-    def __init__(self, config: Any, facts: GridFacts | None = None) -> None:
-        super().__init__(config)
-        self._facts = facts
-
-    @property
-    def facts(self) -> GridFacts:
-        assert self._facts is not None, "the output is not fitted"
-        return self._facts
-
-    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
-        masks, scored = [one.y for one in evaluation.examples if one.x.row == NOT_STORED], evaluation.statistics
-        assert isinstance(scored, Scored)
-        doubt = None
-        if masks:
-            doubt = self.facts.classes.doubt(min(one.lowest for one in masks), max(one.highest for one in masks))
-        evaluation.extra.update(
-            cells=scored.cells,
-            table=scored.table(),
-            doubt=doubt,
-            seconds_per_image=sum(raw.seconds for raw in evaluation.raws) / len(evaluation.raws),
-            each={name: one.of_each() for name, one in scored.items()},
-        )
-        return replace(evaluation, values=scored.values_of_all())
-
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        values = {name: round(one, 4) if math.isfinite(one) else None for name, one in evaluation.values.items()}
-        threshold = {"threshold": self._threshold(evaluation)} if len(self.facts.names) == 2 else {}
-        return {"cells": evaluation.extra["cells"], **values, **threshold}
-
-    def without_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        return {name: round(value, 4) for name, value in (evaluation.without or {}).items()}
-
-    def _threshold(self, evaluation: Evaluation) -> float:
-        given = evaluation.options.threshold
-        return self.facts.threshold if given is None else given
-
-    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
-        extra = evaluation.extra
-        doubt = {} if extra["doubt"] is None else {"doubt": extra["doubt"]}
-        seconds = round(extra["seconds_per_image"], 4)
-        return {"per_class": [vars(one) for one in extra["table"]], "seconds_per_image": seconds, **doubt}
-
-    def warnings(self, evaluation: Evaluation) -> list[str]:
-        doubt = evaluation.extra["doubt"]
-        return [] if doubt is None else [f"{doubt}; expected masks with the same values"]
-
-    def metric_name(self, metric: str) -> str:
-        pixel, _, distance = metric.rpartition("_")
-        if metric.startswith("pixel_") and distance.isdigit():
-            return f"{pixel.replace('_', ' ')} within {distance} px"
-        return super().metric_name(metric)
-
-    def score_table(self, evaluation: Evaluation) -> Table:
-        without = evaluation.without or {}
-        names = ("score", "all", *(["not in the training data"] if without else []))
-        rows = []
-        for name, value in evaluation.values.items():
-            others = [f"{without[name]:.2f}" if name in without else ""] if without else []
-            rows.append((self.metric_name(name), f"{value:.2f}", *others))
-        return Table(names, tuple(rows))
-
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        from sightline.outputs.reports import class_table
-
-        extra, images = evaluation.extra, len(evaluation.examples)
-        speed = f"{extra['seconds_per_image'] * 1000:.0f} ms an image"
-        lines: list[Table | str] = [f"{images:,} image{'' if images == 1 else 's'}, {extra['cells']:,} cells; {speed}"]
-        if parted := sum(one.parts > 1 for one in evaluation.predictions):
-            lines.append(f"{parted:,} of them too large to be labelled whole: in parts that overlap")
-        if len(self.facts.names) == 2:
-            best = ", which was best on validation data" if evaluation.options.threshold is None else ""
-            lines.append(f"a cell is marked from a probability of {self._threshold(evaluation):.3f} on{best}")
-        return [*lines, class_table(extra["table"], "class", "there")]
-
-    def compared_extra(
-        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
-    ) -> dict[str, Any]:
-        """What holds 95 % of the differences to the first run."""
-        (_, first), *others = systems.items()
-        return {"difference_interval": {name: list(difference_interval(one, first, *draw)) for name, one in others}}
-
-    def row(self, example: Example, prediction: GridPrediction) -> dict[str, Any]:
-        return prediction.to_json(self.facts)
-
-    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
-        return {**self.error_row(evaluation, number), **evaluation.predictions[number].to_json(self.facts)}
-
-    def error_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
-        """The scores of the photo, without its cells."""
-        scores = {name: round(values[number], 4) for name, values in evaluation.extra["each"].items()}
-        return {"image": evaluation.predictions[number].name, **scores}
-
-    def badness(self, evaluation: Evaluation) -> list[float]:
-        return [101 - value for value in evaluation.extra["each"]["f1"]]  # the worst photos, however good they are
-
-    def shown_error(self, row: Mapping[str, Any]) -> str:
-        return f"{row['image']}: F1 {row['f1']:.1f}, precision {row['precision']:.1f}, recall {row['recall']:.1f}"
-
-    def line(self, x: GridItem, prediction: GridPrediction) -> str:
-        counts = [int((prediction.labels == label).sum()) for label in range(len(self.facts.names))]
-        shown = "\t".join(f"{name} {count}" for name, count in zip(self.facts.names, counts, strict=True))
-        return f"{path_name(prediction.name)}\t{shown}"
-
-    def remark(self, x: GridItem, prediction: GridPrediction) -> str | None:
-        """Of several parts, no cell knows of what lies beyond its own."""
-        return f"{x.name} was labelled in {prediction.parts:,} parts that overlap" if prediction.parts > 1 else None
-
-    def to_json(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
-        return prediction.to_json(self.facts)
-
-    def label_names(self) -> list[str]:
-        return list(self.facts.names)
-
-    def served(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
-        """What the image is called, nobody has told the server."""
-        data = prediction.to_json(self.facts)
-        return {name: data[name] for name in ("cell", "classes", "labels", "probabilities")}

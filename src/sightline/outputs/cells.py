@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sightline.data.checking import Report
-from sightline.data.grids import GridExample, GridReport, GridStore, cell_labels, read_gold, read_mask, whole_map
+from sightline.data.grids import GridReport, GridStore, read_gold, read_mask
 from sightline.data.image_tables import free_name
 from sightline.data.images import BadImage
 from sightline.errors import UserError
@@ -23,78 +23,31 @@ from sightline.files import write_text
 from sightline.inputs.base import Input
 from sightline.inputs.grid import FACTS, FOLDERS, NOT_STORED, GridFacts, GridInput, GridItem, GridPart, collate, joined
 from sightline.metrics import Statistics
-from sightline.metrics.cells import DISTANCES
+from sightline.metrics.cells import DISTANCES, difference_interval
 from sightline.models.grid import Gold, Grids
 from sightline.models.grid_at_once import AtOnce
 from sightline.models.grid_sequential import Sequential
 from sightline.nn.grid import scan
-from sightline.outputs.base import Output
-from sightline.outputs.cell_scores import (
-    CellBatches,
-    CellReports,
-    GridPrediction,
-    RawCells,
-    Scored,
-    StoredRows,
-    collate_gold,
-    fit_thresholds,
-    label_cells,
-    paint,
-)
+from sightline.outputs import cell_scores
+from sightline.outputs.base import Output, ThresholdOptions
+from sightline.outputs.cell_scores import CellBatches, GridPrediction, RawCells, Scored, StoredRows
+from sightline.outputs.reports import COUNT, NUMBER, TEXT, class_table, listed, structure
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, TopK
 from sightline.tasks.card import Wording, table_section
-from sightline.tasks.loading import Saved
+from sightline.tasks.evaluate import Evaluation, Table, path_name
+from sightline.tasks.explain import LARGEST
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Example, PredictOptions
+from sightline.tasks.run import Run, Saved
+from sightline.tasks.task import BadValueError, Example
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device
 
-# Explain the labels of one image: the label of each cell, and where it looked while it was labelled.
-
+# -- explanations: the label of each cell, and its attention
 
 WHOLE = 1 << 20  # weights; of larger maps the largest of each row are kept
-LARGEST = 64
 TITLE = "From each cell to all cells"
 NOTHING_SEEN = "This model has no attention: a cell is labelled from its pixels, its row and its column."
-
-
-@torch.no_grad()
-def explain_cells(run: Run, x: GridItem, options: Any) -> Explanation:
-    """Labels with their probabilities over the image; the maps have a row and a column for each cell."""
-    assert isinstance(run.input, GridInput)
-    if options.output is not None:
-        raise UserError(f"{run.name} labels all cells at once: there is no output to explain instead")
-    try:
-        values = run.input.values(x)
-    except BadImage as error:
-        raise UserError(f"{x.name}: {error}") from None
-    run.input.check_whole(x, values)
-    x = x._replace(held=values)
-    facts = run.input.facts
-    (raw,) = run.raw([x], options=run.output.options({}))
-    prediction = run.output.decide(x, raw)
-    rows, columns = prediction.labels.shape
-    axis = Grid(rows, columns)
-    top = options.top or (LARGEST if len(axis) ** 2 > WHOLE else None)
-    records = _looks(run.model, to_device(collate([values], facts.cell), run.device), axis, top)
-    counts = np.bincount(prediction.labels.ravel(), minlength=len(facts.names)).tolist()
-    shown = ", ".join(f"{count:,} {name}" for name, count in zip(facts.names, counts, strict=True))
-    probs = np.take_along_axis(prediction.chances, prediction.labels[:, :, None], axis=2)[:, :, 0]
-    names = tuple(dict.fromkeys(record.name for record in records))
-    labels = prediction.labels.astype(np.int32)
-    return Explanation(
-        title=run.name,
-        task=run.task.name,
-        input=Path(x.name).name,
-        output=f"cells: {shown}",
-        records=tuple(records),
-        stacks=(Stack(TITLE, "self", names),) if names else (),
-        notes=() if names else (NOTHING_SEEN,),
-        image=_picture(values, Path(x.name).name, axis, facts.cell),
-        cells=Labelling(facts.names, labels, probs.astype(np.float32), facts.names[0]),
-    )
 
 
 def _picture(values: np.ndarray, name: str, axis: Grid, cell: int) -> Picture | None:
@@ -107,11 +60,12 @@ def _picture(values: np.ndarray, name: str, axis: Grid, cell: int) -> Picture | 
     return Picture(made.content, made.width, made.height, made.name, box)
 
 
-def _looks(model: Any, grids: Grids, axis: Grid, top: int | None) -> list[Record]:
+@torch.no_grad()
+def _maps(model: Any, grids: Grids, axis: Grid, top: int | None) -> list[Record]:
     with evaluating(model):
         annotated, _ = model.annotate(grids)
         if isinstance(model, Sequential) and model.decoder.attention is not None:
-            # Search decodes without being watched; one pass over what it decided gives the map.
+            # Search decodes without capture; one pass over its labels gives the map.
             plan = scan(grids.mask, model.order, model.around, model.sweeps)
             tokens = model.decide(annotated, grids.mask, plan)
             with capture(model, top=top) as trace:
@@ -154,22 +108,16 @@ class Mask(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CellsOptions(PredictOptions):
+class CellsOptions(ThresholdOptions):
     """``threshold``: of two classes, the probability from which a cell is marked, where it is not the run's own.
 
     ``pixel_probs``: predictions keep the probability of each pixel, which takes much memory.
     """
 
-    threshold: float | None = None
     pixel_probs: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UserError(f"threshold is {self.threshold}; it must be at least 0 and at most 1")
 
-
-class CellsOutput(CellReports):
+class CellsOutput(Output):
     """Labels of cells. Raw outputs are probabilities (`RawCells`)."""
 
     noun = "cells"
@@ -178,6 +126,23 @@ class CellsOutput(CellReports):
     predict_options = CellsOptions
     writes_files = True
     pictures = (".png", ".jpg", ".jpeg", ".webp")
+    measures = False
+    explains_without = frozenset({"output"})
+    answer = structure(
+        "Celled",
+        "The cells of an image, row by row: the number of each one's class, and its probabilities; of two classes the "
+        "probability is that of the second, of several there is one for each.",
+        cell={**COUNT, "description": "Pixels along a side of a cell."},
+        classes=listed(TEXT),
+        labels=listed(listed(COUNT)),
+        probabilities=listed(listed({"type": ["number", "array", "null"], "items": NUMBER})),
+    )
+    compared = ("f1",)
+    facts: GridFacts
+
+    def __init__(self, config: Any, facts: Any = None) -> None:
+        super().__init__(config)
+        self.facts = facts
 
     def read(self, cells: Mapping[str, Any], x: GridItem) -> Mask:
         path = str(cells.get("mask"))
@@ -200,25 +165,20 @@ class CellsOutput(CellReports):
 
     # -- fitted and stored
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        assert isinstance(input, GridInput)
+    def fit(self, input: Any, rows: Rows, setting: Setting) -> tuple[Input, Output]:
         store, config = input.stores[0], setting.config
         cell, names, start = config.cell if store.pixels else 0, store.classes.names, setting.start
         if start is not None and start.run.output.facts.names != names:
             raise UserError(
-                f"{start.path} knows the classes {', '.join(start.run.output.facts.names)}, and the data has "
+                f"{start.path} has the classes {', '.join(start.run.output.facts.names)}, and the data has "
                 f"{', '.join(names)}; begin without --from"
             )
-        counts = _counts((store[example.x.row] for example in rows), cell or 1, config.share, len(names))
-        facts = GridFacts(
-            names,
-            store.classes.values,
-            counts,
-            cell,
-            store.channels,
-            float(config.share),
-            columns=setting.source.columns,
-        )
+        counts = np.zeros(len(names), dtype=np.int64)
+        for example in rows:
+            labels = cell_scores.gold_cells(store[example.x.row].classes, cell, config.share, len(names))
+            counts += np.bincount(labels[(labels >= 0) & (labels < len(names))], minlength=len(names))
+        fixed = (names, store.classes.values, tuple(counts.tolist()), cell, store.channels, float(config.share))
+        facts = GridFacts(*fixed, columns=setting.source.columns)
         return GridInput(config, facts, input.stores, new=True), CellsOutput(config, facts)
 
     def cannot_split(self, error: UserError, report: Report) -> UserError:
@@ -229,27 +189,23 @@ class CellsOutput(CellReports):
             "more images, or --valid"
         )
 
-    def write(self, input: Input, rows: Rows, setting: Setting) -> StoredRows:
+    def write(self, input: Any, rows: Rows, setting: Setting) -> StoredRows:
         """The images are stored already; which of them are trained on is written with `write_valid`."""
-        assert isinstance(input, GridInput)
         return StoredRows(input.stores[0], np.array([example.x.row for example in rows], dtype=np.int64))
 
-    def write_valid(self, input: Input, examples: Sequence[Example], setting: Setting) -> None:
-        assert isinstance(input, GridInput)
+    def write_valid(self, input: Any, examples: Sequence[Example], setting: Setting) -> None:
         valid, apart = [example.x.row for example in examples], len(input.stores) > 1
         kept = set() if apart else set(valid)
         train = [index for index in range(len(input.stores[0])) if index not in kept]
         write_text(setting.data / SPLIT, json.dumps({"train": train, "valid": valid, "apart": apart}))
 
-    def open(self, input: Input, setting: Setting) -> StoredRows:
-        assert isinstance(input, GridInput)
+    def open(self, input: Any, setting: Setting) -> StoredRows:
         split, classes = _split(setting.data), self.facts.classes
         folders = FOLDERS if split["apart"] else FOLDERS[:1]
         input.stores = [GridStore.open(setting.data / name, classes) for name in folders]
         return StoredRows(input.stores[0], np.array(split["train"], dtype=np.int64))
 
-    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
-        assert isinstance(input, GridInput)
+    def open_valid(self, input: Any, setting: Setting) -> list[Example]:
         split = _split(setting.data)
         return [Example(input.stored_item(int(split["apart"]), index), Mask()) for index in split["valid"]]
 
@@ -257,8 +213,7 @@ class CellsOutput(CellReports):
         return CellBatches(prepared, config)
 
     def collate(self, targets: Sequence[np.ndarray], batch: Grids) -> Gold:
-        facts = self.facts
-        return collate_gold(targets, batch, facts.cell, facts.share, len(facts.names))
+        return cell_scores.collate_gold(targets, batch, self.facts.cell, self.facts.share, len(self.facts.names))
 
     def counted(self, batch: tuple[Grids, Gold]) -> int:
         """Cells that have a label."""
@@ -300,8 +255,8 @@ class CellsOutput(CellReports):
         return RawCells(probs, refined, size, len(parts), sum(one[2] for one in outputs))
 
     def decide(self, x: GridItem, raw: RawCells, options: Any = None) -> GridPrediction:
-        labels = label_cells(self.facts, raw.probs, None if options is None else options.threshold)
-        pixels = paint(self.facts, labels, raw.refined, raw.size)
+        labels = cell_scores.label_cells(self.facts, raw.probs, None if options is None else options.threshold)
+        pixels = cell_scores.paint(self.facts, labels, raw.refined, raw.size)
         marked = raw.refined if raw.refined is not None and raw.refined.dtype != np.uint8 else None
         return GridPrediction(x.name, labels, raw.probs, pixels, marked, raw.parts)
 
@@ -318,7 +273,7 @@ class CellsOutput(CellReports):
 
     def with_thresholds(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> "CellsOutput":
         """The same with the thresholds that are best on these images."""
-        threshold, pixel_threshold = fit_thresholds(self.facts, raws, list(self.gold(run, examples)))
+        threshold, pixel_threshold = cell_scores.fit_thresholds(self.facts, raws, list(self.gold(run, examples)))
         return CellsOutput(self.config, replace(self.facts, threshold=threshold, pixel_threshold=pixel_threshold))
 
     def calibrate(self, run: Run, raws: Sequence[RawCells], prepared: Prepared) -> "CellsOutput":
@@ -349,6 +304,90 @@ class CellsOutput(CellReports):
     ) -> dict[str, Statistics]:
         return Scored(self.facts, predictions, self.gold(run, examples))
 
+    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+        masks, scored = [one.y for one in evaluation.examples if one.x.row == NOT_STORED], evaluation.statistics
+        assert isinstance(scored, Scored)
+        doubt = None
+        if masks:
+            doubt = self.facts.classes.doubt(min(one.lowest for one in masks), max(one.highest for one in masks))
+        evaluation.extra.update(
+            cells=scored.cells,
+            table=scored.table(),
+            doubt=doubt,
+            seconds_per_image=sum(raw.seconds for raw in evaluation.raws) / len(evaluation.raws),
+            each={name: one.of_each() for name, one in scored.items()},
+        )
+        return replace(evaluation, values=scored.values_of_all())
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        values = {name: round(one, 4) if math.isfinite(one) else None for name, one in evaluation.values.items()}
+        threshold = {"threshold": self._threshold(evaluation)} if len(self.facts.names) == 2 else {}
+        return {"cells": evaluation.extra["cells"], **values, **threshold}
+
+    def without_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        return {name: round(value, 4) for name, value in (evaluation.without or {}).items()}
+
+    def _threshold(self, evaluation: Evaluation) -> float:
+        given = evaluation.options.threshold
+        return self.facts.threshold if given is None else given
+
+    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+        extra = evaluation.extra
+        doubt = {} if extra["doubt"] is None else {"doubt": extra["doubt"]}
+        seconds = round(extra["seconds_per_image"], 4)
+        return {"per_class": [vars(one) for one in extra["table"]], "seconds_per_image": seconds, **doubt}
+
+    def warnings(self, evaluation: Evaluation) -> list[str]:
+        doubt = evaluation.extra["doubt"]
+        return [] if doubt is None else [f"{doubt}; expected masks with the same values"]
+
+    def metric_name(self, metric: str) -> str:
+        pixel, _, distance = metric.rpartition("_")
+        if metric.startswith("pixel_") and distance.isdigit():
+            return f"{pixel.replace('_', ' ')} within {distance} px"
+        return super().metric_name(metric)
+
+    def score_table(self, evaluation: Evaluation) -> Table:
+        without = evaluation.without or {}
+        names = ("score", "all", *(["not in the training data"] if without else []))
+        rows = []
+        for name, value in evaluation.values.items():
+            others = [f"{without[name]:.2f}" if name in without else ""] if without else []
+            rows.append((self.metric_name(name), f"{value:.2f}", *others))
+        return Table(names, tuple(rows))
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        extra, images = evaluation.extra, len(evaluation.examples)
+        speed = f"{extra['seconds_per_image'] * 1000:.0f} ms an image"
+        lines: list[Table | str] = [f"{images:,} image{'' if images == 1 else 's'}, {extra['cells']:,} cells; {speed}"]
+        if parted := sum(one.parts > 1 for one in evaluation.predictions):
+            lines.append(f"{parted:,} of them too large to be labelled whole: in parts that overlap")
+        if len(self.facts.names) == 2:
+            best = ", which was best on validation data" if evaluation.options.threshold is None else ""
+            lines.append(f"a cell is marked from a probability of {self._threshold(evaluation):.3f} on{best}")
+        return [*lines, class_table(extra["table"], "class", "there")]
+
+    def compared_extra(
+        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, Any]:
+        """What holds 95 % of the differences to the first run."""
+        (_, first), *others = systems.items()
+        return {"difference_interval": {name: list(difference_interval(one, first, *draw)) for name, one in others}}
+
+    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+        return {**self.error_row(evaluation, number), **evaluation.predictions[number].to_json(self.facts)}
+
+    def error_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+        """The scores of the photo, without its cells."""
+        scores = {name: round(values[number], 4) for name, values in evaluation.extra["each"].items()}
+        return {"image": evaluation.predictions[number].name, **scores}
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        return [101 - value for value in evaluation.extra["each"]["f1"]]  # the worst photos, however good they are
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        return f"{row['image']}: F1 {row['f1']:.1f}, precision {row['precision']:.1f}, recall {row['recall']:.1f}"
+
     # -- saving
 
     def columns(self) -> tuple[str, ...] | None:
@@ -359,19 +398,16 @@ class CellsOutput(CellReports):
         return {}, [FACTS]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "CellsOutput":
-        assert isinstance(input, GridInput)
+    def load(cls, saved: Saved, config: Any, input: Any) -> "CellsOutput":
         return cls(config, input.facts)
 
     # -- for people
 
     def notes(self, prepared: Prepared) -> list[str]:
         facts = self.facts
-        total = max(1, sum(facts.counts))
-        shares = (
-            f"{name} {count:,} ({count / total:.1%})" for name, count in zip(facts.names, facts.counts, strict=True)
-        )
-        return [f"cells to train on: {', '.join(shares)}"]
+        total, counts = max(1, sum(facts.counts)), zip(facts.names, facts.counts, strict=True)
+        shares = ", ".join(f"{name} {count:,} ({count / total:.1%})" for name, count in counts)
+        return [f"cells to train on: {shares}"]
 
     def summary_of_fit(self) -> str:
         return f"{sum(self.facts.counts):,} cells, {len(self.facts.names)} classes"
@@ -381,8 +417,8 @@ class CellsOutput(CellReports):
         sections = table_section("Classes", "class", "cells", scored.table())
         if facts.cell:
             within = ", ".join(f"{scored[f'pixel_f1_{one}'].score():.1f} within {one} px" for one in DISTANCES)
-            how = "whole cells" if raws[0].refined is None else "refined inside the cells that are not ground"
-            sections += ["## Pixels", "", f"F1 of pixels ({how}): {within}.", ""]
+            pixels = "whole cells" if raws[0].refined is None else "refined inside the cells that are not ground"
+            sections += ["## Pixels", "", f"F1 of pixels ({pixels}): {within}.", ""]
         if len(facts.names) == 2:
             sections += [
                 f"A cell is marked from a probability of {facts.threshold:.3f} on, a pixel inside it from "
@@ -402,8 +438,59 @@ class CellsOutput(CellReports):
         )
 
     def explain(self, run: Run, x: GridItem, options: Any) -> Explanation:
+        """Labels with their probabilities over the image; the maps have a row and a column for each cell."""
+        assert isinstance(run.input, GridInput)
+        if options.output is not None:
+            raise UserError(f"{run.name} labels all cells at once: there is no output to explain instead")
+        try:
+            values = run.input.values(x)
+        except BadImage as error:
+            raise UserError(f"{x.name}: {error}") from None
+        run.input.check_whole(x, values)
+        x = x._replace(held=values)
+        facts = self.facts
+        (raw,) = run.raw([x], options=self.options({}))
+        prediction = self.decide(x, raw)
+        rows, columns = prediction.labels.shape
+        axis = Grid(rows, columns)
+        top = options.top or (LARGEST if len(axis) ** 2 > WHOLE else None)
+        records = _maps(run.model, to_device(collate([values], facts.cell), run.device), axis, top)
+        counts = np.bincount(prediction.labels.ravel(), minlength=len(facts.names)).tolist()
+        shown = ", ".join(f"{count:,} {name}" for name, count in zip(facts.names, counts, strict=True))
+        probs = np.take_along_axis(prediction.probs, prediction.labels[:, :, None], axis=2)[:, :, 0]
+        names = tuple(dict.fromkeys(record.name for record in records))
+        labels = prediction.labels.astype(np.int32)
+        return Explanation(
+            title=run.name,
+            task=run.task.name,
+            input=Path(x.name).name,
+            output=f"cells: {shown}",
+            records=tuple(records),
+            stacks=(Stack(TITLE, "self", names),) if names else (),
+            notes=() if names else (NOTHING_SEEN,),
+            image=_picture(values, Path(x.name).name, axis, facts.cell),
+            cells=Labelling(facts.names, labels, probs.astype(np.float32), facts.names[0]),
+        )
 
-        return explain_cells(run, x, options)
+    def line(self, x: GridItem, prediction: GridPrediction) -> str:
+        names = enumerate(self.facts.names)
+        shown = "\t".join(f"{name} {int((prediction.labels == label).sum())}" for label, name in names)
+        return f"{path_name(prediction.name)}\t{shown}"
+
+    def remark(self, x: GridItem, prediction: GridPrediction) -> str | None:
+        """Cells of one part are labelled without the other parts."""
+        return f"{x.name} was labelled in {prediction.parts:,} parts that overlap" if prediction.parts > 1 else None
+
+    def to_json(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
+        return prediction.to_json(self.facts)
+
+    def label_names(self) -> list[str]:
+        return list(self.facts.names)
+
+    def served(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
+        """Without the name of the image, which the server is not told."""
+        data = prediction.to_json(self.facts)
+        return {name: data[name] for name in ("cell", "classes", "labels", "probabilities")}
 
     def write_files(self, run: Run, x: GridItem, prediction: GridPrediction, folder: Path, names: set[str]) -> None:
         """A mask with the values that those of the training data had, a picture, and everything as JSON."""
@@ -424,15 +511,6 @@ class CellsOutput(CellReports):
         save_picture(shown, path)
 
 
-def _counts(examples: Iterator[GridExample], side: int, share: float, classes: int) -> tuple[int, ...]:
-    """Cells of each class."""
-    counts = np.zeros(classes, dtype=np.int64)
-    for one in examples:
-        labels = cell_labels(whole_map(one.classes, side), side, share, classes)
-        counts += np.bincount(labels[labels < classes], minlength=classes)
-    return tuple(counts.tolist())
-
-
 def _split(data: Path) -> dict[str, Any]:
     """Which images of the stores are trained on and validated on."""
     path = data / SPLIT
@@ -441,6 +519,6 @@ def _split(data: Path) -> dict[str, Any]:
         np.array(split["train"], dtype=np.int64), np.array(split["valid"], dtype=np.int64), bool(split["apart"])
         return split
     except FileNotFoundError:
-        raise UserError(f"{path} is missing: without its data the run cannot go on") from None
+        raise UserError(f"{path} is missing: without its data the run cannot be resumed") from None
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged: {error}") from None

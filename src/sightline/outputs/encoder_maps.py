@@ -1,5 +1,5 @@
-"""Where single places of a text looked: the self-attention of their rows, the same through all layers, and what hiding
-each word costs what was said there. Tags, answers and hidden words are explained with it."""
+"""The attention of single places of a text: the self-attention of their rows, the same through all layers, and what
+hiding each word costs the prediction there. Tags, answers and hidden words are explained with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ from sightline.attention.pooling import Pooling
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import believe, rollout
 from sightline.explain.evidence.subject import MOST_HIDDEN, PlacesSubject, embedding_of, evaluating, lost_without
-from sightline.explain.explanation import Belief, Stack
+from sightline.explain.explanation import Belief, Explanation, Stack
 from sightline.models.encoder import Encoder
 from sightline.models.text_to_labels import TextModel, Texts
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
+from sightline.tasks.run import Run
 from sightline.text.encoding import TextReader
 from sightline.text.words import PlacedText
 
@@ -31,9 +32,9 @@ MEASURED = 400  # tokens; what to make of a map takes a pass for each of them, o
 class Window:
     """What the model reads at once, and what of it is explained.
 
-    ``columns`` has for each token its column of the map, ``places`` are the tokens that ask and ``rows`` their rows,
-    ``words`` the tokens of each word, by the word's number. ``measure`` gives the log-probability of what was said in
-    each row, ``n rows``, for n variants of the text.
+    ``columns`` has for each token its column of the map, ``places`` are the tokens that are explained and ``rows``
+    their rows, ``words`` the tokens of each word, by the word's number. ``measure`` gives the log-probability of the
+    prediction in each row, ``n rows``, for n variants of the text.
     """
 
     texts: Texts
@@ -46,7 +47,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Axes:
-    """What the rows are and what is looked at, token by token and word by word; ``row_name`` says what a row is."""
+    """The rows, and what they attend to, by tokens and by words; ``row_name`` is the name of a row."""
 
     rows: Tokens
     columns: Tokens
@@ -56,7 +57,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Looks:
+class EncoderMaps:
     """Maps of the rows. ``main`` is the mean of the last layer's heads, ``lost`` what hiding each word costs a row."""
 
     records: list[Record]
@@ -66,31 +67,54 @@ class Looks:
     main: np.ndarray | None
     lost: np.ndarray | None
 
-    @property
-    def weights(self) -> np.ndarray:
-        """What was looked at, or where there is no attention, what mattered."""
-        found = self.lost if self.main is None else self.main
-        assert found is not None
-        return found
+    def explanation(self, run: Run, notes: Sequence[str], **fields: Any) -> Explanation:
+        """With these notes first, and the other fields of an explanation."""
+        return Explanation(
+            title=run.name,
+            task=run.task.name,
+            records=tuple(self.records),
+            stacks=tuple(self.stacks),
+            belief=self.belief,
+            notes=(*notes, *self.notes),
+            **fields,
+        )
 
 
 def top_for(model: nn.Module, tokens: int) -> int | None:
-    """How many weights of each row to keep of what attends inside a text; None for all of them."""
+    """How many weights of each row to keep of attention that is no pooling; None for all of them."""
     pools = {id(inner) for one in model.modules() if isinstance(one, Pooling) for inner in one.modules()}
     attentions = [one for one in model.modules() if isinstance(one, Attention) and id(one) not in pools]
     heads = sum(prod(one.heads) for one in attentions)
     return None if heads * tokens**2 <= WHOLE else LARGEST
 
 
+def kept_note(top: int) -> str:
+    """The note where not all weights were kept."""
+    return f"of each row only the {top} largest weights were kept; numbers about the map are about these"
+
+
+def too_many_note(tokens: int, most: int) -> str:
+    """The note where the evidence of a map would take too long."""
+    return f"{tokens:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
+
+
 def axis_of(reader: TextReader, placed: PlacedText) -> Tokens:
-    """The tokens of a text as they stand in it; those that stand in no text, such as the end, as they are spelled."""
+    """The tokens of a text as the text has them; those that are not in the text, such as the end, as spelled."""
     tokeniser: Any = reader.tokeniser
-    wanted = sorted({token for token, at in zip(placed.tokens, placed.places, strict=True) if at is None})
-    spelled = dict(zip(wanted, tokeniser.spell(wanted), strict=True))
+    outside = sorted({token for token, at in zip(placed.tokens, placed.places, strict=True) if at is None})
+    spelled = dict(zip(outside, tokeniser.spell(outside), strict=True))
     return placed.axis([spelled.get(token, "") for token in placed.tokens])
 
 
-def look(model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Axes, options: ExplainOptions) -> Looks:
+def word_axis(placed: PlacedText) -> Tokens:
+    """The words of a text as the text has them."""
+    spans = map(placed.place_of, placed.words)
+    return Tokens(tuple(placed.texts[at.part][at.start : at.end] for at in spans))
+
+
+def read_maps(
+    model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Axes, options: ExplainOptions
+) -> EncoderMaps:
     """Everything there is to show about the rows; ``inner`` is the part of the model that reads the text."""
     longest = max(len(one.columns) for one in windows)
     top = options.top or top_for(model, max(longest, len(axes.columns)))
@@ -105,11 +129,11 @@ def look(model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Ax
     names, notes = maps.names(), list[str]()
     to_text = f"From each {axes.row_name} to the {axes.text_name}"
     records, stacks = maps.records(), [Stack(to_text, "cross", names)] if names else []
-    if through.found:
+    if through.weights:
         records += through.records()
         stacks.append(Stack(f"{to_text}, through all layers", "cross", (ROLLOUT,)))
     if top is not None and names:
-        notes.append(f"of each row only the {top} largest weights were kept; numbers about the map are about these")
+        notes.append(kept_note(top))
     main = None
     if names:
         main = np.mean([one.matrix() for one in records if one.name == names[-1]], axis=0).astype(np.float64)
@@ -123,19 +147,16 @@ def look(model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Ax
         if len(windows) > 1:
             notes.append("what to make of the map was not measured: that is done for what is read at once")
         elif longest > MEASURED:
-            notes.append(
-                f"{len(axes.columns):,} tokens are too many to measure what to make of the map, which is done up to "
-                f"{MEASURED:,}"
-            )
+            notes.append(too_many_note(len(axes.columns), MEASURED))
         else:
             subject = _subject(model, inner, windows[0], axes, names[-1:])
             belief = believe(subject, [one for one in records if one.name == names[-1]])
-    return Looks(records, stacks, notes, belief, main, lost)
+    return EncoderMaps(records, stacks, notes, belief, main, lost)
 
 
-def _hiding_notes(axes: Axes, looked: bool, windows: Sequence[Window]) -> list[str]:
+def _hiding_notes(axes: Axes, attention: bool, windows: Sequence[Window]) -> list[str]:
     notes = []
-    if not looked:
+    if not attention:
         notes.append(
             f"nothing in this model attends from a {axes.row_name} to the words, so there is no map of that; what is "
             "shown is what hiding words costs"
@@ -154,19 +175,16 @@ def _subject(
 ) -> PlacesSubject:
     specials = inner.specials
     special = [one for one in (specials.padding, specials.start, specials.end, specials.mask) if one is not None]
-    rows, name = len(window.places), axes.row_name
-    return PlacesSubject(
-        model, embedding_of(inner), window.texts, rows, window.measure,
-        attentions=attentions, special=special, row_name=name,
-    )  # fmt: skip
+    fixed = (model, embedding_of(inner), window.texts, len(window.places), window.measure)
+    return PlacesSubject(*fixed, attentions=attentions, special=special, row_name=axes.row_name)
 
 
 def _lost(model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Axes) -> np.ndarray:
-    found = np.zeros((len(axes.rows), len(axes.words)))
+    whole = np.zeros((len(axes.rows), len(axes.words)))
     for window in windows:
         lost = lost_without(_subject(model, inner, window, axes), list(window.words.values()))
-        found[np.ix_(list(window.rows), list(window.words))] = lost
-    return found
+        whole[np.ix_(list(window.rows), list(window.words))] = lost
+    return whole
 
 
 def _rolled(trace: Trace) -> np.ndarray:
@@ -178,7 +196,7 @@ class _Maps:
 
     def __init__(self, axes: Axes, top: int | None) -> None:
         self.axes, self.top = axes, top
-        self.found: dict[tuple[str, int, int], np.ndarray | TopK] = {}
+        self.weights: dict[tuple[str, int, int], np.ndarray | TopK] = {}
 
     def add(self, trace: Trace, window: Window) -> None:
         for name in trace.names:
@@ -190,7 +208,7 @@ class _Maps:
                     self.put((name, one.layer, one.head), weights[places], window)
 
     def put(self, key: tuple[str, int, int], weights: np.ndarray, window: Window) -> None:
-        whole = self.found.setdefault(key, np.zeros((len(self.axes.rows), len(self.axes.columns)), np.float32))
+        whole = self.weights.setdefault(key, np.zeros((len(self.axes.rows), len(self.axes.columns)), np.float32))
         assert isinstance(whole, np.ndarray)
         whole[np.ix_(list(window.rows), list(window.columns))] = weights
 
@@ -198,7 +216,7 @@ class _Maps:
         assert self.top is not None
         shape, width = (len(self.axes.rows), self.top), weights.places.shape[1]
         empty = TopK(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), len(self.axes.columns))
-        whole = self.found.setdefault(key, empty)
+        whole = self.weights.setdefault(key, empty)
         assert isinstance(whole, TopK)
         columns = np.array([*window.columns, -1], np.int32)  # −1 stays what it is
         own = list(window.places)
@@ -206,8 +224,8 @@ class _Maps:
         whole.weights[list(window.rows), :width] = weights.weights[own]
 
     def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for name, _, _ in self.found))
+        return tuple(dict.fromkeys(name for name, _, _ in self.weights))
 
     def records(self) -> list[Record]:
         rows, columns = self.axes.rows, self.axes.columns
-        return [Record(*key, rows, columns, weights) for key, weights in self.found.items()]
+        return [Record(*key, rows, columns, weights) for key, weights in self.weights.items()]

@@ -1,4 +1,4 @@
-"""The simple models that predicted labels are held against, by what the items are; images have their own."""
+"""Baselines of labels: the simple models that scores are compared with, one kind for texts and one for images."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,14 +20,14 @@ MOST_ROWS = 100_000  # that baselines are fitted to, drawn from all
 
 
 class LabelBaselines:
-    """Baselines of one kind of items, and how the card calls them."""
+    """Baselines of one kind of items, and their names in the card."""
 
     title: ClassVar[str] = ""
     about: ClassVar[str] = ""
     one: ClassVar[str] = "A floor"
-    missing: ClassVar[str] = ""  # what the card says where there are none
-    unknown: ClassVar[str] = ""  # what an evaluation says then
-    names: ClassVar[dict[str, str]] = {}  # by which the card calls them
+    missing: ClassVar[str] = ""  # the sentence of the card where there are none
+    unknown: ClassVar[str] = ""  # that of an evaluation
+    names: ClassVar[dict[str, str]] = {}  # in the card
 
     def __init__(self, input: Any, labels: Labels, config: Any) -> None:
         self.input, self.labels, self.config = input, labels, config
@@ -41,8 +41,24 @@ class LabelBaselines:
         return []
 
     def scores(self, folder: Path | None, xs: Sequence[Any], prepared: Prepared | None = None) -> dict[str, np.ndarray]:
-        """Of each baseline, logits (margins) or numbers of the items; ``prepared`` is there when training has ended."""
+        """Of each baseline, logits (margins) or numbers of the items; ``prepared`` is given at the end of training."""
         return {}
+
+    def section(self, kind: str, own: dict[str, float], baselines: dict[str, dict[str, float]]) -> list[str]:
+        """The section of a card: scores of a model of this kind beside those of the baselines."""
+        if not baselines:
+            return [self.missing, ""] if self.missing else []
+        systems = {f"**this model** (`{kind}`)": own}
+        systems |= {self.names.get(name, name): values for name, values in baselines.items()}
+        metrics = [name.replace("_", " ") for name in own]
+        lines = [f"## {self.title}", "", self.about, ""]
+        lines += [f"| | {' | '.join(metrics)} |", f"| --- |{' --- |' * len(metrics)}"]
+        for name, values in systems.items():
+            lines.append(f"| {name} | {' | '.join(f'{values[metric]:.2f}' for metric in own)} |")
+        first = next(iter(own))
+        if max(values[first] for values in baselines.values()) >= own[first]:
+            lines += ["", f"**{self.one} is not below this model in {metrics[0]}.**"]
+        return [*lines, ""]
 
 
 class TextBaselines(LabelBaselines):
@@ -63,10 +79,7 @@ class TextBaselines(LabelBaselines):
     def fit(self, rows: Rows, folder: Path) -> list[str]:
         if not self.config.floors:
             return []
-        texts, given = [], []
-        for x, y in rows.limited(MOST_ROWS, self.config.seed):
-            texts.append(x)
-            given.append(y)
+        texts, given = zip(*rows.limited(MOST_ROWS, self.config.seed), strict=True)
         labels = self.labels
         floors = fit_floors(texts, labels.gold(given), labels.kind, labels.classes, self.config.seed)
         return replace(floors, texts=rows.count).save(folder)
@@ -85,12 +98,11 @@ class TextBaselines(LabelBaselines):
         return floors.scores(xs)
 
 
-# The floor of images: what a linear model reaches that looks nowhere.
+# -- the baseline of images: a linear model without attention
 #
-# It reads the mean of an image's places as a frozen encoder sees them, or, where the encoder learns, the image shrunk
-# to 8 × 8 pixels. How strongly it is held to small weights is chosen on a fifth of the training images; then it is
-# fitted to all of them. A model with attention that does not beat it has learnt nothing from where things are.
-
+# It reads the mean of an image's features where the encoder is frozen; where the encoder learns, the image in 8 × 8
+# pixels. The penalty on its weights is chosen on a fifth of the training images; then it is fitted to all of them. A
+# model with attention that does not beat it has learnt nothing from where things are.
 
 SIDE = 8
 AT_ONCE = 256
@@ -100,7 +112,7 @@ ROUNDS = 50
 
 
 class ImageBaselines(LabelBaselines):
-    """The one of images, which is fitted when training has ended; the run keeps nothing of it."""
+    """The one of images, which is fitted at the end of training; the run does not store it."""
 
     title = "Beside the floor"
     about = "A linear model on the same training images, scored on all validation data: what needs no attention."
@@ -135,11 +147,11 @@ def linear_scores(
             losses.append(float(_loss(x[:apart] @ weights + bias, gold[:apart], kind)))
         chosen = STRENGTHS[int(np.argmin(losses))]
     weights, bias = _fit(x, gold, kind, labels.classes, chosen)
-    found = (scored @ weights + bias).numpy()
+    margins = (scored @ weights + bias).numpy()
     if kind == "number":
-        found = found[:, 0] * labels.spread + labels.mean
+        margins = margins[:, 0] * labels.spread + labels.mean
     pixels = features.dtype == np.uint8
-    return {f"linear model on {SIDE} × {SIDE} pixels" if pixels else "linear model on the mean of all places": found}
+    return {f"linear model on {SIDE} × {SIDE} pixels" if pixels else "linear model on the mean of all places": margins}
 
 
 def _features(features: Features, numbers: Sequence[int]) -> Tensor:

@@ -1,11 +1,12 @@
-"""How good predicted labels are: one label, several, or a number, on rows and label by label, and how sure.
+"""The labels of a run, and scores of predicted ones: one label, several, or a number, by row and by label.
 
 A label that training did not have gets a class of its own behind the model's: it counts, as wrong. Nothing here prints.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -16,12 +17,11 @@ from sightline import metrics
 from sightline.data.labelled import MOST_LABELS, Label, LabelKind, LabelReport
 from sightline.errors import UserError
 from sightline.metrics import OfClass, Statistics
+from sightline.outputs.reports import read_record
 from sightline.training.folder import RunFolder
 
-# The labels of a run: their names in order, or the numbers they stand for, and how their files write them.
-
-
 LABELS = "labels.json"
+NONE = "none of the labels"
 UNSEEN = -1  # the class of a label that training did not have
 
 
@@ -45,6 +45,8 @@ class Labels:
     def __post_init__(self) -> None:
         if self.kind not in get_args(LabelKind):
             raise ValueError(f"kind is {self.kind!r}; it is one of {', '.join(get_args(LabelKind))}")
+        if not isinstance(self.names, tuple) or not isinstance(self.counts, tuple):
+            raise ValueError("names or counts is no list")
         if self.kind != "number" and not 1 <= len(self.names) <= MOST_LABELS:
             raise ValueError(f"found {len(self.names):,} names of labels")
         if len(set(self.names)) != len(self.names) or not all(isinstance(name, str) and name for name in self.names):
@@ -74,10 +76,7 @@ class Labels:
 
     def ids(self, label: Label) -> list[int]:
         """The classes of a label as a list; those that training did not have are left out. Of a number, none."""
-        if isinstance(label, float):
-            return []
-        names = (label,) if isinstance(label, str) else label
-        return [place for name in names if (place := self.index(name)) != UNSEEN]
+        return [place for name in names_of(label) if (place := self.index(name)) != UNSEEN]
 
     def gold(self, labels: Sequence[Label]) -> np.ndarray:
         """What scores are computed against: classes (or `UNSEEN`), rows of zeros and ones, or numbers."""
@@ -85,42 +84,28 @@ class Labels:
             return np.array(labels, dtype=np.float64)
         if self.kind == "one":
             return np.array([self.index(str(label)) for label in labels], dtype=np.int64)
-        found = np.zeros((len(labels), len(self.names)), dtype=np.int64)
+        gold = np.zeros((len(labels), len(self.names)), dtype=np.int64)
         for row, label in enumerate(labels):
-            found[row, self.ids(label)] = 1
-        return found
+            gold[row, self.ids(label)] = 1
+        return gold
 
     def unseen(self, labels: Sequence[Label]) -> dict[str, int]:
         """Labels that training did not have, and how many rows have them."""
-        found: dict[str, int] = {}
-        for label in labels:
-            for name in () if isinstance(label, float) else (label,) if isinstance(label, str) else label:
-                if self.index(name) == UNSEEN:
-                    found[name] = found.get(name, 0) + 1
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        counts = Counter(name for label in labels for name in names_of(label) if self.index(name) == UNSEEN)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def save(self, folder: RunFolder) -> None:
         folder.write_json(LABELS, {**asdict(self), "names": list(self.names), "counts": list(self.counts)})
 
     @classmethod
     def load(cls, path: Path) -> "Labels":
-        """Read a run folder's labels, which may be a stranger's."""
-        data = RunFolder(path).read_json(LABELS)
-        try:
-            if not isinstance(data, dict):
-                raise ValueError("it holds no fields")
-            known = {field.name for field in fields(cls)}
-            return cls(**{name: _read(name, value) for name, value in data.items() if name in known})
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{path / LABELS} is damaged: {error}") from None
+        """Read the labels of a run folder of unknown origin."""
+        return read_record(cls, path, LABELS)
 
 
-def _read(name: str, value: Any) -> Any:
-    if name in ("names", "counts", "columns"):
-        if not (value is None or isinstance(value, list)):
-            raise ValueError(f"{name} is no list")
-        return None if value is None else tuple(value)
-    return float(value) if name in ("mean", "spread") else value
+def names_of(label: Label) -> tuple[str, ...]:
+    """The names in a label, which may be several; a number has none."""
+    return () if isinstance(label, float) else (label,) if isinstance(label, str) else label
 
 
 def labels_of(report: LabelReport, pairs: bool, columns: tuple[str, ...] | None, separator: str | None) -> Labels:
@@ -149,6 +134,23 @@ REPORTED: dict[str, tuple[str, ...]] = {
 }
 
 
+class LabelPrediction(NamedTuple):
+    """A label (several, or a number), its probability, and those of all labels; calibrated on validation data.
+
+    Of several labels, the probability is that of the most doubtful decision. A number has none.
+    """
+
+    label: Label
+    probability: float | None = None
+    probabilities: dict[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"label": self.label}
+        if self.probabilities is not None:
+            data |= {"probability": self.probability, "probabilities": self.probabilities}
+        return data
+
+
 class Truth(NamedTuple):
     """The right answers: classes, rows of true and false, or numbers. ``names`` are the model's labels, then others."""
 
@@ -165,7 +167,7 @@ class Truth(NamedTuple):
 
 
 def truth_of(labels: Labels, given: Sequence[Label]) -> Truth:
-    """What predictions are held against."""
+    """The right answers in the form that predictions are compared with."""
     if labels.kind == "number":
         return Truth("number", labels.gold(given))
     unseen = tuple(labels.unseen(given))

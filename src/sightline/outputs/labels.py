@@ -1,12 +1,11 @@
 """Labels of items, whatever the items are: one label, several, or a number."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,66 +21,25 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import whole_file
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, ImageInput, Photo, one_line
-from sightline.models.image_to_labels import ImageToLabels
-from sightline.outputs.base import Output
-from sightline.outputs.label_baselines import LabelBaselines
-from sightline.outputs.label_reports import ShownLabels
-from sightline.outputs.label_scores import (
-    LABELS,
-    REPORTED,
-    Labels,
-    calibration,
-    decisions,
-    labels_of,
-    loss_of,
-    predictions_of,
-    statistics,
-    tables_of,
-    truth_of,
-    values_of,
-)
-from sightline.tasks.card import Wording
-from sightline.tasks.evaluate import Evaluation
-from sightline.tasks.loading import Saved
+from sightline.outputs import label_scores as scores
+from sightline.outputs.base import Output, ThresholdOptions, ranked_scores
+from sightline.outputs.label_baselines import LabelBaselines, TextBaselines
+from sightline.outputs.label_scores import LABELS, NONE, LabelPrediction, Labels, Truth, truth_of, values_of
+from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, structure
+from sightline.tasks.card import Wording, table_section
+from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
-from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError, Column, Example, PredictOptions, imported
-from sightline.text.encoding import TextReader
-from sightline.text.tokeniser import train_tokeniser
+from sightline.tasks.run import Run, Saved
+from sightline.tasks.task import BadValueError, Column, Example
 from sightline.training.folder import RunFolder
+from sightline.view.charts import confusion_matrix, reliability
 
 THRESHOLD = 0.5  # of several labels, those at least as likely are given
 NUMBERS = "numbers.npy"
-
-
-class LabelPrediction(NamedTuple):
-    """A label (several, or a number), its probability, and those of all labels; calibrated on validation data.
-
-    Of several labels, the probability is that of the most doubtful decision. A number has none.
-    """
-
-    label: Label
-    probability: float | None = None
-    probabilities: dict[str, float] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"label": self.label}
-        if self.probabilities is not None:
-            data |= {"probability": self.probability, "probabilities": self.probabilities}
-        return data
-
-
-@dataclass(frozen=True)
-class LabelOptions(PredictOptions):
-    """``threshold``: of several labels, those at least as likely are given; the run's own unless given."""
-
-    threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UserError(f"threshold is {self.threshold}; it is a probability, from 0 to 1")
+CONFUSION, RELIABILITY = "confusion.png", "reliability.png"
+MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
+TEXT_SHOWN = 300  # characters of a text that was wrong
+WHAT = {"one": "one label", "several": "several labels", "number": "a number"}
 
 
 class NumberedCorpus:
@@ -100,34 +58,34 @@ class NumberedCorpus:
         return self.corpus.lengths()
 
 
-class LabelsOutput(ShownLabels):
-    """Labels of items. Raw outputs are logits, or a number, before the temperature."""
+class LabelsOutput(Output):
+    """Labels of items, which are texts unless a subclass reads others. Raw outputs are logits before the temperature,
+    or a number."""
 
     noun = "labels"
-    predict_options = LabelOptions
+    predict_options = ThresholdOptions
+    labels: Labels
+    baseline_models: ClassVar[type[LabelBaselines]] = TextBaselines
+    answer = structure(
+        "Labelled",
+        "A label (several, or a number), its probability, and those of all labels; a number has none.",
+        label={"type": ["string", "array", "number", "null"], "items": TEXT},
+        probability=NUMBER,
+        probabilities={"type": ["object", "null"], "additionalProperties": NUMBER},
+    )
 
     def __init__(
         self,
         config: Any,
-        labels: Labels | None = None,
-        input: Input | None = None,
+        labels: Any = None,
+        input: Any = None,
         temperature: float = 1.0,
         threshold: float = THRESHOLD,
     ) -> None:
         super().__init__(config)
-        self._labels, self._input = labels, input
+        self.labels, self.input = labels, input
         self.temperature, self.threshold = temperature, threshold
         self._separator: str | None = None
-
-    @property
-    def labels(self) -> Labels:
-        assert self._labels is not None, "the output is not fitted"
-        return self._labels
-
-    @property
-    def input(self) -> Any:
-        assert self._input is not None, "the output is not fitted"
-        return self._input
 
     @property
     def item(self) -> str:
@@ -145,9 +103,9 @@ class LabelsOutput(ShownLabels):
         if self.config.labels != "several":
             return rows
         place = [column.name for column in columns].index("label")
-        known = self._separator if self._labels is None else self._labels.separator
+        known = self._separator if self.labels is None else self.labels.separator
         separator, rows = separated(rows, place, source.options.get("separator") or known)
-        if self._labels is None:
+        if self.labels is None:
             self._separator = separator  # that of the training data, which comes first
         return rows
 
@@ -168,18 +126,7 @@ class LabelsOutput(ShownLabels):
 
     # -- fitted
 
-    def fit(self, input: Any, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        labels = self.fit_labels(rows, setting)
-        if setting.start is not None:
-            reader = setting.start.reader
-        else:
-            texts = rows.texts(lambda one: input.texts(one.x))
-            reader = TextReader(train_tokeniser(texts, setting.config.tokeniser))
-        fitted = input.fitted_to(reader, labels.pairs, labels.columns)
-        return fitted, type(self)(setting.config, labels, fitted)
-
-    def fit_labels(self, rows: Rows, setting: Setting) -> Labels:
-        """The labels of the training data; whether it has pairs of texts is known too."""
+    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
         report = rows.report
         assert isinstance(report, LabelReport)
         second = report.lengths["second_characters"].count
@@ -187,7 +134,9 @@ class LabelsOutput(ShownLabels):
             raise UserError(
                 f"{second:,} of {report.pairs:,} rows have a second text; expected it of all rows, or of none"
             )
-        return labels_of(report, bool(second), setting.source.columns, self._separator)
+        labels = scores.labels_of(report, bool(second), setting.source.columns, self._separator)
+        fitted = input.fit(rows, setting)
+        return fitted, type(self)(setting.config, labels, fitted)
 
     def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
         corpus = super().write(input, rows, setting)
@@ -211,9 +160,8 @@ class LabelsOutput(ShownLabels):
 
     @cached_property
     def compared_with(self) -> LabelBaselines:
-        """The simple models that scores are held against."""
-        kind = self.input.label_baselines
-        return (LabelBaselines if kind is None else imported(kind))(self.input, self.labels, self.config)
+        """The simple models that scores are compared with."""
+        return self.baseline_models(self.input, self.labels, self.config)
 
     def baselines(self, input: Input, rows: Rows, setting: Setting) -> list[str]:
         return self.compared_with.fit(rows, setting.data.parent)
@@ -225,10 +173,9 @@ class LabelsOutput(ShownLabels):
         return ((part, self.labels.ids(y)) for part in parts)
 
     def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
-        if self.labels.kind == "number":
-            return torch.from_numpy(np.concatenate(targets).astype(np.float64))
-        if self.labels.kind == "one":
-            return torch.from_numpy(np.concatenate(targets).astype(np.int64))
+        if self.labels.kind != "several":
+            dtype = np.float64 if self.labels.kind == "number" else np.int64
+            return torch.from_numpy(np.concatenate(targets).astype(dtype))
         gold = np.zeros((len(targets), self.labels.classes), dtype=np.float32)
         for row, ids in enumerate(targets):
             gold[row, ids] = 1
@@ -257,7 +204,7 @@ class LabelsOutput(ShownLabels):
         if self.labels.kind == "number":
             return self
         logits, truth = np.array(raws), truth_of(self.labels, [one.y for one in prepared.valid])
-        temperature = metrics.fit_temperature(*decisions(logits, truth))
+        temperature = metrics.fit_temperature(*scores.decisions(logits, truth))
         fitted = type(self)(self.config, self.labels, self.input, temperature)
         if self.labels.kind == "several":
             probs = fitted.probabilities(logits)
@@ -268,18 +215,17 @@ class LabelsOutput(ShownLabels):
 
     def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
         outputs, truth = np.array(raws), truth_of(self.labels, [one.y for one in examples])
-        values = values_of(predictions_of(outputs, truth), truth)
-        first = self.config.decisive
-        ordered = {first: values[first], "valid_loss": loss_of(outputs, truth, self.labels.spread)} | values
-        return {name: round(value, 4) for name, value in ordered.items()}
+        values = values_of(scores.predictions_of(outputs, truth), truth)
+        loss = scores.loss_of(outputs, truth, self.labels.spread)
+        return ranked_scores(self.config.decisive, {"valid_loss": loss}, values)
 
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[LabelPrediction], raws: Sequence[Any]
     ) -> dict[str, metrics.Statistics]:
-        return statistics(*self.answers(examples, predictions))
+        return scores.statistics(*self.answers(examples, predictions))
 
-    def answers(self, examples: Sequence[Example], predictions: Sequence[LabelPrediction]) -> tuple[np.ndarray, Any]:
-        """What was predicted, as the truth has it, and the truth."""
+    def answers(self, examples: Sequence[Example], predictions: Sequence[LabelPrediction]) -> tuple[np.ndarray, Truth]:
+        """The predictions in the form of the truth, and the truth."""
         truth = truth_of(self.labels, [one.y for one in examples])
         predicted = self.labels.gold([one.label for one in predictions])
         if truth.kind == "several":
@@ -289,7 +235,7 @@ class LabelsOutput(ShownLabels):
 
     @property
     def compared(self) -> tuple[str, ...]:  # type: ignore[override]
-        return REPORTED[self.labels.kind]
+        return scores.REPORTED[self.labels.kind]
 
     def check_comparable(self, first: Any, name: str) -> None:
         kinds = sorted({self.labels.kind, first.labels.kind})
@@ -309,13 +255,13 @@ class LabelsOutput(ShownLabels):
         predicted, truth = self.answers(evaluation.examples, evaluation.predictions)
         others = None if evaluation.without is None or evaluation.seen is None else ~evaluation.seen
         margins = self.compared_with.scores(run.folder, xs) if scoring else {}
-        beside = {name: predictions_of(one, truth) for name, one in margins.items()}
+        beside = {name: scores.predictions_of(one, truth) for name, one in margins.items()}
         unseen = truth.unseen()
-        table, matrix = tables_of(predicted, truth)
+        table, matrix = scores.tables_of(predicted, truth)
         evaluation.extra.update(
             truth=truth,
             predicted=predicted,
-            calibration=calibration(np.array(evaluation.raws), truth, self.temperature),
+            calibration=scores.calibration(np.array(evaluation.raws), truth, self.temperature),
             floors={name: values_of(one, truth) for name, one in beside.items()},
             floors_without={name: values_of(one, truth, others) for name, one in beside.items() if others is not None},
             unseen=self.labels.unseen([one.y for one in evaluation.examples]),
@@ -354,15 +300,35 @@ class LabelsOutput(ShownLabels):
     # -- for people
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
-        from sightline.outputs.label_reports import label_card
-
-        return label_card(self, run, prepared, raws, folder)
+        xs, noun = [one.x for one in prepared.valid], self.input.noun
+        predictions = [self.decide(x, raw) for x, raw in zip(xs, raws, strict=True)]
+        predicted, truth = self.answers(prepared.valid, predictions)
+        margins = self.compared_with.scores(folder, xs, prepared)
+        baselines = {name: values_of(scores.predictions_of(one, truth), truth) for name, one in margins.items()}
+        sections = self.compared_with.section(run.config.model.kind, values_of(predicted, truth), baselines)
+        table, matrix = scores.tables_of(predicted, truth)
+        if table:
+            sections += table_section("Labels", "label", noun, table)
+        if matrix is not None:
+            confusion_matrix(matrix, truth.names, folder / CONFUSION)
+            sections += [f"![Which label was taken for which]({CONFUSION})", ""]
+        sections += _calibration_section(scores.calibration(np.array(raws), truth, self.temperature), folder)
+        return Wording(
+            f"from {noun.replace('texts', 'text')} to {WHAT[truth.kind]}",
+            noun,
+            "On validation data.",
+            f"{noun} it saw have at most {{longest:,}} characters.",
+            (
+                f"It gives one of its labels to any {self.item}, also to one that none of them is right for.",
+                "Where it looked is not why it decided: attention is a picture of the computation, not an explanation.",
+            ),
+            tuple(sections),
+        )
 
     def explain(self, run: Run, x: Any, options: Any) -> Explanation:
-        explained = self.input.label_explanation
-        if explained is None:
-            raise UserError(f"where a model looks in {self.input.noun} while it gives labels cannot be shown")
-        return imported(explained)(run, x, options)
+        from sightline.outputs.labels_explain import explain_label
+
+        return explain_label(run, x, options)
 
     def written(self, label: Label) -> str:
         """A label, several or a number, as the training data has them."""
@@ -376,6 +342,19 @@ class LabelsOutput(ShownLabels):
     def to_json(self, x: Any, prediction: LabelPrediction) -> dict[str, Any]:
         return {**self.input.fields(x), **prediction.to_json()}
 
+    def served(self, x: Any, prediction: Any) -> dict[str, Any]:
+        return prediction._asdict()
+
+    def label_names(self) -> list[str]:
+        return list(self.labels.names)
+
+    def cut_line(self, count: int) -> str:
+        """The remark on items that are read only in part."""
+        return (
+            f"{count:,} {self.input.noun} have more than {self.input.limit:,} tokens, of which the model reads the "
+            "beginning and the end"
+        )
+
     def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
         if cut := self.input.too_long(xs):
             print(f"sightline: {self.cut_line(cut)}", file=sys.stderr)
@@ -384,6 +363,85 @@ class LabelsOutput(ShownLabels):
         fields = prediction.to_json()
         label = fields.pop("label")
         return {**self.input.fields(example.x), "label": example.y, "prediction": label, **fields}
+
+    # -- evaluations; `finished` makes their ``extra``
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        """The wrong labels with the highest probability; the numbers with the largest error."""
+        predicted, truth = evaluation.extra["predicted"], evaluation.extra["truth"]
+        if truth.kind == "number":
+            return np.abs(predicted - truth.gold).tolist()
+        if truth.kind == "several":
+            return (predicted != truth.gold).sum(axis=1).astype(np.float64).tolist()
+        sure = np.array([one.probability for one in evaluation.predictions])
+        return np.where(predicted != truth.gold, sure, 0.0).tolist()
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        sure = evaluation.extra["calibration"]
+        measured = {} if sure is None else {"calibration": sure.to_json()}
+        return {"labels": self.labels.kind, **evaluation.values, **measured, "floors": evaluation.extra["floors"]}
+
+    def without_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        return {**super().without_json(evaluation), "floors": evaluation.extra["floors_without"]}
+
+    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+        extra, data = evaluation.extra, dict[str, Any]()
+        if extra["unseen"]:
+            data["unseen_labels"] = {"rows": extra["unseen_rows"], "labels": extra["unseen"], "without": extra["known"]}
+        if extra["table"]:
+            data["per_label"] = [vars(one) for one in extra["table"]]
+        if extra["confusion"] is not None:
+            data["confusion"] = {"labels": list(extra["truth"].names), "rows": extra["confusion"].tolist()}
+        return data if extra["cut"] is None else {**data, "cut": extra["cut"]}
+
+    def score_table(self, evaluation: Evaluation) -> Table:
+        extra, total = evaluation.extra, len(evaluation.examples)
+        names = ("", *map(self.metric_name, evaluation.values), "rows")
+        systems = {"this model": (evaluation.values, evaluation.without)}
+        systems |= {name: (one, extra["floors_without"].get(name)) for name, one in extra["floors"].items()}
+
+        def row(name: str, values: Mapping[str, float], count: int) -> tuple[str, ...]:
+            return name, *(f"{value:.2f}" for value in values.values()), f"{count:,}"
+
+        rows = [row(name, values, total) for name, (values, _) in systems.items()]
+        if evaluation.without is not None and evaluation.seen is not None:
+            rows.append((f"without {self.input.noun} of the training data:", *("" for _ in names[1:])))
+            left = total - int(evaluation.seen.sum())
+            rows += [row(name, values, left) for name, (_, values) in systems.items() if values is not None]
+        return Table(names, tuple(rows))
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        extra, total = evaluation.extra, len(evaluation.examples)
+        parts: list[Table | str] = []
+        if not extra["floors"] and self.compared_with.unknown:
+            parts.append(self.compared_with.unknown)
+        if extra["unseen"]:
+            named = listed_counts(extra["unseen"])
+            known = ", ".join(f"{self.metric_name(one)} {value:.2f}" for one, value in (extra["known"] or {}).items())
+            parts += [
+                f"labels that training did not have, in {extra['unseen_rows']:,} of {total:,} rows: {named}",
+                f"  these rows count as wrong; the others by themselves: {known or 'there are none'}",
+            ]
+        if extra["cut"]:
+            parts.append(self.cut_line(extra["cut"]))
+        if (sure := extra["calibration"]) is not None:
+            parts.append(
+                f"calibration error {sure.ece_before:.2f} % before the temperature ({sure.temperature:.3f}), "
+                f"{sure.ece:.2f} % after; Brier score {sure.brier:.4f}"
+            )
+        if extra["table"]:
+            parts.append(class_table(extra["table"], "label", "rows"))
+        names = extra["truth"].names
+        if extra["confusion"] is not None and len(names) <= MOST_SHOWN:
+            counts = ((name, *(f"{one:,}" for one in row)) for name, row in zip(names, extra["confusion"], strict=True))
+            parts.append(Table(("right ╲ given", *names), tuple(counts)))
+        return [*parts, f"{total:,} {self.input.noun}, {total / max(evaluation.seconds, 1e-9):.1f} a second"]
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        sure = f", {row['probability']:.1%} sure" if "probability" in row else ""
+        lines = [f"{_quoted(row['prediction'])}{sure}; right is {_quoted(row['label'])}"]
+        known = ("label", "prediction", "probability", "probabilities", "in_training")
+        return "\n".join([*lines, *(f"   {name:<6} {_short(str(row[name]))}" for name in row if name not in known)])
 
 
 def _numbers(data: Path) -> np.ndarray:
@@ -397,103 +455,31 @@ def _numbers(data: Path) -> np.ndarray:
     return numbers
 
 
-# Labels of images: how batches are made, what is stored, and what a place looks like on average.
+def _quoted(label: Any) -> str:
+    if isinstance(label, float):
+        return f"{label:.6g}"
+    return repr(label) if isinstance(label, str) else ", ".join(map(repr, label)) or NONE
 
 
-AVERAGED = 512  # images that say what a place looks like on average
-EARLIER = "images.jsonl"  # where runs of earlier versions kept what they were trained on and validated with
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TEXT_SHOWN else f"{line[: TEXT_SHOWN // 2]} … {line[-TEXT_SHOWN // 2 :]}"
 
 
-class ImageBatches:
-    """Images in an order that is drawn anew in each epoch. A row is written as its complement where it is mirrored."""
-
-    def __init__(self, prepared: Prepared, config: Any) -> None:
-        self.input, self.output, self.corpus, self.config = prepared.input, prepared.output, prepared.corpus, config
-
-    def epoch(self, number: int) -> list[np.ndarray]:
-        random, most = np.random.default_rng([self.config.seed, number]), self.config.batch_rows
-        order = random.permutation(len(self.corpus))
-        if self.config.mirrored and not self.config.encoder.frozen:
-            order = np.where(random.random(len(order)) < 0.5, ~order, order)
-        return [order[start : start + most] for start in range(0, len(order), most)]
-
-    def batch(self, handle: np.ndarray) -> tuple[Tensor, Tensor]:
-        rows = np.where(handle < 0, ~handle, handle)
-        parts, targets = zip(*(self.corpus[row] for row in rows.tolist()), strict=True)
-        batch, turned = self.input.collate(parts), torch.from_numpy(handle < 0)
-        if turned.any():
-            batch[turned] = batch[turned].flip(2)
-        return batch, self.output.collate(targets, batch)
-
-
-class EarlierCorpus:
-    """The training rows of a run of an earlier version."""
-
-    def __init__(self, examples: Sequence[Example], labels: Labels) -> None:
-        self.examples, self.labels = examples, labels
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        x, y = self.examples[row]
-        return np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))
-
-
-class ImageLabelsOutput(LabelsOutput):
-    """Labels of images."""
-
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        fitted = input.fit(rows, setting)
-        return fitted, type(self)(setting.config, self.fit_labels(rows, setting), fitted)
-
-    def batches(self, prepared: Prepared, config: Any) -> ImageBatches:
-        return ImageBatches(prepared, config)
-
-    def open(self, input: Input, setting: Setting) -> Any:
-        if not (setting.data / EARLIER).exists():
-            return super().open(input, setting)
-        return EarlierCorpus(self._earlier(input, setting.data / EARLIER)[0], self.labels)
-
-    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
-        if not (setting.data / EARLIER).exists():
-            return super().open_valid(input, setting)
-        return self._earlier(input, setting.data / EARLIER)[1]
-
-    def _earlier(self, input: Any, path: Path) -> tuple[list[Example], list[Example]]:
-        """Examples to train on, and to validate with."""
-        assert isinstance(input, ImageInput)
-        assert input.features is not None
-        sides: tuple[list[Example], list[Example]] = ([], [])
-        try:
-            for line in path.read_text(encoding="utf-8").splitlines():
-                name, label, key, row, apart = json.loads(line)
-                if type(row) is not int or not 0 <= row < len(input.features):
-                    raise ValueError(f"there is no row {row!r}")
-                sides[bool(apart)].append(Example(Photo(name, int(key, 16), row), self.unpack([label])))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UserError(f"{path} is damaged: {error}") from None
-        return sides
-
-    def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> Output:
-        assert isinstance(run.model, ImageToLabels)
-        run.model.blank.copy_(mean_place(run.model, prepared, self.config.seed))
-        return super().calibrate(run, raws, prepared)
-
-    def about_data(self, prepared: Prepared) -> dict[str, Any]:
-        return {**super().about_data(prepared), "images_per_second": prepared.input.per_second}  # type: ignore[attr-defined]
-
-    def line(self, x: Any, prediction: LabelPrediction) -> str:
-        return f"{one_line(self.input.label(x))}\t{super().line(x, prediction)}"
-
-
-@torch.inference_mode()
-def mean_place(model: ImageToLabels, prepared: Prepared, seed: int) -> Tensor:
-    """What a place of the training images looks like on average, of at most some hundred of them."""
-    rows = np.random.default_rng(seed).permutation(len(prepared.corpus))[:AVERAGED]
-    total = torch.zeros(model.places.size, dtype=torch.double)
-    for start in range(0, len(rows), AT_ONCE):
-        parts = [prepared.corpus[row][0] for row in rows[start : start + AT_ONCE].tolist()]
-        source = prepared.input.collate(parts).to(model.blank.device)
-        total += model.see(source).double().mean(dim=1).sum(dim=0).cpu()
-    return (total / len(rows)).to(model.blank)
+def _calibration_section(measured: scores.Calibration | None, folder: Path) -> list[str]:
+    """The section of a card on calibration, with its picture; empty where labels are numbers."""
+    if measured is None:
+        return []
+    reliability(
+        measured.bins, folder / RELIABILITY, ece=measured.ece, before=measured.bins_before,
+        ece_before=measured.ece_before, temperature=measured.temperature,
+    )  # fmt: skip
+    return [
+        "## How sure it is",
+        "",
+        f"Probabilities are made with the temperature {measured.temperature:.3f}, fitted to the validation data: there "
+        f"the expected calibration error is {measured.ece_before:.2f} % before and {measured.ece:.2f} % after it.",
+        "",
+        f"![How often it is right when it is how sure]({RELIABILITY})",
+        "",
+    ]

@@ -1,4 +1,4 @@
-"""Words that were hidden in plain text: what a model learns without labels, and what it would write for them."""
+"""Words that were hidden in plain text: pre-training without labels, and predictions for `<mask>`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sightline.baselines.linear import begin_with, text_rows, word_vectors
 from sightline.data.plain import PlainReport
 from sightline.data.splitting import LEAST_TEXTS
+from sightline.data.store import Corpus
 from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Choice, Explanation, Step
@@ -22,70 +23,26 @@ from sightline.metrics import Statistics
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output
-from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
+from sightline.outputs.encoder_maps import Axes, Window, axis_of, read_maps, word_axis
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Example, PredictOptions
 from sightline.text.encoding import TextReader
 from sightline.text.masking import Handle, MaskedBlocks
-from sightline.text.tokeniser import train_tokeniser
 from sightline.text.words import Place, PlacedText, token_places, words_of_places
 from sightline.training.steps import to_device
-from sightline.vocabulary import MASK, MASK_SPELLING, Specials
+from sightline.vocabulary import MASK_SPELLING
 
-# Explain hidden words: what the model would write for each, and where it looked.
-
-
-def explain_masks(run: Run, x: Plain, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about the hidden words of one text."""
-    reading, model = run.input, run.model
-    assert isinstance(reading, PlainInput)
-    assert isinstance(model, MaskedWords)
-    if options.output is not None:
-        raise UserError("the word that the model would write for each <mask> is explained; leave the output out")
-    text = reading.text(x)
-    placed, notes = _placed(reading, text), list[str]()
-    if MASK_SPELLING not in text:
-        placed = _hidden(run, placed)
-        notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
-    parts = reading.parts(placed.tokens[1:-1])
-    masks: list[Any] = run.raw([text], parts=[parts], options=run.output.options({"best": LIKELIEST}))[0]
-    tokeniser: Any = reading.reader.tokeniser
-    steps, filled = [], placed.tokens[1:-1]
-    for place, ids, probs in masks:
-        names = [one.strip() for one in tokeniser.decode([[token] for token in ids])]
-        steps.append(Step(names[0], probs[0], tuple(map(Choice, names, probs))))
-        filled[place] = ids[0]
-    windows, done = [], 0
-    for part in parts:
-        own = masks[done : done + len(part.masks)]
-        windows.append(_window(run, part, placed, range(done, done + len(own)), [ids[0] for _, ids, _ in own]))
-        done += len(own)
-    rows = Tokens(tuple(f"{MASK_SPELLING} {step.written}" for step in steps))
-    spelled = tuple(text[at.start : at.end] for at in map(placed.place_of, placed.words))
-    axes = Axes(rows, axis_of(reading.reader, placed), Tokens(spelled), "guess", "text")
-    looks = look(model, model.encoder, windows, axes, options)
-    return Explanation(
-        title=run.name,
-        task=run.task.name,
-        input=text,
-        output=tokeniser.decode([filled])[0],
-        records=tuple(looks.records),
-        stacks=tuple(looks.stacks),
-        steps=tuple(steps),
-        belief=looks.belief,
-        notes=(*notes, *looks.notes),
-    )
+# -- explanations: the words that the model predicts for each mask, and its attention
 
 
 def _placed(reading: PlainInput, text: str) -> PlacedText:
-    """The tokens of a text with masks, and where they stand in it."""
+    """The tokens of a text with masks, and their characters in it."""
     places: list[Place | None] = [None]
     at = 0
     for number, piece in enumerate(text.split(MASK_SPELLING)):
@@ -101,14 +58,14 @@ def _placed(reading: PlainInput, text: str) -> PlacedText:
 
 def _hidden(run: Run, placed: PlacedText) -> PlacedText:
     """The same with some tokens hidden, as many as in training."""
-    reader = run.input.reader  # type: ignore[attr-defined]
+    mask: int = run.input.reader.specials.mask  # type: ignore[attr-defined]
     real = [at for at, place in enumerate(placed.places) if place is not None]
     if not real:
         raise UserError("there is nothing to explain: the text has no words")
     count = max(1, round(run.config.masking.share * len(real)))
     tokens, places = list(placed.tokens), list(placed.places)
     for at in np.random.default_rng(run.config.seed).choice(real, count, replace=False).tolist():
-        tokens[at], places[at] = reader.specials.mask, None
+        tokens[at], places[at] = mask, None
     return PlacedText(placed.texts, tokens, places, words_of_places(placed.texts, places), [], 0)
 
 
@@ -156,14 +113,15 @@ class Filling(NamedTuple):
 class Guesses(NamedTuple):
     """Of the words hidden in a text: how many there were, how many were guessed, and the sum of −log p.
 
-    ``pairs`` and ``knew``: how often it was asked whether one piece of text follows another, and how often it knew.
+    ``pairs`` and ``followed``: how often it was predicted whether one piece of text follows another, and how often
+    rightly.
     """
 
     words: int
     right: int
     loss: float
     pairs: int = 0
-    knew: int = 0
+    followed: int = 0
 
 
 class Blocks:
@@ -187,7 +145,7 @@ class BlockBatches:
         return [Blocks(handle) for handle in self.blocks.epoch(number)]
 
     def batch(self, handle: Blocks) -> tuple[Any, ...]:
-        """Texts with words hidden, the places asked for, what stood there, and whether the texts follow each other."""
+        """Texts with words hidden, their places, the right words, and whether the texts follow each other."""
         words, places, gold, parts, follows = (
             None if array is None else torch.from_numpy(np.asarray(array)) for array in self.blocks.batch(handle.handle)
         )
@@ -208,7 +166,7 @@ class _Tokens(NamedTuple):
 
 
 class MaskedOutput(Output):
-    """Hidden words. Nothing is given as a target: words of the texts themselves are hidden, by the seed."""
+    """Hidden words. There are no targets in the data: words of the texts themselves are hidden, by the seed."""
 
     noun = "words"
     unit = "nats a hidden word"
@@ -222,10 +180,12 @@ class MaskedOutput(Output):
         masks=listed(listed(structure("Word", "A word.", word=TEXT, probability=NUMBER))),
     )
 
-    def __init__(self, config: Any, reader: TextReader | None = None) -> None:
+    input: PlainInput
+
+    def __init__(self, config: Any, input: Any = None) -> None:
         super().__init__(config)
-        self.reader = reader
-        self.vectors: np.ndarray | None = None  # those that words begin with, in a new model
+        self.input = input
+        self.vectors: np.ndarray | None = None  # the first embeddings of the words of a new model
 
     def read(self, cells: Mapping[str, Any], x: str) -> None:
         return None
@@ -252,28 +212,19 @@ class MaskedOutput(Output):
         return self.config.source_options()
 
     def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        assert isinstance(input, PlainInput)
-        if setting.start is None:
-            tokeniser = train_tokeniser(rows.texts(lambda one: (one.x,)), setting.config.tokeniser, mask=True)
-            reader = TextReader(tokeniser, Specials(mask=MASK))
-        else:
-            reader = setting.start.reader
-            if reader.specials.mask is None:
-                raise UserError(f"{setting.start.path} has no token for hidden words (<mask>): pre-training needs one")
-        fitted = input.fitted(reader)
-        return fitted, MaskedOutput(setting.config, fitted.reader)
+        fitted = input.fit(rows, setting)
+        return fitted, MaskedOutput(setting.config, fitted)
 
     def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
         corpus = super().write(input, rows, setting)
         config = self.config
         if setting.start is None and config.latent:
-            assert self.reader is not None
-            found = text_rows(corpus, config.seed)
-            self.vectors = word_vectors(found, self.reader.words, config.model.size, config.seed)
+            documents = text_rows(corpus, config.seed)
+            self.vectors = word_vectors(documents, self.input.reader.words, config.model.size, config.seed)
         return corpus
 
     def initialise(self, model: nn.Module, prepared: Prepared) -> None:
-        """Let words begin with vectors that tell in which texts they stand."""
+        """Initialise the embeddings with vectors of the texts that words occur in (latent)."""
         assert isinstance(model, MaskedWords)
         if self.vectors is not None:
             begin_with(model.encoder.embedding, self.vectors)
@@ -285,24 +236,18 @@ class MaskedOutput(Output):
         """Runs of earlier versions have kept the tokens of the texts alone."""
         if (setting.data / VALID).exists():
             return super().open_valid(input, setting)
-        from sightline.data.store import Corpus
-
         corpus = Corpus.open(setting.data / "valid")
         return [Example(tuple(corpus[row][0].tolist()), None) for row in range(len(corpus))]
 
     def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
         """All of them, as tokens: what is scored is counted in blocks."""
-        return [Example(tuple(tokens), None) for tokens in self._tokens([one.x for one in examples])]
-
-    def _tokens(self, xs: Sequence[Plain]) -> list[list[int]]:
-        return PlainInput(self.config, self.reader).tokens(xs)
+        return [Example(tuple(tokens), None) for tokens in self.input.tokens([one.x for one in examples])]
 
     def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Any:
         raise TypeError("hidden words have batches of their own")
 
     def batches(self, prepared: Prepared, config: Any) -> BlockBatches:
-        assert self.reader is not None
-        return BlockBatches(prepared.corpus, self.reader, config, config.seed)
+        return BlockBatches(prepared.corpus, self.input.reader, config, config.seed)
 
     def counted(self, batch: Any) -> int:
         return len(batch[2])
@@ -326,17 +271,18 @@ class MaskedOutput(Output):
     def decide(self, x: Plain, raw: Any, options: Any = None) -> "Filling | Guesses":
         if isinstance(raw, Guesses):
             return raw
-        assert self.reader is not None
-        tokeniser: Any = self.reader.tokeniser
         if not raw:
-            return Filling(x if isinstance(x, str) else tokeniser.decode([list(x)])[0], ())
-        tokens = PlainInput(self.config, self.reader).with_masks(str(x))
-        masks = []
+            return Filling(self.input.label(x), ())
+        return self._filled(self.input.with_masks(str(x)), raw)
+
+    def _filled(self, tokens: list[int], raw: Any) -> Filling:
+        tokeniser: Any = self.input.reader.tokeniser
+        filled, masks = list(tokens), []
         for place, ids, probs in raw:
-            tokens[place] = ids[0]
+            filled[place] = ids[0]
             spelled = (one.strip() for one in tokeniser.decode([[token] for token in ids]))
             masks.append(tuple(zip(spelled, probs, strict=True)))
-        return Filling(tokeniser.decode([tokens])[0], tuple(masks))
+        return Filling(tokeniser.decode([filled])[0], tuple(masks))
 
     @torch.no_grad()
     def scored(
@@ -348,13 +294,12 @@ class MaskedOutput(Output):
         on_predicted: Callable[[int], None] = lambda count: None,
         bad: dict[int, str] | None = None,
     ) -> list[Guesses]:
-        """Hide words of the texts, always the same ones for the run's seed, and count for each text what is guessed.
+        """Hide words of the texts, always the same ones for the run's seed, and count right guesses for each text.
 
         The seed is another one than in training. The texts are one stream that is cut into blocks, as in training.
         """
-        assert self.reader is not None
-        rows = _Tokens([np.array(tokens, np.int64) for tokens in self._tokens(xs)])
-        source = BlockBatches(rows, self.reader, self.config, self.config.seed + 1)
+        rows = _Tokens([np.array(tokens, np.int64) for tokens in self.input.tokens(xs)])
+        source = BlockBatches(rows, self.input.reader, self.config, self.config.seed + 1)
         handles = source.epoch(0)
         if options is not None and options.blocks is not None:
             handles = handles[: max(1, options.blocks // self.config.blocks_at_once)]
@@ -364,8 +309,8 @@ class MaskedOutput(Output):
                 self._count(run, source, handle, counts)
         on_predicted(len(xs))
         return [
-            Guesses(int(words), int(right), loss, int(pairs), int(knew))
-            for words, right, loss, pairs, knew in counts.tolist()
+            Guesses(int(words), int(right), loss, int(pairs), int(followed))
+            for words, right, loss, pairs, followed in counts.tolist()
         ]
 
     def _count(self, run: Run, source: BlockBatches, handle: Blocks, counts: np.ndarray) -> None:
@@ -384,18 +329,18 @@ class MaskedOutput(Output):
             np.add.at(counts[:, 4], first, _numpy(predicted.bool() == follows))
 
     def validate(self, run: Run, raws: Sequence[Guesses], examples: Sequence[Example]) -> dict[str, float]:
-        """The share of hidden words that are guessed, and the perplexity of what stood there."""
+        """The share of hidden words that are guessed, and the perplexity of the hidden words."""
         return self._rounded(self.scores_of(self.statistics(run, examples, raws, raws), None))
 
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[Guesses], raws: Sequence[Any]
     ) -> dict[str, Statistics]:
         rows = np.array(predictions, np.float64)
-        found = {
+        statistics = {
             "masked_accuracy": Statistics(rows[:, [1, 0]], _share),
             "perplexity": Statistics(rows[:, [2, 0]], _perplexity),
         }
-        return found | ({"next_accuracy": Statistics(rows[:, [4, 3]], _share)} if rows[:, 3].any() else {})
+        return statistics | ({"next_accuracy": Statistics(rows[:, [4, 3]], _share)} if rows[:, 3].any() else {})
 
     @staticmethod
     def _rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -404,35 +349,52 @@ class MaskedOutput(Output):
     def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
         return self._rounded(evaluation.values)
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
-        return {}, []
-
     @classmethod
     def load(cls, saved: Saved, config: Any, input: Input) -> "MaskedOutput":
-        assert isinstance(input, PlainInput)
-        return cls(config, input.reader)
+        return cls(config, input)
 
     def notes(self, prepared: Prepared) -> list[str]:
         if self.vectors is None:
             return []
-        return ["words begin with vectors that tell in which texts they stand (latent)"]
+        return ["words begin with vectors of the texts that they occur in (latent)"]
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
         return Wording(
             "that learnt from plain text which words were hidden",
             "texts",
-            "On text kept apart: the share of hidden words guessed (in per cent), and the perplexity of what stood "
-            "there.",
+            "On text kept apart: the share of hidden words guessed (in per cent), and the perplexity of these words.",
             "texts it saw have at most {longest:,} characters.",
             (
-                "It is a beginning, not a system: `sightline train classify --from` (or tag, span, translate) goes on.",
-                "It has learnt what stands in its texts, with all that is wrong in them.",
+                "It is a start, not a system: fine-tune it with `sightline train classify --from` (or tag, span, "
+                "translate).",
+                "It has learnt what is in its texts, with all that is wrong in them.",
             ),
         )
 
-    def explain(self, run: Run, x: Plain, options: Any) -> Explanation:
-
-        return explain_masks(run, x, options)
+    def explain(self, run: Run, x: Plain, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about the hidden words of one text."""
+        reading, model = self.input, run.model
+        assert isinstance(model, MaskedWords)
+        if options.output is not None:
+            raise UserError("the word that the model would write for each <mask> is explained; leave the output out")
+        text = reading.label(x)
+        placed, notes = _placed(reading, text), list[str]()
+        if MASK_SPELLING not in text:
+            placed = _hidden(run, placed)
+            notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
+        parts = reading.parts(placed.tokens[1:-1])
+        masks: list[Any] = run.raw([text], parts=[parts], options=self.options({"best": LIKELIEST}))[0]
+        filling = self._filled(placed.tokens[1:-1], masks)
+        steps = tuple(Step(*words[0], tuple(Choice(*one) for one in words)) for words in filling.masks)
+        windows, done = [], 0
+        for part in parts:
+            own = masks[done : done + len(part.masks)]
+            windows.append(_window(run, part, placed, range(done, done + len(own)), [ids[0] for _, ids, _ in own]))
+            done += len(own)
+        rows = Tokens(tuple(f"{MASK_SPELLING} {step.written}" for step in steps))
+        axes = Axes(rows, axis_of(reading.reader, placed), word_axis(placed), "guess", "text")
+        maps = read_maps(model, model.encoder, windows, axes, options)
+        return maps.explanation(run, notes, input=text, output=filling.text, steps=steps)
 
     def bench_items(self, run: Run, xs: Sequence[Plain]) -> list[Any]:
         """With a masked word each: without one there is nothing to predict."""

@@ -1,8 +1,8 @@
 """A sequence of tokens that is searched for: translations, summaries, captions, transcripts.
 
-The model is a `sightline.models.writer.Writer`; what it reads is what the input collates. A subclass may override:
-``targets`` (the texts of a target), ``metrics`` and ``each`` (its scores), ``tokeniser_file`` and ``words_field``,
-``item_name`` (what an item is called in JSON). A configuration with the field ``longest`` bounds every output by it.
+The model is a `sightline.models.writer.Writer`; it reads what the input collates. A subclass may override: ``targets``
+(the texts of a target), ``metrics`` and ``each`` (its scores), ``tokeniser_file`` and ``words_field``, ``item_name``
+(the name of an item in JSON). A configuration with the field ``longest`` bounds every output by it.
 """
 
 import copy
@@ -23,10 +23,9 @@ from sightline.data.checking import Limits, PairReport, Report
 from sightline.decoding.options import SearchConfig, pad
 from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
-from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
-from sightline.inputs.text import check_length, cut_anew, side_of
+from sightline.inputs.text import check_length, resegmented, side_of
 from sightline.machine import one_thread
 from sightline.metrics import BleuTokeniser, Metric, Score, Statistics
 from sightline.outputs.base import Output
@@ -35,27 +34,25 @@ from sightline.outputs.unknown import words_of, written_out
 from sightline.state import select
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.loading import Saved
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Divided, Example, PredictOptions
 from sightline.tasks.train import RowBatches
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
-from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
-# How texts are searched for: the options, what comes of it, and steps of search with conditions.
-
-
 SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
+BATCH_TOKENS = 4096
+SCORED_ROWS = 64  # targets whose loss is computed at once
+WARNED = Limits().max_characters  # a longer text works, but not well
 
 
 class Prediction(NamedTuple):
     """A text, its log-probability, the score that it was ranked by, and the tokens that it was written with.
 
-    ``others`` are the next best ones, where several were asked for; ``more`` is what else JSON says of it.
+    ``others`` are the next best ones, where ``best`` is above 1; ``more`` are other fields for JSON.
     """
 
     text: str
@@ -86,8 +83,8 @@ class SequenceOptions(SearchConfig, PredictOptions):
     A ``prefix`` (or one for each item) is forced as the tokeniser cuts it, so it should end where a word ends, without
     a space: the next word brings its own. ``split`` reads texts sentence by sentence. ``keep_unknown``: what a
     vocabulary of words cannot write stays ``<unk>``; else it is copied from the source. ``batch_tokens`` bounds memory:
-    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: what it raises
-    ends the search.
+    tokens of sources × hypotheses that are searched together. ``going`` is called before every step: an exception that
+    it raises ends the search.
     """
 
     prefix: str = ""
@@ -106,7 +103,7 @@ class SequenceOptions(SearchConfig, PredictOptions):
             raise UserError("prefix and split do not go together: a text has several sentences")
 
     def drawing(self, device: torch.device) -> torch.Generator:
-        """What samples are drawn with: one for all batches of a call, so that they differ."""
+        """The generator of samples: one for all batches of a call, so that they differ."""
         kept: dict[torch.device, torch.Generator] = self.__dict__.setdefault("_drawing", {})
         if device not in kept:
             kept[device] = self.generator(device)
@@ -119,25 +116,18 @@ def is_small(model: nn.Module, hypotheses: int) -> bool:
     return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
 
 
-def asking(step: Step, going: Callable[[], None]) -> Step:
-    """A step that asks first whether to go on."""
+def conditioned(step: Step, going: Callable[[], None] | None, unknown: bool) -> Step:
+    """A step of search that calls ``going`` first, and without ``unknown`` never writes the unknown word."""
 
-    def asked(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        going()
-        return step(tokens, state)
-
-    return asked
-
-
-def without_unknown(step: Step) -> Step:
-    """A step that never writes the unknown word: there is nothing to copy instead."""
-
-    def known(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def conditioned_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if going is not None:
+            going()
         log_probs, state = step(tokens, state)
-        log_probs[:, UNKNOWN] = -math.inf
+        if not unknown:
+            log_probs[:, UNKNOWN] = -math.inf
         return log_probs, state
 
-    return known
+    return conditioned_step
 
 
 def joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
@@ -149,128 +139,11 @@ def joined(sentences: Sequence[tuple[Searched, str]]) -> Searched:
     return Searched([Prediction(text, log_prob, score)])
 
 
-# Scores of written texts: every metric with how it was computed, and the perplexity of the references.
-
-
 class Scoring(NamedTuple):
     """How to score: BLEU's tokeniser, and whether to print scores by the length of the source."""
 
     bleu_tokenise: BleuTokeniser | None = None
     by_length: bool = False
-
-
-class SequenceScores(Output):
-    """The part of a sequence output that scores. ``each`` are the metrics of a single text, by the first of which the
-    worst are chosen."""
-
-    compared: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
-    scoring = Scoring()
-    each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")
-    item_name: ClassVar[str] = "source"  # what an item is called in JSON
-
-    def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
-        """The metrics of texts against these references."""
-        if any("\n" in reference for reference in references):
-            return {**metrics.METRICS, "rougeLsum": metrics.rouge("rougeLsum")}
-        return metrics.METRICS
-
-    def reference(self, y: Any) -> Any:
-        """A target as metrics take it: a text, or several."""
-        return y
-
-    def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
-        """What a metric takes besides texts and references."""
-        if metric != "bleu":
-            return ()
-        # Found once, from all references: a part of them must not choose another.
-        return (self.scoring.bleu_tokenise or metrics.bleu_tokeniser(references),)
-
-    def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
-        own = {name: value for name, value in given.items() if name in Scoring._fields}
-        return Scoring(**own), {name: value for name, value in given.items() if name not in own}
-
-    def scored_by(self, scoring: Scoring) -> "SequenceScores":
-        same = copy.copy(self)
-        same.scoring = scoring
-        return same
-
-    def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
-        """The metric of the outputs, and the perplexity of the targets."""
-        texts, references = [raw.predictions[0].text for raw in raws], [self.reference(one.y) for one in examples]
-        name = self.config.metric
-        value = self.metrics(references)[name](texts, references).value
-        return {name: round(value, 3), "perplexity": round(perplexity(raws), 3)}
-
-    def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
-    ) -> dict[str, Statistics]:
-        texts, references = [one.text for one in predictions], [self.reference(one.y) for one in examples]
-        return {
-            name: metric.statistics(texts, references, *self.arguments(name, references))
-            for name, metric in self.metrics(references).items()
-        }
-
-    def finished(self, evaluation: Evaluation, scoring: Scoring) -> Evaluation:
-        texts = [one.text for one in evaluation.predictions]
-        references = [self.reference(one.y) for one in evaluation.examples]
-        signatures = {}
-        for name, metric in self.metrics(references).items():
-            given = (texts, references, *self.arguments(name, references))
-            if metric.scored is not None:
-                evaluation.values[name], signatures[name] = vars(metric(*given)).values()
-            else:
-                signatures[name] = metric.signature(*given)
-        evaluation.values["perplexity"] = perplexity(evaluation.raws)
-        each = {name: evaluation.statistics[name].of_each() for name in self.each}
-        evaluation.extra.update(signatures=signatures, each=each)
-        return evaluation
-
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        signatures = evaluation.extra["signatures"]
-        signed = {name: vars(Score(evaluation.values[name], one)) for name, one in signatures.items()}
-        return {"perplexity": evaluation.values["perplexity"], **signed}
-
-    def score_table(self, evaluation: Evaluation) -> Table:
-        signatures = {**evaluation.extra["signatures"], "perplexity": "per target token"}
-        digits = {"perplexity": 3}
-        rows = (
-            (self.metric_name(name), f"{evaluation.values[name]:.{digits.get(name, 2)}f}", how)
-            for name, how in signatures.items()
-        )
-        return Table(("metric", "score", "how"), tuple(rows))
-
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        count = len(evaluation.examples)
-        return [f"{count:,} {evaluation.run.task.rows}, {count / evaluation.seconds:.1f} a second"]
-
-    def compared_extra(
-        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
-    ) -> dict[str, Any]:
-        references = [self.reference(one.y) for one in examples]
-        # How a metric computes does not depend on the text, once its arguments are chosen: one pair tells.
-        given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
-        return {"signature": self.metrics(references)[metric](*given).signature}
-
-    def targets(self, y: Any, training: bool = False) -> Sequence[str]:
-        """The texts of a target: those that are learnt and scored, or those whose loss is measured in training."""
-        return (y,)
-
-    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
-        item = example.x if isinstance(example.x, str) else str(example.x)
-        return {self.item_name: item, "prediction": prediction.text, "reference": self.reference(example.y)}
-
-    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
-        prediction = evaluation.predictions[number]
-        searched = {"log_prob": prediction.log_prob, "score": prediction.score}
-        each = {name: values[number] for name, values in evaluation.extra["each"].items()}
-        return {**self.row(evaluation.examples[number], prediction), **searched, **each}
-
-    def badness(self, evaluation: Evaluation) -> list[float]:
-        return [101 - value for value in evaluation.extra["each"][self.each[0]]]  # right ones come last, and are shown
-
-    def shown_error(self, row: Mapping[str, Any]) -> str:
-        texts = (f"   {name:<10}  {row[name]}" for name in (self.item_name, "prediction", "reference"))
-        return "\n".join((f"chrF {row['chrf']:.1f}", *texts))
 
 
 def perplexity(raws: Sequence[Any]) -> float:
@@ -279,15 +152,11 @@ def perplexity(raws: Sequence[Any]) -> float:
     return math.exp(min(total / max(tokens, 1), 700))
 
 
-BATCH_TOKENS = 4096
-SCORED_ROWS = 64  # targets whose loss is computed at once
-WARNED = Limits().max_characters  # a longer text works, but not well
-
-
-class SequenceOutput(SequenceScores):
+class SequenceOutput(Output):
     """Texts, written with a tokeniser. Raw outputs are `Searched`.
 
-    ``shift`` is by how many rows maps are moved when they are shown (`sightline.outputs.sequence_explain`).
+    ``shift`` is by how many rows maps are moved when they are shown (`sightline.outputs.sequence_explain`). The first
+    of the metrics ``each`` chooses the worst predictions.
     """
 
     noun = "texts"
@@ -298,22 +167,21 @@ class SequenceOutput(SequenceScores):
     predict_options = SequenceOptions
     tokeniser_file: ClassVar[str] = "target.json"
     words_field: ClassVar[str] = "target_words"
-    written: ClassVar[str] = "output"  # what is written, in titles of maps
+    written: ClassVar[str] = "output"  # the name of the output in titles of maps
+    compared: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
+    scoring = Scoring()
+    each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")  # of a single text
+    item_name: ClassVar[str] = "source"  # the name of an item in JSON
     answer = listed(
         structure("Output", "An output.", text=TEXT, log_prob=NUMBER, score=NUMBER),
         "The best outputs, likeliest first, with their log-probabilities and the scores that they were ranked by.",
     )
 
-    def __init__(
-        self, config: Any, tokeniser: Tokeniser | None = None, shift: int = 0, said: Sequence[str] = ()
-    ) -> None:
-        super().__init__(config)
-        self._tokeniser, self.shift, self.said = tokeniser, shift, tuple(said)
+    tokeniser: Tokeniser
 
-    @property
-    def tokeniser(self) -> Tokeniser:
-        assert self._tokeniser is not None, "the output is not fitted"
-        return self._tokeniser
+    def __init__(self, config: Any, tokeniser: Any = None, shift: int = 0, remarks: Sequence[str] = ()) -> None:
+        super().__init__(config)
+        self.tokeniser, self.shift, self.remarks = tokeniser, shift, tuple(remarks)
 
     # -- reading and storing
 
@@ -321,7 +189,7 @@ class SequenceOutput(SequenceScores):
         return side_of(cells, "target")
 
     def check(self, y: Any, limits: Limits) -> None:
-        check_length(y, "the target", limits)
+        check_length(len(y), "the target", limits)
 
     def report(self) -> Report:
         return PairReport()
@@ -331,16 +199,15 @@ class SequenceOutput(SequenceScores):
         if setting.start is None:
             learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
             texts = learning.texts(lambda one: self.targets(one.y))
-            return input.fit(rows, setting), self.fitted(
-                train_tokeniser(texts, setting.config.tokeniser), learnt_lines(learning, rows)
-            )
-        tokeniser = setting.start.run.output.tokeniser
-        missing = count_missing(tokeniser, (text for one in rows for text in self.targets(one.y)))
-        return input.fit(rows, setting), self.fitted(tokeniser, missing.lines())
+            tokeniser, remarks = train_tokeniser(texts, setting.config.tokeniser), learnt_lines(learning, rows)
+        else:
+            tokeniser = setting.start.run.output.tokeniser
+            remarks = count_missing(tokeniser, (text for one in rows for text in self.targets(one.y))).lines()
+        return input.fit(rows, setting), self.fitted(tokeniser, remarks)
 
-    def fitted(self, tokeniser: Tokeniser, said: Sequence[str] = ()) -> "SequenceOutput":
-        """The same with a vocabulary, and what there is to say of it."""
-        return type(self)(self.config, tokeniser, said=said)
+    def fitted(self, tokeniser: Tokeniser, remarks: Sequence[str] = ()) -> "SequenceOutput":
+        """The same with a vocabulary, and remarks on it."""
+        return type(self)(self.config, tokeniser, remarks=remarks)
 
     def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
         for tokens in self.tokeniser.encode(list(self.targets(y))):
@@ -356,7 +223,7 @@ class SequenceOutput(SequenceScores):
         return torch.from_numpy(collated)
 
     def batches(self, prepared: Prepared, config: Any) -> RowBatches:
-        return (CutAnewBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
+        return (ResegmentedBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
 
     def loss(self, model: nn.Module, batch: tuple[Any, Tensor], step: int) -> Any:
         return model.loss(*batch, smoothing=self.config.smoothing)  # type: ignore[operator]
@@ -370,7 +237,7 @@ class SequenceOutput(SequenceScores):
         return SequenceOptions(beam=1)
 
     def trial_options(self, examples: Sequence[Example]) -> SequenceOptions:
-        """An untrained model does not know when to end: it is stopped where the targets end."""
+        """An untrained model writes no end: it is stopped where the targets end."""
         texts = [text for one in examples for text in self.targets(one.y)]
         longest = max(map(len, self.tokeniser.encode(texts)), default=1)
         return self.with_targets(SequenceOptions(beam=1, max_length=max(1, longest)), examples, training=True)
@@ -385,17 +252,14 @@ class SequenceOutput(SequenceScores):
             return options
         if options.prefixes is not None and len(options.prefixes) != items:
             raise UserError(f"prefixes has {len(options.prefixes)} entries; expected {items}, one for each text")
-        own = {
-            name: [values[number] for number in numbers]
-            for name, values in (("prefixes", options.prefixes), ("targets", options.targets))
-            if values is not None
-        }
-        some = replace(options, **own)  # type: ignore[arg-type]
-        some.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
-        return some
+        prefixes = None if options.prefixes is None else [options.prefixes[number] for number in numbers]
+        targets = None if options.targets is None else [options.targets[number] for number in numbers]
+        own = replace(options, prefixes=prefixes, targets=targets)
+        own.__dict__["_drawing"] = options.__dict__.setdefault("_drawing", {})
+        return own
 
     def block_options(self, options: SequenceOptions, block: int) -> SequenceOptions:
-        """Each block of lines draws anew: the same seed would give the same draws again."""
+        """Each block of lines has a seed of its own, so that samples differ."""
         return replace(options, seed=(options.seed + block) % 2**63)
 
     def cost(self, size: int, options: SequenceOptions) -> int:
@@ -405,7 +269,7 @@ class SequenceOutput(SequenceScores):
         return options.batch_tokens or BATCH_TOKENS
 
     def divided(self, xs: Sequence[Any], options: SequenceOptions) -> Divided | None:
-        """Texts of any length, sentence by sentence; what stood between the sentences stands there again."""
+        """Texts of any length, sentence by sentence; the blanks between sentences are kept."""
         if options is None or not options.split:
             return None
         documents = [split_sentences(x) for x in xs]
@@ -421,21 +285,19 @@ class SequenceOutput(SequenceScores):
         self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
     ) -> list[Searched]:
         with one_thread() if is_small(run.model, len(parts) * options.width) else nullcontext():
-            found = self.search(run, [run.input.size(part) for part in parts], batch, options)
-        texts = iter(self._texts(run, xs, found, batch, options))
-        losses = [(0.0, 0)] * len(found) if options.targets is None else self._losses(run, batch, options.targets)
+            beams = self.search(run, [run.input.size(part) for part in parts], batch, options)
+        texts = iter(self._texts(run, xs, beams, batch, options))
+        losses = [(0.0, 0)] * len(beams) if options.targets is None else self._losses(run, batch, options.targets)
         return [
-            Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in some], *loss)
-            for some, loss in zip(found, losses, strict=True)
+            Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in beam], *loss)
+            for beam, loss in zip(beams, losses, strict=True)
         ]
 
     def search(self, run: Run, sizes: Sequence[int], batch: Any, options: SequenceOptions) -> list[list[Hypothesis]]:
         """The best hypotheses for a batch of items of these sizes."""
         step, state = run.model.searching(batch)  # type: ignore[operator]
-        if not hasattr(run.input, "attended"):
-            step = without_unknown(step)
-        if options.going is not None:
-            step = asking(step, options.going)
+        # An unknown word is written only where a word of the source can be copied instead.
+        step = conditioned(step, options.going, unknown=hasattr(run.input, "attended"))
         forced = self.forced(options, len(sizes))
         return self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
 
@@ -456,11 +318,11 @@ class SequenceOutput(SequenceScores):
         return [options.prefix] * count if options.prefixes is None else list(options.prefixes)
 
     def _texts(
-        self, run: Run, xs: Sequence[Any], found: Sequence[Sequence[Hypothesis]], batch: Any, options: SequenceOptions
+        self, run: Run, xs: Sequence[Any], beams: Sequence[Sequence[Hypothesis]], batch: Any, options: SequenceOptions
     ) -> list[str]:
-        """The texts of all hypotheses, with words of the source in the place of unknown ones, or of the prefix."""
-        rows = [row for row, some in enumerate(found) for _ in some]
-        tokens = [one.tokens for some in found for one in some]
+        """The texts of all hypotheses, with words of the source instead of unknown ones, or of the prefix."""
+        rows = [row for row, beam in enumerate(beams) for _ in beam]
+        tokens = [one.tokens for beam in beams for one in beam]
         texts = self.tokeniser.decode(tokens)
         unknown = [place for place, some in enumerate(tokens) if UNKNOWN in some]
         if not unknown or not self.tokeniser.of_words or options.keep_unknown:
@@ -482,32 +344,19 @@ class SequenceOutput(SequenceScores):
         rows = [row for row, texts in enumerate(targets) for _ in texts]
         ids = self.tokeniser.encode([text for texts in targets for text in texts])
         order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
-        found = [[0.0, 0] for _ in targets]
+        losses, counts = [0.0] * len(targets), [0] * len(targets)
         for start in range(0, len(order), SCORED_ROWS):
             part = order[start : start + SCORED_ROWS]
             target = pad([[START, *ids[place], END] for place in part]).to(run.device)
             owners = [rows[place] for place in part]
             source = select(batch, torch.tensor(owners, device=run.device))
             loss = run.model.loss(source, target)  # type: ignore[operator]
-            # The sum is of all of them; an item's share is by its tokens, which the mean over items does not see.
+            # The sum is over all of them. An item's share is by its tokens; the mean over items does not depend on it.
             for place, row in zip(part, owners, strict=True):
                 tokens = len(ids[place]) + 1
-                found[row][0] += float(loss.total) * tokens / loss.tokens
-                found[row][1] += tokens
-        return [(total, tokens) for total, tokens in found]  # type: ignore[misc]
-
-    @torch.inference_mode()
-    def perplexity(self, run: Run, examples: Sequence[Example]) -> float:
-        """exp of the mean loss of a target token, without writing anything."""
-        scored = []
-        with evaluating(run.model):
-            for start in range(0, len(examples), SCORED_ROWS):
-                parts = run.encode([one.x for one in examples[start : start + SCORED_ROWS]])
-                some = [(own[0], one) for own, one in zip(parts, examples[start:], strict=False) if own]
-                batch = to_device(run.input.collate([part for part, _ in some]), run.device)
-                losses = self._losses(run, batch, [self.targets(one.y) for _, one in some])
-                scored += [Searched([], *loss) for loss in losses]
-        return perplexity(scored)
+                losses[row] += float(loss.total) * tokens / loss.tokens
+                counts[row] += tokens
+        return list(zip(losses, counts, strict=True))
 
     def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Searched]) -> Searched:
         return outputs[0] if outputs else Searched([Prediction("", 0.0, 0.0)])
@@ -523,6 +372,106 @@ class SequenceOutput(SequenceScores):
         from sightline.tasks.ensemble import ensemble
 
         return ensemble(runs)
+
+    # -- scores
+
+    def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
+        """The metrics of texts against these references."""
+        if any("\n" in reference for reference in references):
+            return {**metrics.METRICS, "rougeLsum": metrics.rouge("rougeLsum")}
+        return metrics.METRICS
+
+    def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
+        """What a metric takes besides texts and references."""
+        if metric != "bleu":
+            return ()
+        # Chosen once, from all references: a part of them must not choose another.
+        return (self.scoring.bleu_tokenise or metrics.bleu_tokeniser(references),)
+
+    def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
+        own = {name: value for name, value in given.items() if name in Scoring._fields}
+        return Scoring(**own), {name: value for name, value in given.items() if name not in own}
+
+    def scored_by(self, scoring: Scoring) -> "SequenceOutput":
+        same = copy.copy(self)
+        same.scoring = scoring
+        return same
+
+    def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+        """The metric of the outputs, and the perplexity of the targets."""
+        texts, references = [raw.predictions[0].text for raw in raws], [one.y for one in examples]
+        name = self.config.metric
+        value = self.metrics(references)[name](texts, references).value
+        return {name: round(value, 3), "perplexity": round(perplexity(raws), 3)}
+
+    def statistics(
+        self, run: Run, examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
+    ) -> dict[str, Statistics]:
+        texts, references = [one.text for one in predictions], [one.y for one in examples]
+        return {
+            name: metric.statistics(texts, references, *self.arguments(name, references))
+            for name, metric in self.metrics(references).items()
+        }
+
+    def finished(self, evaluation: Evaluation, scoring: Scoring) -> Evaluation:
+        texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
+        signatures = {}
+        for name, metric in self.metrics(references).items():
+            given = (texts, references, *self.arguments(name, references))
+            if metric.scored is not None:
+                evaluation.values[name], signatures[name] = vars(metric(*given)).values()
+            else:
+                signatures[name] = metric.signature(*given)
+        evaluation.values["perplexity"] = perplexity(evaluation.raws)
+        each = {name: evaluation.statistics[name].of_each() for name in self.each}
+        evaluation.extra.update(signatures=signatures, each=each)
+        return evaluation
+
+    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+        signatures = evaluation.extra["signatures"]
+        signed = {name: vars(Score(evaluation.values[name], one)) for name, one in signatures.items()}
+        return {"perplexity": evaluation.values["perplexity"], **signed}
+
+    def score_table(self, evaluation: Evaluation) -> Table:
+        signatures = {**evaluation.extra["signatures"], "perplexity": "per target token"}
+        digits = {"perplexity": 3}
+        rows = (
+            (self.metric_name(name), f"{evaluation.values[name]:.{digits.get(name, 2)}f}", signature)
+            for name, signature in signatures.items()
+        )
+        return Table(("metric", "score", "how"), tuple(rows))
+
+    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+        count = len(evaluation.examples)
+        return [f"{count:,} {evaluation.run.task.rows}, {count / evaluation.seconds:.1f} a second"]
+
+    def compared_extra(
+        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, Any]:
+        references = [one.y for one in examples]
+        # A signature does not depend on the text, once the arguments are chosen: one pair is enough.
+        given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
+        return {"signature": self.metrics(references)[metric](*given).signature}
+
+    def targets(self, y: Any, training: bool = False) -> Sequence[str]:
+        """The texts of a target: those that are learnt and scored, or those whose loss is measured in training."""
+        return (y,)
+
+    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
+        return {self.item_name: str(example.x), "prediction": prediction.text, "reference": example.y}
+
+    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+        prediction = evaluation.predictions[number]
+        searched = {"log_prob": prediction.log_prob, "score": prediction.score}
+        each = {name: values[number] for name, values in evaluation.extra["each"].items()}
+        return {**self.row(evaluation.examples[number], prediction), **searched, **each}
+
+    def badness(self, evaluation: Evaluation) -> list[float]:
+        return [101 - value for value in evaluation.extra["each"][self.each[0]]]  # right ones come last, and are shown
+
+    def shown_error(self, row: Mapping[str, Any]) -> str:
+        texts = (f"   {name:<10}  {row[name]}" for name in (self.item_name, "prediction", "reference"))
+        return "\n".join((f"chrF {row['chrf']:.1f}", *texts))
 
     # -- saving, explaining, for people
 
@@ -543,17 +492,13 @@ class SequenceOutput(SequenceScores):
         self.tokeniser.dropout = setting.config.tokeniser.dropout
         return super().open(input, setting)
 
-    def cut_anew(self, targets: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The same texts in other pieces (BPE dropout)."""
-        return cut_anew(self.tokeniser, targets)
-
     def explain(self, run: Run, x: Any, options: Any) -> Explanation:
         from sightline.outputs.sequence_explain import explain_sequence
 
         return explain_sequence(run, x, options)
 
     def notes(self, prepared: Prepared) -> list[str]:
-        return list(self.said)
+        return list(self.remarks)
 
     def summary_of_fit(self) -> str:
         return f"{self.tokeniser.words:,} target tokens"
@@ -563,13 +508,14 @@ class SequenceOutput(SequenceScores):
 
     def check_written(self, options: SequenceOptions, as_json: bool) -> None:
         if options.best > 1 and not as_json:
-            raise UserError("--best above 1 gives several outputs for one line; write them with --format jsonl")
+            several = f"several {self.written}s of one {self.item_name}"
+            raise UserError(f"--best above 1 gives {several}; write them with --format jsonl")
 
     def line(self, x: Any, prediction: Prediction) -> str:
         return prediction.text.replace("\n", " ")
 
     def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
-        item = {self.item_name: x if isinstance(x, str) else str(x)}
+        item = {self.item_name: str(x)}
         if prediction.others is not None:
             return {**item, "predictions": self.served(x, prediction)}
         return {**item, "prediction": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}
@@ -578,13 +524,13 @@ class SequenceOutput(SequenceScores):
         return [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in prediction.all]
 
 
-class CutAnewBatches(RowBatches):
-    """Batches whose texts are cut into other pieces each time (BPE dropout); inputs without pieces stay as they are."""
+class ResegmentedBatches(RowBatches):
+    """Batches whose texts are in other pieces each time (BPE dropout); inputs without pieces stay as they are."""
 
     def batch(self, handle: Any) -> tuple[Any, Any]:
         parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
-        batch = self.input.collate(self.input.cut_anew(parts) if hasattr(self.input, "cut_anew") else parts)
-        return batch, self.output.collate(self.output.cut_anew(targets), batch)  # type: ignore[attr-defined]
+        batch = self.input.collate(self.input.resegmented(parts) if hasattr(self.input, "resegmented") else parts)
+        return batch, self.output.collate(resegmented(self.output.tokeniser, targets), batch)  # type: ignore[attr-defined]
 
 
 def learnt_lines(learning: Rows, rows: Rows) -> list[str]:

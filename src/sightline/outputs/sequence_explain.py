@@ -1,19 +1,18 @@
-"""Explain one written text: decode fast, then read the winner once more under `capture`, and say where it looked.
+"""Explain one written text: decode fast, then read the best hypothesis once more under `capture`.
 
-What is read comes from the input: its axis (tokens, places of an image, frames), how it is shown, and how a part of it
-is hidden to measure what to make of a map.
+The input gives its axis (tokens, places of an image, frames), how it is shown, and how a part of it is hidden to
+measure what to make of a map.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import exp, prod
-from typing import Any, Literal
+from math import exp
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sightline.attention import Attention
 from sightline.decoding.options import pad
 from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
@@ -21,9 +20,9 @@ from sightline.explain.evidence import choose_shift, rollout_records
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Calculation, Choice, Explanation, Stack, Step
 from sightline.explain.vectors import watch
-from sightline.outputs.sequence import Prediction, SequenceOptions
+from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
 from sightline.records import Axis, Record, Slots, Tokens
-from sightline.tasks.explain import LARGEST, LIKELIEST, WHOLE, ExplainOptions
+from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.run import Run
 from sightline.text.tokeniser import Tokeniser
 from sightline.text.words import token_axis
@@ -32,6 +31,7 @@ from sightline.vocabulary import END, START
 
 KEPT = 24  # numbers of each vector: what fits beside a map
 Kind = Literal["cross", "self", "causal"]
+Written = tuple[str, float]  # a text and its log-probability
 
 
 def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
@@ -39,32 +39,31 @@ def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
     parts = run.encode([x])[0]
     part = parts[0] if parts else ()
     outputs, tokens = _outputs(run, x, parts, options)
-    explanation = _looks(run, x, part, outputs, tokens, options)
+    explanation = _maps(run, x, part, outputs, tokens, options)
     most = run.input.most_measured
     longest = max(len(main_map(explanation)[0].columns), len(tokens) + 1) - 1
     if not options.measure or most is None:
         return explanation
     if longest > most:
-        note = f"{longest:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
-        return replace(explanation, notes=(*explanation.notes, note))
+        return replace(explanation, notes=(*explanation.notes, too_many_note(longest, most)))
     belief = run.input.believe(run.model, part, [*tokens, END], main_map(explanation), explanation.shift)
     return replace(explanation, belief=belief)
 
 
 def main_map(explanation: Explanation) -> list[Record]:
-    """What is shown first: the heads of the last layer that looks at the source."""
+    """The map that is shown first: the heads of the last layer that attends to the source."""
     return explanation.of(explanation.stacks[0].names[-1])
 
 
 def measured_shift(run: Run, texts: Sequence[str]) -> int:
-    """By how many rows this model's maps should be moved when they are shown, from what a few texts say."""
-    maps, subjects = {}, []
+    """By how many rows this model's maps should be moved when they are shown, measured on a few texts."""
+    maps, subjects, output = {}, [], cast("Any", run.output)
     for text in texts:
         parts = run.encode([text])[0]
         part: Any = parts[0] if parts else ()
         options = ExplainOptions(beam=1, measure=False, shift=0)
-        explanation = _looks(run, text, part, *_outputs(run, text, parts, options), options)
-        written = _output(run).tokeniser.encode([explanation.output])[0]
+        explanation = _maps(run, text, part, *_outputs(run, text, parts, options), options)
+        written = output.tokeniser.encode([explanation.output])[0]
         subject: Any = run.input.subject(run.model, part, [*written, END])  # type: ignore[attr-defined]
         matrix = np.mean([record.matrix() for record in main_map(explanation)], axis=0)
         if matrix.shape == (subject.rows, subject.columns):
@@ -73,31 +72,27 @@ def measured_shift(run: Run, texts: Sequence[str]) -> int:
     return choose_shift(subjects, lambda subject: maps[id(subject)])
 
 
-def _output(run: Run) -> Any:
-    return run.output
-
-
-def _outputs(run: Run, x: Any, parts: list[Any], options: ExplainOptions) -> tuple[list[Prediction], list[int]]:
+def _outputs(run: Run, x: Any, parts: list[Any], options: ExplainOptions) -> tuple[list[Written], list[int]]:
     """The output to explain with its alternatives, and the tokens that it was written with."""
-    output = _output(run)
     if options.output is not None:
-        return [Prediction(options.output, 0.0, 0.0)], output.tokeniser.encode([options.output])[0]
+        tokeniser: Tokeniser = run.output.tokeniser  # type: ignore[attr-defined]
+        return [(options.output, 0.0)], tokeniser.encode([options.output])[0]
     best = min(1 + options.alternatives, options.beam)
-    (raw,) = run.raw([x], parts=[parts], options=SequenceOptions(beam=options.beam, best=best))
-    return raw.predictions, list(raw.predictions[0].tokens)
+    (raw,) = run.raw([x], parts=[parts], options=run.output.options({"beam": options.beam, "best": best}))
+    return [(one.text, one.log_prob) for one in raw.predictions], list(raw.predictions[0].tokens)
 
 
 @torch.no_grad()
-def _looks(
-    run: Run, x: Any, part: Any, outputs: list[Prediction], tokens: list[int], options: ExplainOptions
+def _maps(
+    run: Run, x: Any, part: Any, outputs: list[Written], tokens: list[int], options: ExplainOptions
 ) -> Explanation:
     model: Any = run.model
-    output = _output(run)
+    output: Any = run.output
     rows = token_axis(output.tokeniser, tokens)
     columns = run.input.axis(x, part) or Slots(run.input.size(part))
     source = to_device(run.input.collate([part]), run.device)
     words = pad([[START, *tokens]]).to(run.device)
-    top = options.top or _top(model, len(rows), len(columns))
+    top = options.top or top_for(model, max(len(rows), len(columns)))
     with evaluating(model), watch(model) as watched, capture(model, top=top, scores=top is None) as trace:
         features, _ = model.decode(words, model.begin(source))
         logs = torch.log_softmax(model.output(features[0]), dim=-1)
@@ -119,14 +114,14 @@ def _looks(
     return Explanation(
         title=run.name,
         task=run.task.name,
-        output=outputs[0].text,
+        output=outputs[0][0],
         records=(*records, *rolled),
         stacks=tuple(_stacks(kinds, rolled, run.input.source_name, output.written)),
         steps=tuple(_steps(output.tokeniser, logs, [*tokens, END])),
         calculations=tuple(calculations),
-        alternatives=tuple(Choice(one.text, exp(min(one.log_prob, 0.0))) for one in outputs[1:]),
+        alternatives=tuple(Choice(text, exp(min(log_prob, 0.0))) for text, log_prob in outputs[1:]),
         shift=output.shift if options.shift is None else options.shift,
-        notes=() if top is None else (_kept(top),),
+        notes=() if top is None else (kept_note(top),),
         **run.input.shown(x),
     )
 
@@ -157,12 +152,6 @@ def _kind(model: Any, name: str) -> Kind:
     return "causal" if name.startswith("decoder.") else "self"
 
 
-def _top(model: nn.Module, rows: int, columns: int) -> int | None:
-    """How many weights of each row to keep; None for all of them."""
-    heads = sum(prod(module.heads) for module in model.modules() if isinstance(module, Attention))
-    return None if heads * max(rows, columns) ** 2 <= WHOLE else LARGEST
-
-
 def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[Step]:
     values, choices = logs.exp().topk(min(LIKELIEST, logs.shape[-1]), dim=-1)
     spelled = target.spell(written)
@@ -170,7 +159,3 @@ def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[
         names = target.spell(choices[row].tolist())
         likeliest = tuple(map(Choice, names, values[row].tolist()))
         yield Step(spelled[row], float(logs[row, token].exp()), likeliest)
-
-
-def _kept(top: int) -> str:
-    return f"of each row only the {top} largest weights were kept; numbers about the map are about these"

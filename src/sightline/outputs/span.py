@@ -1,4 +1,4 @@
-"""An answer to a question: words of a text, or that the text does not say."""
+"""An answer to a question: words of a text, or none where the text does not hold it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,79 +17,32 @@ from sightline.inputs.base import Input
 from sightline.inputs.question import NONE, Answers, Question, QuestionInput, Stretch, answer_tokens
 from sightline.models.heads import SpanHead
 from sightline.models.text_to_labels import Texts
-from sightline.outputs.base import Output
-from sightline.outputs.encoder_maps import Axes, Looks, Window, axis_of, look
+from sightline.outputs.base import Output, ranked_scores
+from sightline.outputs.encoder_maps import Axes, EncoderMaps, Window, axis_of, read_maps, word_axis
 from sightline.outputs.reports import NUMBER, PLACE, TEXT, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Example
-from sightline.text.encoding import TextReader
-from sightline.text.tokeniser import train_tokeniser
 from sightline.text.words import PlacedText, token_places, words_of_places
 from sightline.training.steps import to_device
 
-# Explain an answer: question and text with the answer marked, and where its start and its end looked.
+NOTHING = "no answer"  # what is shown where the text does not hold the answer
+SHOWN = 300  # characters of a text that was wrong
 
-
-NOTHING = "no answer"  # what is shown where the text does not say
-
-
-def explain_answer(run: Run, x: Question, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about one answer; ``options.output`` is other words of the text to ask for."""
-    reading, output = run.input, run.output
-    assert isinstance(reading, QuestionInput)
-    (raw,) = run.raw([x], options=output.options({}))
-    found = output.decide(x, raw)
-    parts = reading.encode([x])[0]
-    part, places = _explained(x, parts, found, raw.part, options.output)
-    texts = to_device(reading.collate([part]), run.device)
-    model: Any = run.model
-
-    def measure(some: Texts) -> Tensor:
-        return torch.log_softmax(model.scores(some).double(), dim=-1)[:, [0, 1], places]
-
-    placed = _placed(reading, x, part)
-    words = dict(enumerate(placed.words))
-    window = Window(texts, range(len(part.tokens)), places, (0, 1), words, measure)
-    spelled = tuple(x[at.part][at.start : at.end] for at in map(placed.place_of, placed.words))
-    axes = Axes(Tokens(("start", "end")), axis_of(reading.reader, placed), Tokens(spelled), "pointer", "text")
-    looks = look(model, model.model, [window], axes, options)
-    likeliest = _likeliest(run, x, part, texts)
-    answer = found.answer if options.output is None else options.output
-    with evaluating(model), torch.no_grad():
-        start, end = measure(texts)[0].exp().tolist()
-    notes = ["pointers stand on the first and on the last token of the answer"] if answer else []
-    if not answer:
-        notes.append("the text does not say, to the model: both pointers stand on the first token of all")
-    if len(parts) > 1:
-        notes.append(f"the text was read in {len(parts):,} stretches; what is shown is the one with the answer")
-    return Explanation(
-        title=run.name,
-        task=run.task.name,
-        input="\t".join(x),
-        output=found.answer or NOTHING,
-        records=tuple(looks.records),
-        stacks=tuple(looks.stacks),
-        steps=(Step("start", start), Step("end", end)),
-        alternatives=tuple(one for one in likeliest if one.text != (found.answer or NOTHING)),
-        belief=looks.belief,
-        notes=(*notes, *looks.notes),
-        highlights=_highlights(x, placed, looks, answer, (start * end, likeliest), _characters(x, part, places)),
-    )
+# -- explanations: question and text with the answer marked, and the attention of its start and its end
 
 
 def _explained(
-    x: Question, parts: list[Stretch], found: Any, best: Stretch | None, asked: str | None
+    x: Question, parts: list[Stretch], prediction: "AnswerPrediction", best: Stretch | None, given: str | None
 ) -> tuple[Stretch, list[int]]:
-    """The stretch to show, and the tokens on which the two pointers stand."""
-    answer, start = (found.answer, found.start) if asked is None else (asked, x[1].find(asked))
-    if asked is not None and (not asked.strip() or start == -1):
-        raise UserError(f"{asked!r:.60} does not stand in the text: what is explained must be words of it")
+    """The stretch to show, and the tokens that the two pointers point at."""
+    answer, start = (prediction.answer, prediction.start) if given is None else (given, x[1].find(given))
+    if given is not None and (not given.strip() or start == -1):
+        raise UserError(f"{given!r:.60} is not in the text: what is explained must be words of it")
     tokens = answer_tokens(x[1], ((answer,), start or 0), parts[0].places) if answer else None
     if tokens is None:
         return best or parts[0], [NONE, NONE]
@@ -116,7 +69,7 @@ def _characters(x: Question, part: Stretch, places: list[int]) -> tuple[int, int
 
 
 def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choice, ...]:
-    """Other answers of this stretch that were likely, and that there is none, where the model may say so."""
+    """Other likely answers of this stretch, and that there is none, where the model may predict that."""
     model: Any = run.model
     with evaluating(model), torch.no_grad():
         logits = model.scores(texts).double()
@@ -132,33 +85,25 @@ def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choi
     return tuple(Choice(text, share) for text, share in sorted(choices.items(), key=lambda one: -one[1]))
 
 
-def _highlights(
-    x: Question,
-    placed: PlacedText,
-    looks: Looks,
-    answer: str,
-    likely: tuple[float, tuple[Choice, ...]],
-    characters: tuple[int, int],
-) -> Highlights:
-    """Words of both texts by what the two pointers looked at, on average; those of the answer are marked."""
-    weights, spans = looks.weights.mean(axis=0), []
+def _spans(x: Question, placed: PlacedText, maps: EncoderMaps, answer: tuple[int, int]) -> tuple[Span, ...]:
+    """Words of both texts by the attention of the two pointers, on average (without attention, by what hiding them
+    costs); those of the answer are marked."""
+    weights: Any = maps.lost if maps.main is None else maps.main
+    weights, spans = weights.mean(axis=0), []
     for number, word in enumerate(placed.words):
         at = placed.place_of(word)
-        weight = float(weights[number] if looks.main is None else weights[word].sum())
-        marked = at.part == 1 and at.start < characters[1] and characters[0] < at.end
+        weight = weights[number] if maps.main is None else weights[word].sum()
+        marked = at.part == 1 and at.start < answer[1] and answer[0] < at.end
         if at.start < at.end:
             text = x[at.part][at.start : at.end]
-            spans.append(Span(at.start, at.end, text, weight, part=at.part, marked=marked or None))
-    return Highlights(answer or NOTHING, likely[0], likely[1], x, tuple(spans), read=len(spans))
-
-
-SHOWN = 300  # characters of a text that was wrong
+            spans.append(Span(at.start, at.end, text, float(weight), part=at.part, marked=marked or None))
+    return tuple(spans)
 
 
 class AnswerPrediction(NamedTuple):
     """The answer, its characters in the text (first, behind the last) and its probability.
 
-    Where the text does not say, the answer is empty, and the probability is that of there being none.
+    Where the text does not hold one, the answer is empty, and the probability is that of there being none.
     """
 
     answer: str
@@ -170,8 +115,8 @@ class AnswerPrediction(NamedTuple):
 class Pointed(NamedTuple):
     """The likeliest span of a part, by the places of its tokens; of a whole text, by its characters.
 
-    ``log_prob`` is its, ``none`` that of there being no answer: of several parts, the least of them. ``nowhere``: every
-    part rather says that it has none. ``part`` is the one with the span, or None where there is no text.
+    ``log_prob`` is its, ``none`` that of there being no answer: of several parts, the least of them. ``nowhere``: in
+    every part "none" is likelier. ``part`` is the one with the span, or None where there is no text.
     """
 
     start: int
@@ -183,7 +128,7 @@ class Pointed(NamedTuple):
 
 
 class SpanOutput(Output):
-    """Answers. ``unanswered``: the model may say that the text does not hold the answer."""
+    """Answers. ``unanswered``: the model may predict that the text does not hold the answer."""
 
     noun = "answers"
     unit = "nats a question"
@@ -221,13 +166,8 @@ class SpanOutput(Output):
         return tuple(answers), start
 
     def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        assert isinstance(input, QuestionInput)
         assert isinstance(rows.report, AnswerReport)
-        if setting.start is not None:
-            reader = setting.start.reader
-        else:
-            reader = TextReader(train_tokeniser(rows.texts(lambda one: one.x), setting.config.tokeniser))
-        return input.fitted(reader), SpanOutput(setting.config, bool(rows.report.unanswered))
+        return input.fit(rows, setting), SpanOutput(setting.config, bool(rows.report.unanswered))
 
     def encode(self, x: Question, y: Answers, parts: Sequence[Stretch]) -> Iterator[tuple[Stretch, list[int]]]:
         """Where the answer starts and ends in each part that holds all of it."""
@@ -277,8 +217,7 @@ class SpanOutput(Output):
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
         doubt = 1 - float(np.mean([one.probability for one in predictions]))
-        ordered = {self.config.metric: values[self.config.metric], "doubt": doubt}
-        return {name: round(value, 4) for name, value in (ordered | values).items()}
+        return ranked_scores(self.config.metric, {"doubt": doubt}, values)
 
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[AnswerPrediction], raws: Sequence[Any]
@@ -320,15 +259,13 @@ class SpanOutput(Output):
         table, extra = super().score_table(evaluation), evaluation.extra
         if "answered" not in extra:
             return table
-        values = (f"{value:.2f}" for value in extra["answered"].values())
-        row = ("with an answer", *values, f"{extra['count']:,}")
+        row = ("with an answer", *(f"{value:.2f}" for value in extra["answered"].values()), f"{extra['count']:,}")
         return Table(table.names, (table.rows[0], row, *table.rows[1:]))
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        count = evaluation.extra["in_stretches"]
-        return (
-            [f"{count:,} texts are longer than the model reads at once: they were read in stretches"] if count else []
-        )
+        if not (count := evaluation.extra["in_stretches"]):
+            return []
+        return [f"{count:,} texts are longer than the model reads at once: they were read in stretches"]
 
     def badness(self, evaluation: Evaluation) -> list[float]:
         """Wrong answers by how sure the model was of them."""
@@ -338,8 +275,8 @@ class SpanOutput(Output):
 
     def shown_error(self, row: Mapping[str, Any]) -> str:
         right = ", ".join(map(repr, row["answers"])) or "that there is none"
-        said = f"{row['prediction']!r}, {row['probability']:.1%} sure; right is {right}"
-        return f"{row['question']}\n   {said}\n   {' '.join(row['text'].split())[:SHOWN]}"
+        answer = f"{row['prediction']!r}, {row['probability']:.1%} sure; right is {right}"
+        return f"{row['question']}\n   {answer}\n   {' '.join(row['text'].split())[:SHOWN]}"
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
         always = "It points at words or at none" if self.unanswered else "It points at some words of any text"
@@ -349,15 +286,51 @@ class SpanOutput(Output):
             "On validation data: F1 of words and exact match, as SQuAD counts them.",
             "texts it saw have at most {longest:,} characters.",
             (
-                f"{always}; whether they are an answer, it does not know.",
+                f"{always}; it cannot tell whether they are an answer.",
                 "Where it looked is not why it answered: attention is a picture of the computation, not an "
                 "explanation.",
             ),
         )
 
-    def explain(self, run: Run, x: Question, options: Any) -> Explanation:
+    def explain(self, run: Run, x: Question, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about one answer; ``options.output`` is other words of the text to explain."""
+        reading = run.input
+        assert isinstance(reading, QuestionInput)
+        (raw,) = run.raw([x], options=self.options({}))
+        prediction = self.decide(x, raw)
+        parts = reading.encode([x])[0]
+        part, places = _explained(x, parts, prediction, raw.part, options.output)
+        texts = to_device(reading.collate([part]), run.device)
+        model: Any = run.model
 
-        return explain_answer(run, x, options)
+        def measure(some: Texts) -> Tensor:
+            return torch.log_softmax(model.scores(some).double(), dim=-1)[:, [0, 1], places]
+
+        placed = _placed(reading, x, part)
+        words = dict(enumerate(placed.words))
+        window = Window(texts, range(len(part.tokens)), places, (0, 1), words, measure)
+        axes = Axes(Tokens(("start", "end")), axis_of(reading.reader, placed), word_axis(placed), "pointer", "text")
+        maps = read_maps(model, model.model, [window], axes, options)
+        likeliest = _likeliest(run, x, part, texts)
+        answer = prediction.answer if options.output is None else options.output
+        with evaluating(model), torch.no_grad():
+            start, end = measure(texts)[0].exp().tolist()
+        notes = ["the pointers point at the first and at the last token of the answer"] if answer else []
+        if not answer:
+            notes.append("the model finds no answer in the text: both pointers point at the first token of all")
+        if len(parts) > 1:
+            notes.append(f"the text was read in {len(parts):,} stretches; what is shown is the one with the answer")
+        spans = _spans(x, placed, maps, _characters(x, part, places))
+        predicted = prediction.answer or NOTHING
+        return maps.explanation(
+            run,
+            notes,
+            input="\t".join(x),
+            output=predicted,
+            steps=(Step("start", start), Step("end", end)),
+            alternatives=tuple(one for one in likeliest if one.text != predicted),
+            highlights=Highlights(answer or NOTHING, start * end, likeliest, x, spans, read=len(spans)),
+        )
 
     def line(self, x: Question, prediction: AnswerPrediction) -> str:
         return " ".join(prediction.answer.split())
@@ -366,6 +339,5 @@ class SpanOutput(Output):
         return {"question": x[0], **prediction._asdict()}
 
     def row(self, example: Example, prediction: AnswerPrediction) -> dict[str, Any]:
-        given = {"question": example.x[0], "text": example.x[1], "answers": list(example.y[0])}
-        answer, start, end, probability = prediction
-        return given | {"prediction": answer, "start": start, "end": end, "probability": probability}
+        given, fields = {"question": example.x[0], "text": example.x[1]}, prediction._asdict()
+        return {**given, "answers": list(example.y[0]), "prediction": fields.pop("answer"), **fields}

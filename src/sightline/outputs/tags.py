@@ -19,66 +19,29 @@ from sightline.inputs.base import Input
 from sightline.inputs.words import Cut, Words, WordsInput, cut_words, piece_places, words_of
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
-from sightline.outputs.base import Output
-from sightline.outputs.encoder_maps import Axes, Window, axis_of, look
+from sightline.outputs.base import Output, ranked_scores
+from sightline.outputs.encoder_maps import Axes, Window, axis_of, read_maps
 from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
-from sightline.outputs.reports import NUMBER, TEXT, listed, structure
+from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, listed_counts, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
-from sightline.tasks.loading import Saved
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import BadValueError, Example
-from sightline.text.encoding import TextReader, owners
-from sightline.text.tokeniser import train_tokeniser
+from sightline.text.encoding import owners
 from sightline.text.words import Place, PlacedText
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device
 
-# Explain the tags of a sentence: each word with its tag, where that looked, and which words it depends on.
+TagRows = Sequence[Sequence[str]]  # the tags of sentences
 
-
-def explain_tags(run: Run, x: Words, options: ExplainOptions) -> Explanation:
-    """Everything there is to show about the tags of one sentence; ``options.output`` is a tag to ask for instead."""
-    reading, output, model = run.input, run.output, run.model
-    labels = output.labels  # type: ignore[attr-defined]
-    assert isinstance(reading, WordsInput)
-    if not x:
-        raise UserError("there is nothing to explain: the sentence has no words")
-    if options.output is not None and options.output not in labels.names:
-        raise UserError(f"{run.name} knows no tag {options.output!r}; it knows {', '.join(labels.names[:10])}")
-    (raw,) = run.raw([x], options=output.options({}))
-    tags = output.decide(x, raw).tags
-    asked = tags if options.output is None else (options.output,) * len(x)
-    ids = [labels.index(tag) for tag in asked]
-    whole, parts = cut_words(reading.reader, [x], 1 << 30, 0)[0][0], reading.encode([x])[0]
-    windows = [
-        _window(run, part, whole, (start, end), ids[start:end])
-        for part, (start, end) in zip(parts, owners([(one.first, one.behind) for one in parts]), strict=True)
-    ]
-    rows = Tokens(tuple(f"{word} {tag}" for word, tag in zip(x, asked, strict=True)))
-    axes = Axes(rows, axis_of(reading.reader, _placed(reading, x, whole)), Tokens(x), "tag", "sentence")
-    looks = look(model, model.model, windows, axes, options)  # type: ignore[arg-type]
-    notes = ["a row is a word with its tag: what its first piece looked at"] if looks.main is not None else []
-    if len(parts) > 1:
-        notes.append(f"the sentence has more than {reading.config.longest:,} tokens: it was read in stretches")
-    return Explanation(
-        title=run.name,
-        task=run.task.name,
-        input=" ".join(x),
-        output=" ".join(f"{word}/{tag}" for word, tag in zip(x, tags, strict=True)),
-        records=tuple(looks.records),
-        stacks=tuple(looks.stacks),
-        steps=tuple(_step(tag, label, row, labels.names) for tag, label, row in zip(asked, ids, raw, strict=True)),
-        belief=looks.belief,
-        notes=(*notes, *looks.notes),
-    )
+# -- explanations: each word with its tag, the attention of the tag, and which words it depends on
 
 
 def _window(run: Run, part: Cut, whole: Cut, own: tuple[int, int], ids: list[int]) -> Window:
-    """A stretch of the sentence; it answers for the words ``own``."""
+    """A stretch of the sentence; the words ``own`` are explained in it."""
     numbers = range(part.first, part.behind)
     ends = [*part.places[1:], len(part.tokens) - 1]
     words = {word: list(range(*span)) for word, span in zip(numbers, zip(part.places, ends, strict=True), strict=True)}
@@ -109,7 +72,7 @@ def _placed(reading: WordsInput, x: Words, whole: Cut) -> PlacedText:
     return PlacedText((" ".join(x),), whole.tokens, [*places, None], words, [], 0)
 
 
-def _step(tag: str, label: int, log_probs: np.ndarray, names: tuple[str, ...]) -> Step:
+def _step(names: tuple[str, ...], tag: str, label: int, log_probs: np.ndarray) -> Step:
     order = np.argsort(-log_probs, kind="stable")[:LIKELIEST].tolist()
     likeliest = tuple(Choice(names[one], float(np.exp(log_probs[one]))) for one in order)
     return Step(tag, float(np.exp(log_probs[label])), likeliest)
@@ -136,14 +99,11 @@ class TagsOutput(Output):
         probabilities=listed(NUMBER),
     )
 
-    def __init__(self, config: Any, labels: Labels | None = None) -> None:
-        super().__init__(config)
-        self._labels = labels
+    labels: Labels
 
-    @property
-    def labels(self) -> Labels:
-        assert self._labels is not None, "the output is not fitted"
-        return self._labels
+    def __init__(self, config: Any, labels: Any = None) -> None:
+        super().__init__(config)
+        self.labels = labels
 
     @property
     def spans(self) -> bool:
@@ -173,23 +133,15 @@ class TagsOutput(Output):
         return tuple(row[0])
 
     def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
-        assert isinstance(input, WordsInput)
         assert isinstance(rows.report, TagReport)
         names = sorted(rows.report.labels)
         counts = tuple(rows.report.labels[name] for name in names)
         labels = Labels("one", tuple(names), counts, columns=setting.source.columns)
-        self._check_metric(labels)
-        if setting.start is not None:
-            reader = setting.start.reader
-        else:
-            reader = TextReader(train_tokeniser(rows.texts(lambda one: one.x), setting.config.tokeniser))
-        return input.fitted(reader), TagsOutput(setting.config, labels)
-
-    def _check_metric(self, labels: Labels) -> None:
         spans = metrics.are_spans(labels.names)
         if self.config.metric == ("macro_f1" if spans else "span_f1"):
             there = "span_f1 and accuracy" if spans else "accuracy and macro_f1: no label begins with B-"
             raise UserError(f"metric is {self.config.metric}; of these labels there is {there}")
+        return input.fit(rows, setting), TagsOutput(setting.config, labels)
 
     def encode(self, x: Words, y: tuple[str, ...], parts: Sequence[Cut]) -> Iterator[tuple[Cut, list[int]]]:
         """For each token the label of its word and one, or 0 where it is no first piece."""
@@ -218,9 +170,8 @@ class TagsOutput(Output):
 
     def merge(self, x: Words, parts: Sequence[Cut], outputs: Sequence[np.ndarray]) -> np.ndarray:
         whole = np.zeros((len(x), self.labels.classes))
-        for part, own, (start, end) in zip(
-            parts, outputs, owners([(one.first, one.behind) for one in parts]), strict=True
-        ):
+        kept = owners([(one.first, one.behind) for one in parts])
+        for part, own, (start, end) in zip(parts, outputs, kept, strict=True):
             whole[start:end] = own[start - part.first : end - part.first]
         return whole
 
@@ -230,16 +181,14 @@ class TagsOutput(Output):
         return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
 
     def validate(self, run: Run, raws: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
-        predicted = [self.decide(one.x, raw).tags for one, raw in zip(examples, raws, strict=True)]
-        gold = [one.y for one in examples]
-        values = {name: one.score() for name, one in self._statistics(predicted, gold).items()}
+        predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
+        values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
         first = self.config.metric or ("span_f1" if "span_f1" in values else "accuracy")
         if first not in values:
             raise UserError(f"metric is {first}; of these labels there is {', '.join(values)}")
-        ordered = {first: values[first], "valid_loss": self._loss(raws, gold)}
-        return {name: round(value, 4) for name, value in (ordered | values).items()}
+        return ranked_scores(first, {"valid_loss": self._loss(raws, [one.y for one in examples])}, values)
 
-    def _loss(self, raws: Sequence[np.ndarray], gold: Sequence[Sequence[str]]) -> float:
+    def _loss(self, raws: Sequence[np.ndarray], gold: TagRows) -> float:
         """−log p of the right label, over the words whose label training had."""
         total, count = 0.0, 0
         for rows, tags in zip(raws, gold, strict=True):
@@ -251,35 +200,29 @@ class TagsOutput(Output):
     def statistics(
         self, run: Run, examples: Sequence[Example], predictions: Sequence[TagPrediction], raws: Sequence[Any]
     ) -> dict[str, metrics.Statistics]:
-        return self._statistics([one.tags for one in predictions], [one.y for one in examples])
-
-    def _statistics(
-        self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-    ) -> dict[str, metrics.Statistics]:
         """Token accuracy always; F1 of spans where all tags mark spans, else macro-F1 of labels. What training did not
         have counts as wrong."""
+        predicted, gold = [one.tags for one in predictions], [one.y for one in examples]
         accuracy = {"accuracy": metrics.token_accuracy.statistics(predicted, gold)}
         if metrics.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
             return {"span_f1": metrics.span_f1.statistics(predicted, gold), **accuracy}
-        said, right, names = self._flat(predicted, gold)
-        words = metrics.macro_f1.statistics(said, right, len(names))
+        given, right, names = self._flat(predicted, gold)
+        words = metrics.macro_f1.statistics(given, right, len(names))
         starts = np.cumsum([0, *map(len, gold)])[:-1]
         return {**accuracy, "macro_f1": replace(words, rows=np.add.reduceat(words.rows, starts, axis=0))}
 
-    def _flat(
-        self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-    ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    def _flat(self, predicted: TagRows, gold: TagRows) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
         """The classes of all words, predicted and right, and the names of the classes."""
         names = (*self.labels.names, *self.labels.unseen([tag for tags in gold for tag in tags]))
         place = {name: i for i, name in enumerate(names)}
-        said, right = (np.array([place[tag] for tags in side for tag in tags]) for side in (predicted, gold))
-        return said, right, names
+        given, right = (np.array([place[tag] for tags in side for tag in tags]) for side in (predicted, gold))
+        return given, right, names
 
-    def _table(self, predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> list[metrics.OfClass]:
+    def _table(self, predicted: TagRows, gold: TagRows) -> list[metrics.OfClass]:
         if metrics.are_spans([*self.labels.names, *(tag for tags in gold for tag in tags)]):
             return metrics.span_table(predicted, gold)
-        said, right, names = self._flat(predicted, gold)
-        return metrics.per_class(metrics.confusion(said, right, len(names)), names)
+        given, right, names = self._flat(predicted, gold)
+        return metrics.per_class(metrics.confusion(given, right, len(names)), names)
 
     @property
     def compared(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -320,23 +263,16 @@ class TagsOutput(Output):
         return {**unseen, "per_label": table, "in_stretches": extra["in_stretches"]}
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        from sightline.outputs.reports import class_table
-
         extra, lines = evaluation.extra, list[Table | str]()
         if extra["unseen"]:
-            named = ", ".join(f"{name!r} ({count:,})" for name, count in list(extra["unseen"].items())[:10])
-            total = sum(extra["unseen"].values())
-            lines.append(
-                f"labels that training did not have, on {total:,} of {extra['words']:,} words, counted as wrong: "
-                f"{named}"
-            )
+            named = listed_counts(extra["unseen"])
+            total = f"{sum(extra['unseen'].values()):,} of {extra['words']:,} words"
+            lines.append(f"labels that training did not have, on {total}, counted as wrong: {named}")
         if self.spans and "span_f1" not in evaluation.values:
             lines.append("not all of these labels mark spans: words are counted, and no spans")
-        if extra["in_stretches"]:
+        if count := extra["in_stretches"]:
             longest = self.config.longest
-            lines.append(
-                f"{extra['in_stretches']:,} sentences have more than {longest:,} tokens: they were read in stretches"
-            )
+            lines.append(f"{count:,} sentences have more than {longest:,} tokens: they were read in stretches")
         first = "kind" if "span_f1" in evaluation.values else "label"
         return [*lines, class_table(extra["table"], first, "there")]
 
@@ -349,7 +285,7 @@ class TagsOutput(Output):
     def shown_error(self, row: Mapping[str, Any]) -> str:
         triples = zip(row["words"], row["tags"], row["prediction"], strict=True)
         return "\n" + "\n".join(
-            f"   {word}\t{said}" + ("" if right == said else f"\tright is {right}") for word, right, said in triples
+            f"   {word}\t{given}" + ("" if right == given else f"\tright is {right}") for word, right, given in triples
         )
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
@@ -367,9 +303,36 @@ class TagsOutput(Output):
             sections=tuple(table_section("Spans" if self.spans else "Labels", first, counted, table)),
         )
 
-    def explain(self, run: Run, x: Words, options: Any) -> Explanation:
-
-        return explain_tags(run, x, options)
+    def explain(self, run: Run, x: Words, options: ExplainOptions) -> Explanation:
+        """Everything there is to show about the tags of a sentence; ``options.output`` is a tag to explain instead."""
+        reading, model, labels = run.input, run.model, self.labels
+        assert isinstance(reading, WordsInput)
+        if not x:
+            raise UserError("there is nothing to explain: the sentence has no words")
+        if options.output is not None and options.output not in labels.names:
+            raise UserError(f"{run.name} has no tag {options.output!r}; it has {', '.join(labels.names[:10])}")
+        (raw,) = run.raw([x], options=self.options({}))
+        tags = self.decide(x, raw).tags
+        explained = tags if options.output is None else (options.output,) * len(x)
+        ids = [labels.index(tag) for tag in explained]
+        whole, parts = cut_words(reading.reader, [x], 1 << 30, 0)[0][0], reading.encode([x])[0]
+        windows = [
+            _window(run, part, whole, (start, end), ids[start:end])
+            for part, (start, end) in zip(parts, owners([(one.first, one.behind) for one in parts]), strict=True)
+        ]
+        rows = Tokens(tuple(f"{word} {tag}" for word, tag in zip(x, explained, strict=True)))
+        axes = Axes(rows, axis_of(reading.reader, _placed(reading, x, whole)), Tokens(x), "tag", "sentence")
+        maps = read_maps(model, model.model, windows, axes, options)  # type: ignore[arg-type]
+        notes = ["a row is a word with its tag: what its first piece attends to"] if maps.main is not None else []
+        if len(parts) > 1:
+            notes.append(f"the sentence has more than {reading.config.longest:,} tokens: it was read in stretches")
+        return maps.explanation(
+            run,
+            notes,
+            input=" ".join(x),
+            output=" ".join(f"{word}/{tag}" for word, tag in zip(x, tags, strict=True)),
+            steps=tuple(_step(labels.names, *one) for one in zip(explained, ids, raw, strict=True)),
+        )
 
     def line(self, x: Words, prediction: TagPrediction) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(prediction.words, prediction.tags, strict=True))

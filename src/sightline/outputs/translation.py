@@ -4,7 +4,6 @@ import copy
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +36,7 @@ PAPER_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class LengthScores:
-    """Scores of the pairs whose sources are about equally long."""
-
-    bucket: Bucket
-    values: dict[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        bucket = self.bucket
-        return {"unit": bucket.unit, "least": bucket.least, "most": bucket.most, "pairs": len(bucket.rows)}
+LengthScores = tuple[Bucket, dict[str, float]]  # of the pairs whose sources are about equally long
 
 
 class TranslationOutput(SequenceOutput):
@@ -64,12 +54,12 @@ class TranslationOutput(SequenceOutput):
             learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
             sides = (learning.texts(lambda one: (one.x,)), learning.texts(lambda one: (one.y,)))
             source, target = train_tokenisers(lambda: sides[0], lambda: sides[1], config)
-            said = learnt_lines(learning, rows)
+            notes = learnt_lines(learning, rows)
         else:
             source, target = setting.start.tokenisers
-            said = count_missing(target, (one.y for one in rows)).lines()
+            notes = count_missing(target, (one.y for one in rows)).lines()
         source.dropout = target.dropout = config.dropout
-        return input.fitted(source), self.fitted(target, said)
+        return type(input)(input.config, source), self.fitted(target, notes)
 
     def write(self, input: Input, rows: Rows, setting: Setting) -> Corpus:
         """Tokenised in several processes where there are many pairs."""
@@ -79,7 +69,7 @@ class TranslationOutput(SequenceOutput):
         return Corpus.open(setting.data / TRAIN)
 
     def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> SequenceOutput:
-        """With the shift of its maps, measured on a few sentences that are neither too short to tell nor long."""
+        """With the shift of its maps, measured on a few sentences of middle length."""
         from sightline.outputs.sequence_explain import measured_shift
 
         valid = self.validated(prepared.valid, run.config)
@@ -93,7 +83,7 @@ class TranslationOutput(SequenceOutput):
         return Wording()
 
     def warn(self, xs: Sequence[str], first: int, options: SequenceOptions) -> None:
-        """Any length works, but not well: say so once."""
+        """Warn once: a text of any length works, but a long one not well."""
         for number, x in enumerate(xs, start=first):
             if len(x) > WARNED and not options.split and not self.warned:
                 self.warned = True
@@ -111,42 +101,38 @@ class TranslationOutput(SequenceOutput):
         return _by_length(evaluation.examples, {name: evaluation.statistics[name] for name in names})
 
     def _overlap(self, evaluation: Evaluation) -> Overlap | None:
-        run, pairs = evaluation.run, [(one.x, one.y) for one in evaluation.examples]
+        run = evaluation.run
         if run.folder is None or not hasattr(run.input, "tokeniser"):
             return None
-        if "overlap" not in evaluation.extra:
-            known = overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs)
-            evaluation.extra["overlap"] = known
-        return evaluation.extra["overlap"]
+        pairs = [(one.x, one.y) for one in evaluation.examples]
+        return overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs)
 
     def summary(self, evaluation: Evaluation) -> dict[str, Any]:
         overlap = self._overlap(evaluation)
         known = {} if overlap is None else {"in_training": {"pairs": overlap.pairs, "sources": overlap.sources}}
-        return {"by_length": [{**one.to_json(), **one.values} for one in self.lengths(evaluation)], **known}
+        return {"by_length": [{**_bucket_json(one), **values} for one, values in self.lengths(evaluation)], **known}
 
     def tables(self, evaluation: Evaluation) -> list[Table | str]:
         parts, overlap = super().tables(evaluation), self._overlap(evaluation)
         if overlap is not None and overlap.sources:
             parts.append(
-                f"{overlap.pairs:,} of these pairs stand in the training data, and {overlap.sources:,} have their "
+                f"{overlap.pairs:,} of these pairs are in the training data, and {overlap.sources:,} have their "
                 "source there: scores on them flatter"
             )
         return [*parts, self._length_table(evaluation)] if self.scoring.by_length else parts
 
     def _length_table(self, evaluation: Evaluation) -> Table:
         parts = self.lengths(evaluation)
-        names = (f"source, {parts[0].bucket.unit}", "pairs", *map(self.metric_name, parts[0].values))
+        names = (f"source, {parts[0][0].unit}", "pairs", *map(self.metric_name, parts[0][1]))
         rows = (
-            (one.bucket.label, f"{len(one.bucket.rows):,}", *(f"{value:.2f}" for value in one.values.values()))
-            for one in parts
+            (one.label, f"{len(one.rows):,}", *(f"{value:.2f}" for value in values.values())) for one, values in parts
         )
         return Table(names, tuple(rows))
 
     def compared_extra(
         self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, Any]:
-        parts = _by_length(examples, systems)
-        by_length = [{**one.to_json(), "runs": one.values} for one in parts]
+        by_length = [{**_bucket_json(one), "runs": values} for one, values in _by_length(examples, systems)]
         return {**super().compared_extra(metric, examples, systems, draw), "by_length": by_length}
 
     def paper_name(self, metric: str) -> str:
@@ -155,4 +141,8 @@ class TranslationOutput(SequenceOutput):
 
 def _by_length(examples: Sequence[Example], statistics: Mapping[str, Statistics]) -> list[LengthScores]:
     buckets = metrics.buckets_by_length([one.x for one in examples])
-    return [LengthScores(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]
+    return [(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]
+
+
+def _bucket_json(bucket: Bucket) -> dict[str, Any]:
+    return {"unit": bucket.unit, "least": bucket.least, "most": bucket.most, "pairs": len(bucket.rows)}

@@ -1,8 +1,8 @@
 """Unknown words of the output become words of the source: those that got the most attention when they were written.
 
-Copying as in Jean et al. 2015 and Luong et al. 2015b, by attention: of all layers and heads that look at the source,
-the mean. A name is a name in many languages; a dictionary for the other words is not kept. What people get wrong: the
-end of the source gets much attention and is no word.
+Copying as in Jean et al. 2015 and Luong et al. 2015b, by attention: the mean of all layers and heads that attend to
+the source. A name is a name in many languages; there is no dictionary for other words. What people get wrong: the end
+of the source gets much attention and is no word.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ ROOM = 1 << 20  # weights of one head seen at once: a long text is read again in
 
 
 class Word(NamedTuple):
-    """A word of a text, and whether a space stands before it inside a sentence."""
+    """A word of a text, and whether it has a space before it inside a sentence."""
 
     text: str
     spaced: bool
@@ -31,33 +31,33 @@ class Word(NamedTuple):
 
 def words_of(tokeniser: Tokeniser, text: str) -> list[Word | None]:
     """What each token of a word vocabulary covers, as the text writes it; None for blanks, which are no words."""
-    found: list[Word | None] = []
+    words: list[Word | None] = []
     for _, (start, end) in tokeniser.pieces(text):
         covered = text[start:end]
         word = covered.removeprefix(" ")
         first = start == 0 and not writes_without_spaces(covered)
-        found.append(Word(word, first or covered != word) if word.strip() else None)
-    return found
+        words.append(Word(word, first or covered != word) if word.strip() else None)
+    return words
 
 
 def look_back(model: TextToText, words: Int[Tensor, "b t"], state: Any) -> tuple[list[AttentionMap], Any]:
-    """Read what was written once more, and see where the model looks at its source; also the state behind it."""
+    """Decode what was written once more under `capture`: the attention maps to the source, and the state after it."""
     with capture(model) as trace:
         _, state = model.decode(words, state)
-    return [found for found in trace.maps if model.looks_at_source(found.name)], state
+    return [one for one in trace.maps if model.looks_at_source(one.name)], state
 
 
 def attended_words(
     model: TextToText, outputs: Sequence[Sequence[int]], state: Any, sources: Sequence[Sequence[Word | None]]
 ) -> list[list[Word | None]]:
-    """The word of its source that got the most attention when each token was written; nothing without attention.
+    """The word of its source that got the most attention when each token was written; empty without attention.
 
-    ``state`` begins with the sources; their words are in the places of their tokens.
+    ``state`` begins with the sources; their words are at the places of their tokens.
     """
     words = pad([[START, *tokens[:-1]] for tokens in outputs]).to(next(model.parameters()).device)
     longest = max(map(len, sources))
     stretch = max(1, ROOM // (len(words) * (longest + words.shape[1])))
-    found: list[list[Word | None]] = [[] for _ in outputs]
+    attended: list[list[Word | None]] = [[] for _ in outputs]
     for some in words.split(stretch, dim=1):
         maps, state = look_back(model, some, state)
         if not maps:
@@ -68,8 +68,8 @@ def attended_words(
             no_word[row, : len(source)] = torch.tensor([word is None for word in source])
         places = mean.masked_fill(no_word.to(mean.device).unsqueeze(1), -1.0).argmax(dim=-1)
         for row, chosen in enumerate(places.tolist()):
-            found[row] += [sources[row][place] if place < len(sources[row]) else None for place in chosen]
-    return found
+            attended[row] += [sources[row][place] if place < len(sources[row]) else None for place in chosen]
+    return attended
 
 
 def written_out(target: Tokeniser, tokens: Sequence[int], words: Mapping[int, Word]) -> str:
@@ -77,7 +77,7 @@ def written_out(target: Tokeniser, tokens: Sequence[int], words: Mapping[int, Wo
     text, start = "", 0
     for place, word in sorted(words.items()):
         text += _behind_something(target, tokens[start:place])
-        # A word of a script without spaces brings none along.
+        # A word of a script without spaces has none before it.
         apart = writes_without_spaces(word.text[0]) and text[-1:].isalnum() and not writes_without_spaces(text[-1])
         text += f" {word.text}" if word.spaced or apart else word.text
         start = place + 1

@@ -18,7 +18,7 @@ CLASSIFY = Task(
     variants=(
         Variant(  # before that of texts, which reads whatever is left
             input="sightline.inputs.image:ImageInput",
-            output="sightline.outputs.labels:ImageLabelsOutput",
+            output="sightline.outputs.image_labels:ImageLabelsOutput",
             config="sightline.tasks.configs.classify_images:ImageClassifyConfig",
             models={
                 "attentive": {
