@@ -310,7 +310,7 @@ def test_the_command_says_how_close_it_is(tmp_path):
     output = io.StringIO()
     with redirect_stdout(output):
         tyro.cli(export, args=[str(run), "--to", "ctranslate2", "--out", str(tmp_path / "out")])
-    assert "Greedy outputs are the run's own for 7 of 7 sentences (its validation data)." in output.getvalue()
+    assert "Greedy outputs equal the run's for 7 of 7 sentences (its validation data)." in output.getvalue()
     assert f"sightline predict {tmp_path / 'out'} --engine ctranslate2" in output.getvalue()
     output = io.StringIO()
     with redirect_stdout(output):

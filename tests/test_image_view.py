@@ -224,7 +224,7 @@ def test_a_film_has_a_frame_for_each_word(tmp_path):
 
 def test_a_film_is_bright_where_the_word_looked():
     one = captioned()
-    scene_ = film._set(scene(), one.records[0], GRID, None, 3.0, 1.0, one.image.box)
+    scene_ = film._image_scene(scene(), one.records[0], GRID, None, 3.0, 1.0, one.image.box)
     scene_.show(1, "")
     dark = np.asarray(scene_.dark.get_array())[..., 3]
     row, column = np.unravel_index(dark.argmin(), dark.shape)
