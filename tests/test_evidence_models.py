@@ -115,7 +115,7 @@ def test_nothing_to_explain_is_said():
         TextSubject(build("luong"), [], WRITTEN)
     with pytest.raises(UserError, match="the output is empty"):
         TextSubject(build("luong"), SOURCE, [])
-    with pytest.raises(ValueError, match="no attention looks at the columns; there is none"):
+    with pytest.raises(ValueError, match="no attention attends to the columns; there is none"):
         uniform_cost(TextSubject(build("seq2seq"), SOURCE, WRITTEN))
 
 
@@ -183,7 +183,7 @@ def test_rollout_of_records_is_one_more_stack_of_records():
     ]
     mixed = np.array([[0.75, 0.25], [0.25, 0.75]])  # heads averaged: ½ everywhere
     np.testing.assert_allclose(found[1].matrix(), mixed @ mixed)
-    with pytest.raises(ValueError, match="looks from 2 rows at 3 other columns"):
+    with pytest.raises(ValueError, match="attends from 2 rows to 3 other columns"):
         rollout_records([Record("cross", 0, 0, axis, Slots(3), np.ones((2, 3)))])
 
 
