@@ -27,7 +27,7 @@ ROOM = 1 << 19  # scores and numbers of vectors on one page: about 3 MB. The hea
 MOST_MARKED, LABELS = 3_000, 20  # words of a marked text, and labels beside it
 
 
-class Blocks:
+class PageBlocks:
     """The blocks of a page by name, and the remaining room for calculations."""
 
     def __init__(self, steps: int) -> None:
@@ -44,7 +44,7 @@ class Blocks:
 def pack(explanations: Sequence[Explanation], title: str) -> dict[str, str]:
     """Base64 text by the id of its element."""
     weights = sum(_kept(record) for one in explanations for record in one.records)
-    blocks = Blocks(next((steps for most, steps in STEPS if weights <= most), FEWEST_STEPS))
+    blocks = PageBlocks(next((steps for most, steps in STEPS if weights <= most), FEWEST_STEPS))
     about = {
         "title": title,
         "steps": blocks.steps,
@@ -68,7 +68,7 @@ def _kept(record: Record) -> int:
     return record.weights.weights.size if isinstance(record.weights, TopK) else record.weights.size
 
 
-def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
+def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
     axes: dict[Axis, int] = {}
     maps = [_map(record, axes, blocks) for record in one.records]
     stacks = one.stacks or tuple(_unsorted(one.records))
@@ -118,12 +118,12 @@ def _highlights(highlights: Highlights) -> dict[str, Any]:
     )
 
 
-def _image(picture: Picture, blocks: Blocks) -> dict[str, Any]:
+def _image(picture: Picture, blocks: PageBlocks) -> dict[str, Any]:
     about = {name: getattr(picture, name) for name in ("name", "width", "height", "box", "kind")}
     return {**about, "block": blocks.add(np.frombuffer(picture.content, dtype=np.uint8))}
 
 
-def _cells(cells: Labelling, blocks: Blocks) -> dict[str, Any]:
+def _cells(cells: Labelling, blocks: PageBlocks) -> dict[str, Any]:
     """The labels of all cells and then their probabilities."""
     height, width = cells.labels.shape
     block = blocks.add(cells.labels.astype(np.int32), cells.probabilities.astype(np.float32))
@@ -149,7 +149,7 @@ def _unsorted(records: Sequence[Record]) -> list[Stack]:
     return [Stack(name, "cross", (name,)) for name in dict.fromkeys(record.name for record in records)]
 
 
-def _map(record: Record, axes: dict[Axis, int], blocks: Blocks) -> dict[str, Any]:
+def _map(record: Record, axes: dict[Axis, int], blocks: PageBlocks) -> dict[str, Any]:
     kept = record.weights.weights if isinstance(record.weights, TopK) else record.weights
     values = np.nan_to_num(kept.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = min(0.0, float(values.min(initial=0.0))), float(values.max(initial=0.0))
@@ -169,7 +169,7 @@ def _map(record: Record, axes: dict[Axis, int], blocks: Blocks) -> dict[str, Any
     }
 
 
-def _calculation(record: Record, calculation: Calculation | None, blocks: Blocks) -> dict[str, Any] | None:
+def _calculation(record: Record, calculation: Calculation | None, blocks: PageBlocks) -> dict[str, Any] | None:
     """The scores and vectors behind a map, as long as there is room for them."""
     vectors = [] if calculation is None else [calculation.values, calculation.queries, calculation.contexts]
     if record.scores is not None:
