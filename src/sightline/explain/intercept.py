@@ -92,7 +92,7 @@ def _is_foreign(kind: type[nn.Module]) -> bool:
     return package[0] != "sightline" and (package[:3] != ["torch", "nn", "modules"] or kind is nn.MultiheadAttention)
 
 
-def unguarded(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def unguarded(function: Any) -> Callable[..., Any] | None:
     """A copy of a function of PyTorch without its guard, which inside a mode would call the mode again, endlessly.
 
     None where the guard has another name: such a copy would recurse.

@@ -34,6 +34,7 @@ SPECIAL_IDS = (
 _CROSS = re.compile(r"cross|enc_?dec|encoder_attn|encoder_attention|encoder_decoder", re.IGNORECASE)
 Measure = Callable[[], Belief]
 Explained = tuple[Explanation, str, Measure | None]  # with what is measured, in words, and the function that does it
+Predicted = tuple[str, str, Measure | None]  # the same with the prediction alone
 
 
 def explain(owner: "HuggingFaceModel", text: str, output: str | None, top: int | None, measure: bool) -> Explanation:
@@ -104,7 +105,7 @@ class _Reading:
         prediction, note, evidence = predict(outputs, last, heads_mean.astype(np.float64), about)
         return self._explanation(prediction, [*records, *rolled], stacks, trace), note, evidence
 
-    def _label(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> tuple[str, str, Measure]:
+    def _label(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> Predicted:
         model = self.owner.model
         label = int(torch.softmax(outputs.logits[0].float(), dim=-1).argmax())
         name = str(self.owner.config.id2label.get(label, label))
@@ -124,7 +125,7 @@ class _Reading:
         note = f"what was measured is the probability of the label {name!r}, against the map's first row"
         return name, note, evidence
 
-    def _masked(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> tuple[str, str, Measure | None]:
+    def _masked(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> Predicted:
         """Masks of the text are filled by the model; without any, some words are masked in turn."""
         owner, tokens, mask = self.owner, self.tokens, self.owner.pieces.mask
         assert mask is not None
@@ -156,7 +157,7 @@ class _Reading:
         )
         return prediction, note, evidence
 
-    def _vector(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> tuple[str, str, Measure]:
+    def _vector(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> Predicted:
         first = self.owner.first
         rows = weights[:1] if first else weights.mean(axis=0, keepdims=True)
 
