@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,7 +86,8 @@ class _Piece:
 
     def grown(self, rows: int) -> "_Piece":
         """The same with room for more rows, for a call that is shown in blocks."""
-        return replace(self, **{name: nn.functional.pad(part, (0, 0, 0, rows)) for name, part in self._parts().items()})
+        more: dict[str, Any] = {name: nn.functional.pad(part, (0, 0, 0, rows)) for name, part in self._parts().items()}
+        return replace(self, **more)
 
     def fill(self, start: int, block: "_Piece") -> None:
         """Insert a block of rows."""

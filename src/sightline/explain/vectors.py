@@ -36,7 +36,9 @@ class Watched:
         contexts = torch.cat([context[0] for _, _, context in calls], dim=-2)
         values = calls[-1][1].values[0].expand(*queries.shape[:-2], -1, -1)
         parts = [_numbers(values[..., :columns, :], kept), _numbers(queries, kept), _numbers(contexts, kept)]
-        return [Calculation(name, head, *own, values.shape[-1]) for head, own in enumerate(zip(*parts, strict=True))]
+        return [
+            Calculation(name, head, *own, size=values.shape[-1]) for head, own in enumerate(zip(*parts, strict=True))
+        ]
 
 
 @contextmanager
