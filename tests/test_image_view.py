@@ -100,7 +100,7 @@ def png(width, height):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"content": b64encode(png(9, 9)).decode()}, r"is \(9, 9\), but said to be"),
+        ({"content": b64encode(png(9, 9)).decode()}, r"is \(9, 9\), but its size is given as"),
         ({"content": b64encode(b"<svg onload='alert(1)'/>").decode()}, "neither PNG nor JPEG"),
         ({"content": b64encode(b"\x89PNG\r\n\x1a\nno").decode()}, "cannot be read"),
         ({"content": "A" * (9 << 20)}, "larger than"),

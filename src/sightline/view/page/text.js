@@ -1,4 +1,4 @@
-// Texts are untrusted. They are always set as text, never as markup; invisible characters are made visible.
+// Texts may be hostile: they are always set as text, never as markup, and invisible characters are made visible.
 
 const LONGEST = 28;
 const START = "·";
