@@ -27,7 +27,7 @@ def test_the_number_of_a_cell_is_the_weight(visit, head):
         assert text.startswith(explanation.records[0].rows.texts[row].replace("▁", "·"))
 
 
-def test_a_word_shows_its_line_of_sight(visit):
+def test_a_word_shows_its_attention_row(visit):
     explanation = translation()
     page = visit(explanation)
     x, y = cell_of(page, 2, 0)
@@ -38,7 +38,7 @@ def test_a_word_shows_its_line_of_sight(visit):
     assert shown == [f"{weight:.2f}" if weight >= 0.01 else "" for weight in weights]
     best = explanation.records[0].columns.texts[int(weights.argmax())].lstrip("▁")
     said = page.locator(".sentence").inner_text()
-    assert re.sub("[\u2068\u2069]", "", said).startswith(f"‘Katze’ looked at ‘{best}’ {weights.max():.2f}")
+    assert re.sub("[\u2068\u2069]", "", said).startswith(f"‘Katze’ attended to ‘{best}’ {weights.max():.2f}")
     assert page.locator(".chip.special").count() == 1  # the end is there, and told apart
 
 
@@ -52,7 +52,7 @@ def test_keys_choose_rows_and_cells(visit):
     assert text.startswith("·Katze → ·little")
     assert abs(number - explanation.records[0].weights[2, 1]) < 1e-3
     page.keyboard.press("End")
-    assert "looked at" in page.locator(".sentence").inner_text()
+    assert "attended to" in page.locator(".sentence").inner_text()
     assert "</s>" in page.locator(".sentence").inner_text()
     page.keyboard.press("Escape")
     assert not page.locator("#tip").is_visible()
@@ -104,7 +104,7 @@ def test_every_head_is_there_and_opens(visit):
     tab(page, "heads")
     page.wait_for_function("document.querySelectorAll('.thumb[data-drawn]').length === 6")
     page.get_by_label("Sort by cost").check()
-    page.wait_for_selector("text=Most costly to cut first")
+    page.wait_for_selector("text=Highest cost of ablation first")
     costs = [float(text.split()[1].replace("−", "-")) for text in page.locator(".thumb .cost").all_inner_texts()]
     assert costs == sorted(costs, reverse=True)
     name = page.locator(".thumb .name").first.inner_text()
@@ -121,7 +121,7 @@ def test_lines_between_words(visit):
     page.keyboard.press("ArrowDown")
     assert "die’" in page.locator(".sentence").inner_text()
     page.keyboard.press("ArrowRight")
-    assert "was looked at by" in page.locator(".sentence").inner_text()
+    assert "was attended to by" in page.locator(".sentence").inner_text()
     page.keyboard.press("Escape")
     before = int(page.locator(".sentence").inner_text().split()[0])
     page.get_by_label("Smallest weight that gets a line").fill("90")

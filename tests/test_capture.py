@@ -183,7 +183,7 @@ def test_a_head_that_is_cut_reads_zeros(key_heads):
 def test_a_change_of_the_wrong_shape_is_named():
     attention = AttentionConfig.from_json("dot").build(4)
     x = torch.randn(1, 3, 4)
-    message = r"change gave weights of shape \(1, 1, 3\) for 'attention'; expected \(1, 3, 3\)"
+    message = r"change returned weights of shape \(1, 1, 3\) for 'attention'; expected \(1, 3, 3\)"
     with capture(attention, change=lambda site, look: look.weights[:, :1]), pytest.raises(ValueError, match=message):
         attention(x, attention.remember(x))
 
@@ -257,7 +257,7 @@ def test_axes_that_do_not_fit_are_named():
     x = torch.randn(1, 3, 4)
     with capture(attention) as trace:
         attention(x, attention.remember(x))
-    with pytest.raises(ValueError, match="attention has 3 rows and 3 columns; the axes given have 9 and 3"):
+    with pytest.raises(ValueError, match="attention has 3 rows and 3 columns, and the axes 9, 3"):
         trace.records(rows=Slots(9))
     with pytest.raises(ValueError, match=r"weights has shape \(2, 2\); the axes have 1 rows, 2 columns"):
         Record("x", 0, 0, Slots(1), Slots(2), np.zeros((2, 2)))

@@ -53,7 +53,7 @@ def test_the_word_that_decides_is_the_one_that_is_shown():
         assert max(found.highlights.words, key=lambda one: one.weight).text == word
         removal = next(one for one in found.belief.findings if one.key == "removal")
         assert removal.value == pytest.approx(costs[names.index(word)], rel=1e-4)  # one of eleven is hidden
-        assert f"goes from {before:.1%} to {before * math.exp(-removal.value):.1%}" in removal.sentence
+        assert f"changes from {before:.1%} to {before * math.exp(-removal.value):.1%}" in removal.sentence
         removals.append((removal.value, abs(removal.reference), names[costs.argmax()] == word))
     # Without the word the model may as well keep one of the two labels: the other one must go.
     cost, others, decides = max(removals)
@@ -263,7 +263,7 @@ def test_several_labels_and_numbers():
     assert found.highlights.label == max(chances, key=chances.get)
     asked = several.explain(TEXT, "fair")
     assert (asked.highlights.label, asked.highlights.probability) == ("fair", chances["fair"])
-    assert f"the label's probability goes from {chances['fair']:.1%}" in asked.belief.findings[-1].sentence
+    assert f"the label's probability changes from {chances['fair']:.1%}" in asked.belief.findings[-1].sentence
     with pytest.raises(UserError, match="has no label 'odd'; it has 'bad', 'fair', 'good'"):
         several.explain(TEXT, "odd")
     number = made(kind="number")

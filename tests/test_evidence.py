@@ -12,17 +12,8 @@ from torch import nn
 from sightline.attention import ComposedConfig, DotConfig
 from sightline.attention.tap import active_taps
 from sightline.errors import UserError
-from sightline.explain.evidence import (
-    agreement,
-    believe,
-    choose_shift,
-    kendall,
-    leave_one_out,
-    moved,
-    removal,
-    sentences,
-)
-from sightline.explain.evidence.measures import chosen_rows, default_k
+from sightline.explain.evidence import believe, choose_shift, leave_one_out, sentences
+from sightline.explain.evidence.measures import agreement, chosen_rows, kendall, moved, removal
 from sightline.explain.evidence.panel import spread
 from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Slots, Tokens
@@ -98,7 +89,7 @@ def test_nothing_is_not_said_to_be_less_than_nothing():
     looks = np.array([[0.0, 1.0, 0.0, 0.0]])  # all of it on one: minus the sum of 1 · log 1 is a negative zero
     found = spread(Additive(np.zeros((1, 4))), looks, ())[0]
     assert math.copysign(1, found.value) == 1
-    assert "is 0% of the largest" in found.sentence
+    assert "is 0% of the maximum" in found.sentence
     assert "(0.00 nats)" in sentences.made_uniform(Additive(np.zeros((1, 4))), -1e-9).sentence
 
 
@@ -113,16 +104,16 @@ def test_removal_of_one_is_exact(truth):
     subject = Additive(truth, never=(23,))
     found = removal(subject, truth, range(6), k=1)
     hideable = np.sort(truth[:, :23], axis=1)
-    assert found.looked_at == pytest.approx(hideable[:, -1].mean(), abs=1e-5)
+    assert found.highest == pytest.approx(hideable[:, -1].mean(), abs=1e-5)
     assert found.others == pytest.approx(hideable[:, :-1].mean(), abs=1e-5)
 
 
 def test_removal_of_several_hides_each_rows_own_and_draws_from_the_others(truth):
     subject = Additive(truth, never=(23,))
     found = removal(subject, truth, range(6), draws=100)
-    assert found.k == default_k(23) == 2
+    assert found.k == 2
     hideable = np.sort(truth[:, :23], axis=1)
-    assert found.looked_at == pytest.approx(hideable[:, -2:].sum(axis=1).mean(), abs=1e-5)
+    assert found.highest == pytest.approx(hideable[:, -2:].sum(axis=1).mean(), abs=1e-5)
     assert found.others == pytest.approx(2 * hideable[:, :-2].mean(), rel=0.05)
     assert removal(subject, truth, range(6), seed=3) == removal(subject, truth, range(6), seed=3)
     assert removal(subject, truth, range(6), seed=3) != removal(subject, truth, range(6), seed=4)
@@ -135,7 +126,7 @@ def test_equal_weights_have_no_favourite_place():
     truth = np.zeros((1, 20))
     truth[0, :5] = 1.0  # a sort that keeps the order would take these
     subject = Additive(truth)
-    costs = [removal(subject, np.zeros((1, 20)), [0], k=1, seed=seed).looked_at for seed in range(40)]
+    costs = [removal(subject, np.zeros((1, 20)), [0], k=1, seed=seed).highest for seed in range(40)]
     assert 0 < np.mean(costs) < 0.6
 
 
@@ -171,7 +162,7 @@ def test_the_panel_of_a_map_that_is_the_truth_and_of_one_that_is_not(truth):
         findings(subject, truth, names=["decoder"])
 
 
-def test_every_finding_is_a_sentence_that_says_looked_at_and_gives_no_reasons(truth):
+def test_every_finding_is_a_sentence_about_attention_that_gives_no_reasons(truth):
     belief = believe(Additive(truth, never=(23,)), truth)
     assert [one.key for one in belief.findings] == [
         "entropy",
@@ -186,7 +177,7 @@ def test_every_finding_is_a_sentence_that_says_looked_at_and_gives_no_reasons(tr
         assert one.sentence[0].isupper() or one.sentence[0].isdigit()
         assert one.sentence.endswith(".")
         assert "nan" not in one.sentence
-        assert "look" in one.sentence
+        assert "attention" in one.sentence.lower()
         assert not any(word in one.sentence.lower() for word in ("because", "trust", "explains", "reason"))
     assert [one.cost for one in belief.heads] == sorted((one.cost for one in belief.heads), reverse=True)
     assert {one.name for one in belief.heads} == {"looks", "other"}

@@ -12,17 +12,9 @@ from torch import nn
 from sightline.attention.pooling import PoolingConfig
 from sightline.errors import UserError
 from sightline.explain.capture import capture
-from sightline.explain.evidence import (
-    PoolSubject,
-    TextSubject,
-    believe,
-    head_costs,
-    leave_one_out,
-    rollout,
-    rollout_records,
-    subject,
-    uniform_cost,
-)
+from sightline.explain.evidence import TextSubject, believe, leave_one_out, rollout, rollout_records, subject
+from sightline.explain.evidence.measures import head_costs, uniform_cost
+from sightline.explain.evidence.subject import PoolSubject
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -121,9 +113,9 @@ def test_nothing_is_hidden_from_another_thread():
 def test_nothing_to_explain_is_said():
     with pytest.raises(UserError, match="no tokens"):
         TextSubject(build("luong"), [], WRITTEN)
-    with pytest.raises(UserError, match="nothing was written"):
+    with pytest.raises(UserError, match="the output is empty"):
         TextSubject(build("luong"), SOURCE, [])
-    with pytest.raises(ValueError, match="no attention looks at the columns; there is none"):
+    with pytest.raises(ValueError, match="no attention attends to the columns; there is none"):
         uniform_cost(TextSubject(build("seq2seq"), SOURCE, WRITTEN))
 
 
@@ -191,7 +183,7 @@ def test_rollout_of_records_is_one_more_stack_of_records():
     ]
     mixed = np.array([[0.75, 0.25], [0.25, 0.75]])  # heads averaged: ½ everywhere
     np.testing.assert_allclose(found[1].matrix(), mixed @ mixed)
-    with pytest.raises(ValueError, match="looks from 2 rows at 3 other columns"):
+    with pytest.raises(ValueError, match="attends from 2 rows to 3 other columns"):
         rollout_records([Record("cross", 0, 0, axis, Slots(3), np.ones((2, 3)))])
 
 

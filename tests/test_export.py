@@ -197,7 +197,7 @@ def test_an_export_that_is_wrong_is_not_kept(tmp_path, monkeypatch):
     run = run_of(tmp_path / "run")
     right = "sightline.export.ctranslate2.sinusoids"
     monkeypatch.setattr(right, lambda start, count, size, like: torch.zeros(count, size))
-    with pytest.raises(UserError, match="does not say what the run says, and is not kept"):
+    with pytest.raises(UserError, match="differs from the run and is not kept"):
         export_run(run, "ctranslate2", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
@@ -228,7 +228,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     export_run(run, "onnx", out, overwrite=True)
     assert not (out / "model.bin").exists()
     for place in (run, tmp_path):
-        with pytest.raises(UserError, match="holds something that is no export"):
+        with pytest.raises(UserError, match="is not an export"):
             export_run(run, "onnx", place, overwrite=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):
@@ -310,7 +310,7 @@ def test_the_command_says_how_close_it_is(tmp_path):
     output = io.StringIO()
     with redirect_stdout(output):
         tyro.cli(export, args=[str(run), "--to", "ctranslate2", "--out", str(tmp_path / "out")])
-    assert "Greedy outputs are the run's own for 7 of 7 sentences (its validation data)." in output.getvalue()
+    assert "Greedy outputs equal the run's for 7 of 7 sentences (its validation data)." in output.getvalue()
     assert f"sightline predict {tmp_path / 'out'} --engine ctranslate2" in output.getvalue()
     output = io.StringIO()
     with redirect_stdout(output):

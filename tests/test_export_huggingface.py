@@ -68,7 +68,7 @@ def test_an_encoder_is_loaded_and_gives_the_same_annotations(tmp_path):
     assert (exported.described, exported.closeness.same) == ("a bert encoder", 2)
     assert exported.closeness.largest < 1e-5
     assert exported.tried == str(tmp_path / "texts.txt")
-    assert "did not go along" in (out / "README.md").read_text()
+    assert "was not exported" in (out / "README.md").read_text()
     assert json.loads((out / "config.json").read_text())["model_type"] == "bert"
     # Without data, texts are made of the vocabulary.
     assert export_run(tmp_path / "run", "huggingface", tmp_path / "two").tried == "texts made of its vocabulary"
@@ -79,7 +79,7 @@ def test_an_encoder_that_is_wrong_is_not_kept(tmp_path, monkeypatch):
     classifier_run(tmp_path / "run", config)
     wrong = "sightline.export.encoders.sinusoids"
     monkeypatch.setattr(wrong, lambda start, count, size, like: torch.zeros(count, size))
-    with pytest.raises(UserError, match="annotations are off"):
+    with pytest.raises(UserError, match="encoder states differ"):
         export_run(tmp_path / "run", "huggingface", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 

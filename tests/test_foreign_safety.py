@@ -3,6 +3,7 @@
 import threading
 import time
 from contextvars import copy_context
+from types import FunctionType
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from foreign_models import build, inputs
 from sightline import capture, uniform
 from sightline.attention import MultiHeadConfig
 from sightline.attention.tap import active_taps
+from sightline.explain import intercept
 from sightline.explain.intercept import may_be_foreign
 
 
@@ -217,3 +219,25 @@ def test_odd_calls_go_through(keys):
     expected = model(query, memory)
     with capture(model):
         torch.testing.assert_close(model(query, memory), expected, equal_nan=True)
+
+
+def test_a_renamed_guard_of_pytorch_is_not_intercepted_and_said_once(monkeypatch):
+    """Another version may ask `has_torch_function` by another name: a copy of its code would call itself endlessly."""
+    forward = F.multi_head_attention_forward
+    names = tuple("renamed" if name == "has_torch_function" else name for name in forward.__code__.co_names)
+    renamed = FunctionType(
+        forward.__code__.replace(co_names=names), {**vars(F), "renamed": torch.overrides.has_torch_function}
+    )
+    assert intercept.unguarded(forward) is not None
+    assert intercept.unguarded(renamed) is None
+    monkeypatch.setattr(intercept, "_multi_head", intercept.unguarded(renamed))
+    intercept._warn_unseen.cache_clear()
+    model, x = nn.MultiheadAttention(8, 2, batch_first=True).eval(), torch.randn(1, 3, 8)
+    expected = model(x, x, x)[0]
+    with capture(model) as trace:
+        with pytest.warns(UserWarning, match="MultiheadAttention is not captured"):
+            output = model(x, x, x)[0]
+        model(x, x, x)  # a second warning would be an error
+    torch.testing.assert_close(output, expected)
+    assert not trace.names
+    intercept._warn_unseen.cache_clear()

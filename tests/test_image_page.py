@@ -54,7 +54,7 @@ def test_a_word_lights_what_it_looked_at(visit):
         assert page.locator(".written [aria-current]").inner_text() == WORDS[row]
         assert int(light(page).argmax()) == PEAKS[row]
         place = f"row {PEAKS[row] // GRID.width + 1}, column {PEAKS[row] % GRID.width + 1}"
-        assert said(page, ".captioned").startswith(f"‘{WORDS[row]}’ looked at ‘{place}’ {weights[row].max():.2f}")
+        assert said(page, ".captioned").startswith(f"‘{WORDS[row]}’ attended to ‘{place}’ {weights[row].max():.2f}")
     page.locator(".written [aria-current]").focus()
     for key in ("Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft", "ArrowLeft"):
         page.keyboard.press(key)
@@ -107,7 +107,7 @@ def test_cells_have_labels_and_show_where_they_looked(visit):
         page.keyboard.press(key)
     share = explanation.cells.probabilities[1, 2]
     assert said(page, ".labelled") == f"Row 2, column 3: crack, probability {share:.2f}."
-    assert said(page, ".captioned").startswith("‘row 2, column 3’ looked at")
+    assert said(page, ".captioned").startswith("‘row 2, column 3’ attended to")
     assert f"{explanation.records[0].weights[8].max():.2f}" in said(page, ".captioned")
     page.focus(LOOKED)  # the image itself can be asked too
     page.keyboard.press("End")

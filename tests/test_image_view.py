@@ -100,7 +100,7 @@ def png(width, height):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"content": b64encode(png(9, 9)).decode()}, r"is \(9, 9\), but said to be"),
+        ({"content": b64encode(png(9, 9)).decode()}, r"is \(9, 9\), but its size is given as"),
         ({"content": b64encode(b"<svg onload='alert(1)'/>").decode()}, "neither PNG nor JPEG"),
         ({"content": b64encode(b"\x89PNG\r\n\x1a\nno").decode()}, "cannot be read"),
         ({"content": "A" * (9 << 20)}, "larger than"),
@@ -224,7 +224,7 @@ def test_a_film_has_a_frame_for_each_word(tmp_path):
 
 def test_a_film_is_bright_where_the_word_looked():
     one = captioned()
-    scene_ = film._set(scene(), one.records[0], GRID, None, 3.0, 1.0, one.image.box)
+    scene_ = film._image_scene(scene(), one.records[0], GRID, None, 3.0, 1.0, one.image.box)
     scene_.show(1, "")
     dark = np.asarray(scene_.dark.get_array())[..., 3]
     row, column = np.unravel_index(dark.argmin(), dark.shape)

@@ -1,24 +1,43 @@
 """The confusion matrix and the reliability picture: what is drawn, read from the figure."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from sightline.metrics import ece, reliability_bins
-from sightline.view.charts import MOST, confusion_figure, confusion_matrix, reliability, reliability_figure
+from sightline.view import charts
+from sightline.view.charts import MOST, confusion_matrix, reliability
 
 MATRIX = np.array([[90, 10, 0], [5, 15, 0], [0, 0, 0]])
 NAMES = ["fréquent", "酒店", "a name that is far too long to be written in a picture"]
+
+
+@pytest.fixture
+def figure_of(monkeypatch):
+    """Calls a function that draws, and gives the figure instead of a file."""
+    figures = []
+
+    def keep(figure, path):
+        figures.append(figure)
+        return path
+
+    def call(draw, *arguments, **options):
+        draw(*arguments, **options, path=Path("unused.png"))
+        return figures[-1]
+
+    monkeypatch.setattr(charts, "save", keep)
+    return call
 
 
 def written(axes):
     return {(round(one.get_position()[1]), round(one.get_position()[0])): one.get_text() for one in axes.texts}
 
 
-def test_counts_are_written_and_shades_are_shares_of_the_row():
-    axes = confusion_figure(MATRIX, NAMES, "accuracy 87.5").axes[0]
+def test_counts_are_written_and_shades_are_shares_of_the_row(figure_of):
+    axes = figure_of(confusion_matrix, MATRIX, NAMES, title="accuracy 87.5").axes[0]
     assert written(axes) == {(0, 0): "90", (0, 1): "10", (1, 0): "5", (1, 1): "15"}
     shades = np.ma.filled(axes.images[0].get_array(), np.nan)
     assert shades[:2] == pytest.approx(np.array([[0.9, 0.1, 0], [0.25, 0.75, 0]]))
@@ -26,15 +45,15 @@ def test_counts_are_written_and_shades_are_shares_of_the_row():
     names = [one.get_text() for one in axes.get_yticklabels()]
     assert names[:2] == NAMES[:2]
     assert len(names[2]) <= 24
-    assert (axes.get_ylabel(), axes.get_xlabel()) == ("right label", "given label")
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("gold label", "predicted label")
     # white on dark, black on light
     inks = {one.get_text(): to_hex(one.get_color()) for one in axes.texts}
     assert (inks["90"], inks["10"]) == ("#ffffff", "#000000")
 
 
-def test_counts_fit_into_their_cells_and_labels_do_not_touch():
+def test_counts_fit_into_their_cells_and_labels_do_not_touch(figure_of):
     matrix = np.full((MOST, MOST), 8888)
-    figure = confusion_figure(matrix, [f"class {one}" for one in range(MOST)])
+    figure = figure_of(confusion_matrix, matrix, [f"class {one}" for one in range(MOST)])
     figure.canvas.draw()
     axes = figure.axes[0]
     width, height = (side / MOST for side in axes.get_window_extent().size)
@@ -46,19 +65,19 @@ def test_counts_fit_into_their_cells_and_labels_do_not_touch():
     assert not any(a.overlaps(b) for a, b in pairwise(labels))
 
 
-def test_of_more_classes_the_rest_is_one_and_no_text_is_lost():
+def test_of_more_classes_the_rest_is_one_and_no_text_is_lost(figure_of):
     draw = np.random.default_rng(0)
     matrix = draw.integers(3, size=(70, 70))
     matrix[7] += 100
-    axes = confusion_figure(matrix, [f"c{one}" for one in range(70)]).axes[0]
+    axes = figure_of(confusion_matrix, matrix, [f"c{one}" for one in range(70)]).axes[0]
     names = [one.get_text() for one in axes.get_yticklabels()]
     assert len(names) == MOST
     assert names[-1] == "21 others"
     assert "c7" in names
     assert sum(int(one.get_text()) for one in axes.texts) == matrix.sum()
-    assert written(confusion_figure(np.array([[1_234_567, 45_678]] * 2), ["a", "b"]).axes[0])[0, 0] == "1.2M"
+    assert written(figure_of(confusion_matrix, np.array([[1_234_567, 45_678]] * 2), ["a", "b"]).axes[0])[0, 0] == "1.2M"
     with pytest.raises(ValueError, match="2 names"):
-        confusion_figure(MATRIX, ["a", "b"])
+        figure_of(confusion_matrix, MATRIX, ["a", "b"])
 
 
 DRAW = np.random.default_rng(0)
@@ -67,8 +86,8 @@ SHARES, GOLD = np.stack([SURE, 1 - SURE], axis=1), (DRAW.random(300) > 0.7).asty
 BINS = reliability_bins(SHARES, GOLD)
 
 
-def test_bars_are_what_was_right_and_gaps_reach_to_what_was_said():
-    figure = reliability_figure(BINS, 7.5, BINS, 12.34, 1.5, "validation")
+def test_bars_are_what_was_right_and_gaps_reach_to_what_was_said(figure_of):
+    figure = figure_of(reliability, BINS, ece=7.5, before=BINS, ece_before=12.34, temperature=1.5, title="validation")
     upper, lower = figure.axes
     bars = [bar for bar in upper.patches if bar.get_x() < 1]
     filled = [one for one in BINS if one.count]
@@ -83,9 +102,9 @@ def test_bars_are_what_was_right_and_gaps_reach_to_what_was_said():
     assert upper.lines[1].get_ydata() == pytest.approx([one.accuracy for one in filled])
 
 
-def test_without_a_temperature_one_error_is_told():
-    assert reliability_figure(BINS, ece(SHARES, GOLD).value).get_suptitle().startswith("ECE ")
-    assert "before" not in reliability_figure(BINS, 3.0).get_suptitle()
+def test_without_a_temperature_one_error_is_told(figure_of):
+    assert figure_of(reliability, BINS, ece=ece(SHARES, GOLD).value).get_suptitle().startswith("ECE ")
+    assert "before" not in figure_of(reliability, BINS, ece=3.0).get_suptitle()
 
 
 @pytest.mark.parametrize(("ending", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])

@@ -150,7 +150,7 @@ def test_an_image_is_bright_where_it_was_looked_at(figures, tmp_path):
         assert dark[16 * (3 - row) + 8, 16 * (3 - column) + 8] > 0.6
     with pytest.raises(UserError, match="places of an image"):
         overlay.overlay(np.zeros((4, 4)), record(), tmp_path / "x.png")
-    with pytest.raises(UserError, match="found the shape"):
+    with pytest.raises(UserError, match="its shape is"):
         overlay.overlay(np.zeros((4, 4, 7)), one, tmp_path / "x.png")
 
 
@@ -212,9 +212,9 @@ def test_a_replay_has_a_frame_for_each_step(tmp_path):
 
 def test_a_replay_shows_where_each_word_looked():
     one = record()
-    scene = animation._set(one, None, 3.4, "Blues", 1.0)
+    scene = animation._text_scene(one, None, 3.4, "Blues", 1.0)
     scene.show(1, "")
-    for (box, _), weight in zip(scene.looked_at, one.matrix()[1], strict=True):
+    for (box, _), weight in zip(scene.source, one.matrix()[1], strict=True):
         assert matches(box.get_facecolor(), ink(float(weight), 1.0)[0])
     assert [text.get_visible() for _, text in scene.written] == [True, True, False]
     shown = scene.figure.axes[0].images[0].get_array()

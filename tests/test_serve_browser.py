@@ -99,8 +99,8 @@ def test_type_and_see(served, open_page, runs):
     page.mouse.move(*cell_of(page, 1, 2))
     assert abs(tip(page)[1] - truth[1, 2]) < 1e-3
     assert "Nothing was measured" in page.locator(".belief").inner_text()
-    page.get_by_label("Believe it? Measure that too").check()
-    page.get_by_role("button", name="Look").click()
+    page.get_by_label("Believe it? Measure the evidence too").check()
+    page.get_by_role("button", name="Explain").click()
     page.wait_for_selector(".belief .finding")
     panel = page.locator(".belief").inner_text()
     measured = runs["frozen"].explain("abcd")
@@ -186,7 +186,7 @@ def test_every_kind_of_text_is_asked_for_and_shown(open_page, tmp_path):
             for label, text in texts.items():
                 page.get_by_label(label, exact=True).fill(text)
             page.evaluate("() => document.documentElement.removeAttribute('data-answered')")
-            page.get_by_role("button", name="Look").click()
+            page.get_by_role("button", name="Explain").click()
             answered(page)
             asked = tuple(texts.values())
             expected = runs[kind].explain(asked if len(asked) > 1 else asked[0], measure=False)
@@ -204,7 +204,7 @@ def test_a_token_is_asked_for(runs, open_page):
     guarded = Served(runs, token=TOKEN)
     try:
         page = open_page(guarded.address)
-        assert "wants a token" in problem(page)
+        assert "requires a token" in problem(page)
         page.get_by_label("Token").fill("other")
         page.keyboard.press("Enter")
         page.wait_for_selector("text=knows another token")

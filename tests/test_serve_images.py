@@ -255,7 +255,7 @@ def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):  # noqa: F811 - 
     try:
         page = open_page(served.address)
         page.wait_for_selector("html[data-open]")
-        assert page.locator("h1").inner_text() == "Drop an image and see where the model looks"
+        assert page.locator("h1").inner_text() == "Drop an image and see the attention of the model"
         assert page.get_by_label("Text", exact=True).is_hidden()
         for place, (name, kind) in enumerate([("one.png", "drop"), ("two.png", "paste"), ("three.png", "choose")]):
             page.evaluate("() => document.documentElement.removeAttribute('data-answered')")
@@ -274,7 +274,7 @@ def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):  # noqa: F811 - 
             assert page.locator(".drop img").evaluate("(image) => image.naturalWidth") == 48
         page.get_by_label("Compare with").select_option("floor")  # has no attention: its caption stands there
         assert page.locator("option[value=frozen]").last.evaluate("(option) => option.hidden")
-        page.get_by_role("button", name="Look").click()
+        page.get_by_role("button", name="Explain").click()
         page.wait_for_selector("text=floor has no attention")
         assert page.locator(".captioned").count() == 1
         page.evaluate(DROP, ["bad.png", "drop", sent(b"no image at all")])
@@ -291,14 +291,14 @@ def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):  # noqa: F811 - 
         shown = [text.split() for text in page.locator(".counts li").all_inner_texts()]
         assert shown == [["none", str(counts[0])], ["crack", str(counts[1])]]
         page.get_by_label("Run", exact=True).select_option("kinds")
-        page.get_by_role("button", name="Look").click()
+        page.get_by_role("button", name="Explain").click()
         page.wait_for_selector(f".fact dd:text-is('{runs['kinds'].predict(FILES[:1])[0].label}')")
         answered(page)
         assert page.locator(".captioned .sight canvas").is_visible()
         page.get_by_label("Run", exact=True).select_option("frozen")
         assert page.get_by_label("Image", exact=True).is_hidden()
         page.get_by_label("Text", exact=True).fill("abcd")
-        page.get_by_role("button", name="Look").click()
+        page.get_by_role("button", name="Explain").click()
         page.wait_for_selector(".fact dd:text-is('abcd')")
         answered(page)
     finally:

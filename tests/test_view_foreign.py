@@ -95,9 +95,9 @@ def test_the_likeliest_next_token_is_the_last_row(folders):
 WHAT = {
     "vector": "how far the vector of the text (the mean over its tokens) turns",
     "masked": "the right word under a mask, for 6 words",
-    "label": "how likely the model finds the label",
-    "next": "the last row's token",
-    "written": "each token that was written",
+    "label": "the probability of the label",
+    "next": "the probability of the last row's token",
+    "written": "the probability of each token of the output",
 }
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_read_is_one_sentence(folders, monkeypatch):
     owner = load(folders / "vector")
     with pytest.raises(UserError, match=r"a text of 102 tokens is longer than vector can read .* is 64"):
         owner.explain("cat " * 100)
-    with pytest.raises(UserError, match="vector writes nothing, so there is no output to give"):
+    with pytest.raises(UserError, match="vector writes no output, so none can be given"):
         owner.explain(TEXT, "the cat")
     with pytest.raises(UserError, match="top is 0"):
         owner.explain(TEXT, top=0)

@@ -1,6 +1,6 @@
-"""What an explanation keeps of an image: a small picture of it, and labels for the cells of a grid over it.
+"""The image of an explanation: a small picture of it, and labels for the cells of a grid over it.
 
-Plain data like the rest of an explanation. Pillow is used where pixels become a file or a file becomes pixels.
+Plain data like the rest of an explanation. Pillow reads and writes the file.
 """
 
 import io
@@ -13,23 +13,23 @@ from typing import Any, Literal
 import numpy as np
 
 LONGEST = 512  # pixels along the longer side: enough for a page, and a page may have many
-MOST_BYTES = 2 << 20  # of the file; pixels as they are take half of that
+MOST_BYTES = 2 << 20  # of the file; uncompressed pixels take half of that
 MOST_CELLS = 1 << 20
-FARTHEST = 20_000.0  # of a box from its picture: a strip of one pixel in a large square
+FARTHEST = 20_000.0  # of a box from its picture: one row of pixels padded to a large square
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 KINDS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 QUALITY = 90
-EXACT = 32 << 10  # bytes up to which pixels are kept as they are
+EXACT = 32 << 10  # bytes up to which pixels are kept without loss
 _NO_RED = 1 << 24
 Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image that was looked at, as a small PNG or JPEG file.
+    """The image that a model read, as a small PNG or JPEG file.
 
-    ``box`` is where a grid lies over it: left, top, right and bottom as shares of its width and height. A model that
-    reads only the middle of an image has a smaller box than the whole, one that puts a margin around it a larger one.
+    ``box`` is where a grid lies over it: left, top, right and bottom as fractions of its width and height. A model that
+    crops the image has a smaller box than the whole, one that pads it a larger one.
     """
 
     content: bytes
@@ -47,8 +47,8 @@ class Picture:
         if not (all(abs(one) <= FARTHEST for one in self.box) and left < right and top < bottom):
             raise ValueError(f"the box of the picture is {self.box}; expected left < right and top < bottom, near it")
         with self._opened() as file:
-            if file.size != (self.width, self.height):  # a page would trust the numbers beside it
-                raise ValueError(f"the picture is {file.size}, but said to be {(self.width, self.height)}")
+            if file.size != (self.width, self.height):  # a page trusts these numbers
+                raise ValueError(f"the picture is {file.size}, but its size is given as {(self.width, self.height)}")
 
     @property
     def kind(self) -> str:
@@ -69,12 +69,12 @@ class Picture:
     ) -> "Picture":
         """The picture of an image (uint8: height × width × 3), made smaller if it is large.
 
-        ``fit`` and ``shape`` (height, width) are what a model makes of the image before it looks at it.
+        ``fit`` and ``shape`` (height, width) are how a model prepares the image.
         """
         from PIL import Image
 
         if pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size or pixels.dtype != np.uint8:
-            raise ValueError(f"an image is height × width × 3 of uint8; found {pixels.shape} of {pixels.dtype}")
+            raise ValueError(f"an image is height × width × 3 of uint8; this is {pixels.shape} of {pixels.dtype}")
         height, width = pixels.shape[:2]
         small = Image.fromarray(np.ascontiguousarray(pixels))
         if max(height, width) > LONGEST:
@@ -84,7 +84,7 @@ class Picture:
         png, jpeg = io.BytesIO(), io.BytesIO()
         small.save(png, "PNG")
         small.save(jpeg, "JPEG", quality=QUALITY, subsampling=0)
-        # drawings and small images stay exact, photographs small
+        # drawings and small images are kept without loss, photographs small
         exact = len(png.getvalue()) <= max(len(jpeg.getvalue()), EXACT)
         content = png.getvalue() if exact else jpeg.getvalue()
         return cls(content, small.width, small.height, name, fitted_box(height, width, fit, shape))
@@ -120,9 +120,9 @@ class Picture:
 
 
 def fitted_box(height: int, width: int, fit: str, shape: tuple[int, int] | None) -> Box:
-    """Where what a model sees lies over the image, when it is stretched, cropped or padded to a shape.
+    """The part of the image that a model reads when it is stretched, cropped or padded to a shape.
 
-    In whole pixels, as `sightline.data.images.fit_image` does it: the middle is kept, or stands in the middle.
+    In whole pixels, as in `sightline.data.images.fit_image`: cropped or padded on both sides alike.
     """
     if fit == "stretch" or shape is None:
         return WHOLE
@@ -146,9 +146,9 @@ def _padded(size: int, to: int, scale: float) -> tuple[float, float]:
 
 
 def numbers_of(colours: np.ndarray) -> np.ndarray:
-    """A number for each colour (uint8, ... × 3), as masks are read: 0xRRGGBB, or of grey its value, as in a grey image.
+    """A number for each colour (uint8, ... × 3) of a mask: 0xRRGGBB, or the value of grey, as in a grey image.
 
-    A colour without red would look like grey of 16 bits and is 0x1000000 higher: no two colours have one number.
+    A colour without red would equal a grey of 16 bits and is 0x1000000 higher: numbers are unique.
     """
     red, green, blue = np.moveaxis(colours.astype(np.int32), -1, 0)
     numbers = np.where(red > 0, red << 16, _NO_RED) + (green << 8) + blue
@@ -156,17 +156,17 @@ def numbers_of(colours: np.ndarray) -> np.ndarray:
 
 
 def colours_of(numbers: np.ndarray) -> np.ndarray | None:
-    """The colours that have these numbers; None where one of them is the number of no colour."""
+    """The colours of these numbers; None where a number has no colour."""
     parts = [np.where(numbers < 256, numbers, numbers >> shift) & 255 for shift in (16, 8, 0)]
-    found = np.stack(parts, axis=-1).astype(np.uint8)
-    return found if np.array_equal(numbers_of(found), numbers) else None
+    colours = np.stack(parts, axis=-1).astype(np.uint8)
+    return colours if np.array_equal(numbers_of(colours), numbers) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Labelling:
-    """A label for each cell of a grid, row by row, and how likely the model found it.
+    """A label for each cell of a grid, row by row, and its probability.
 
-    ``labels`` are numbers of ``names``. ``plain`` is the label of cells where nothing is, which are not coloured.
+    ``labels`` are numbers of ``names``. ``plain`` is the label of the background, which is not coloured.
     """
 
     names: tuple[str, ...]
@@ -181,8 +181,8 @@ class Labelling:
         if self.labels.size > MOST_CELLS:
             raise ValueError(f"there are {self.labels.size:,} cells; there may be {MOST_CELLS:,}")
         if self.labels.size and not 0 <= self.labels.min() <= self.labels.max() < len(self.names):
-            found = f"labels lie between {self.labels.min()} and {self.labels.max()}"
-            raise ValueError(f"{found}; there are {len(self.names)} names")
+            between = f"labels lie between {self.labels.min()} and {self.labels.max()}"
+            raise ValueError(f"{between}; there are {len(self.names)} names")
         if self.plain is not None and self.plain not in self.names:
             raise ValueError(f"plain is {self.plain!r}; the names are {', '.join(self.names)}")
 

@@ -1,6 +1,6 @@
 """A record of attention: plain data that a viewer, a file or another program can use without any model.
 
-Rows are what asks (one line of sight each), columns are what is looked at. This module needs NumPy and nothing else.
+Rows are queries (one attention row each), columns are what they attend to. This module needs NumPy only.
 """
 
 import math
@@ -14,8 +14,8 @@ import numpy as np
 class Tokens:
     """Words, subwords or characters, in order.
 
-    ``words``, where known, is the number of the word that each token belongs to, counted from 0 without a gap: tokens
-    of one word have one number. ``special`` are the places of tokens that stand in no text, such as the end.
+    ``words``, where known, is the number of each token's word, counted from 0 without a gap: tokens of one word have
+    the same number. ``special`` are the places of tokens that are not in the text, such as the end.
     """
 
     texts: tuple[str, ...]
@@ -45,7 +45,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Frames:
-    """Stretches of sound, each ``seconds`` long."""
+    """Frames of sound, each ``seconds`` long."""
 
     count: int
     seconds: float
@@ -56,7 +56,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Slots:
-    """Slots of a memory, or positions of which nothing more is known."""
+    """Slots of a memory, or positions without further information."""
 
     count: int
 
@@ -81,7 +81,7 @@ _AXES: dict[str, type] = {kind.__name__: kind for kind in (Tokens, Grid, Frames,
 
 @dataclass(frozen=True)
 class TopK:
-    """The ``k`` largest weights of each row: where they stand and how large they are. The rest is not kept."""
+    """The ``k`` largest weights of each row and their columns. The rest is not kept."""
 
     places: np.ndarray  # rows, k: int32, -1 where a row has fewer
     weights: np.ndarray  # rows, k: float32
@@ -98,11 +98,10 @@ class TopK:
             )
 
     def dense(self) -> np.ndarray:
-        """Rows × columns with zeros for what was not kept. Made only when asked for: it may be large."""
+        """Rows × columns with zeros for weights that were not kept. It may be large."""
         full = np.zeros((len(self.places), self.columns), dtype=self.weights.dtype)
-        rows = np.arange(len(self.places))[:, None]
         kept = self.places >= 0
-        full[np.broadcast_to(rows, self.places.shape)[kept], self.places[kept]] = self.weights[kept]
+        full[np.nonzero(kept)[0], self.places[kept]] = self.weights[kept]
         return full
 
 
@@ -120,22 +119,19 @@ class Record:
 
     def __post_init__(self) -> None:
         shape = (len(self.rows), len(self.columns))
-        found = (len(self.weights.places), self.weights.columns) if isinstance(self.weights, TopK) else None
-        found = self.weights.shape if isinstance(self.weights, np.ndarray) else found
-        if found != shape:
-            raise ValueError(
-                f"{self.name}: weights has shape {found}; the axes have {shape[0]} rows, {shape[1]} columns"
-            )
-
+        kept = self.weights
+        own = (len(kept.places), kept.columns) if isinstance(kept, TopK) else kept.shape
+        if own != shape:
+            raise ValueError(f"{self.name}: weights has shape {own}; the axes have {shape[0]} rows, {shape[1]} columns")
         if self.scores is not None and self.scores.shape != shape:
             raise ValueError(f"{self.name}: scores has shape {self.scores.shape}; expected {shape}")
 
     def matrix(self) -> np.ndarray:
-        """Rows × columns, whatever the weights are kept as."""
+        """Rows × columns."""
         return self.weights.dense() if isinstance(self.weights, TopK) else self.weights
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary that `json` can write. JSON knows no NaN or infinity: a score of −inf (hidden) becomes None."""
+        """A dictionary that `json` can write. JSON has no NaN or infinity: a score of −inf (masked) becomes None."""
         data: dict[str, Any] = {"name": self.name, "layer": self.layer, "head": self.head}
         for side in ("rows", "columns"):
             axis = getattr(self, side)
@@ -174,7 +170,7 @@ def _finite(values: np.ndarray) -> list[list[float | None]]:
 
 def _array(rows: list[list[float | None]], shape: tuple[int, ...], missing: float) -> np.ndarray:
     flat = [missing if x is None else x for row in rows for x in row]
-    return np.array(flat, dtype=np.float32).reshape(shape)  # also where there are no rows at all
+    return np.array(flat, dtype=np.float32).reshape(shape)  # also where there are no rows
 
 
 def _axis(data: dict[str, Any]) -> Axis:

@@ -1,4 +1,4 @@
-"""`capture(model)`: the attention of a model as plain records, whoever wrote the model.
+"""`capture(model)`: the attention of any model as plain records.
 
 ::
 
@@ -10,16 +10,17 @@
 
 Outside the block nothing changes and nothing is slower; inside, the weights are exact. With ``top=k`` only the k
 largest weights of each row are kept and the mechanisms work in blocks of rows, so memory stays linear in the length.
-With ``change`` the weights are changed before they are used: the same door serves viewing and intervention.
+With ``change`` the weights are changed before they are used: the same hook serves viewing and intervention.
 
-A model need not be made of our mechanisms: `sightline.explain.intercept` says whose attention is seen, and a module of
-your own joins in with one call of `sightline.show_attention`.
+The model need not be made of our mechanisms: `sightline.explain.intercept` lists which attention is seen, and a module
+of your own is seen after one call of `sightline.show_attention`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,31 +32,35 @@ from sightline.records import Axis, Record, Slots, TopK
 
 Change = Callable[["Site", Look], Tensor]
 Axes = Axis | Mapping[str, Axis] | None
-BLOCK = 1 << 22  # elements of weights seen at once in top-k mode: 16 MB of float32
+BLOCK = 1 << 22  # weights at once in top-k mode: 16 MB of float32
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where in the model a look happens."""
+    """Where in the model an attention is."""
 
     name: str
     layer: int
 
 
 @dataclass
-class _Asked:
-    """Which layers and heads to keep: all where None. A layer or head that there is not is a mistake, not a wish."""
+class _Selection:
+    """Which layers and heads to keep: all where None. Unknown layers or heads raise an error."""
 
     layers: tuple[int | str, ...] | None
     heads: tuple[int, ...] | None
-    found: set[int | str] = field(default_factory=set)
+    matched: set[int | str] = field(default_factory=set)
 
     def of(self, site: Site, count: int | None) -> Sequence[int] | None:
-        """The heads to keep of a mechanism, which has so many (None: that was checked before); None for all."""
+        """The heads to keep of a mechanism with ``count`` heads (None: checked before); None for all."""
         if self.layers is not None:
-            fitting = [one for one in self.layers if one == site.layer or _fits(one, site.name)]
-            self.found.update(fitting)
-            if not fitting:
+            matching = [
+                one
+                for one in self.layers
+                if one == site.layer or (isinstance(one, str) and fnmatchcase(site.name, one))
+            ]
+            self.matched.update(matching)
+            if not matching:
                 return ()
         missing = [head for head in self.heads or () if count is not None and not 0 <= head < count]
         if missing:
@@ -64,14 +69,14 @@ class _Asked:
 
     def check(self, names: Collection[str]) -> None:
         for one in self.layers or ():
-            if one not in self.found:
+            if one not in self.matched:
                 what = f"attention number {one}" if isinstance(one, int) else f"attention named {one!r}"
                 raise ValueError(f"layers: no {what} ran; there is {', '.join(names)}")
 
 
 @dataclass
 class _Piece:
-    """One call of a mechanism: a stretch of rows. ``weights`` are whole, or the largest k with their ``places``."""
+    """The rows of one call of a mechanism. ``weights`` are whole, or the largest k with their ``places``."""
 
     position: int
     columns: int
@@ -80,14 +85,12 @@ class _Piece:
     scores: Float[Tensor, "b h t s"] | None
 
     def grown(self, rows: int) -> "_Piece":
-        """The same with room for more rows. Made once for a call that is shown in blocks."""
-
-        more = {name: part.new_zeros(*part.shape[:2], rows, part.shape[3]) for name, part in self._parts().items()}
-        room = {name: torch.cat([part, more[name]], dim=2) for name, part in self._parts().items()}
-        return _Piece(self.position, self.columns, room["weights"], room.get("places"), room.get("scores"))
+        """The same with room for more rows, for a call that is shown in blocks."""
+        more: dict[str, Any] = {name: nn.functional.pad(part, (0, 0, 0, rows)) for name, part in self._parts().items()}
+        return replace(self, **more)
 
     def fill(self, start: int, block: "_Piece") -> None:
-        """Put a block of rows in its place."""
+        """Insert a block of rows."""
         rows = slice(start, start + block.weights.shape[2])
         for name, part in block._parts().items():
             getattr(self, name)[:, :, rows] = part
@@ -103,7 +106,7 @@ class AttentionMap:
 
     name: str
     layer: int
-    heads: tuple[int, ...] = ()  # the numbers of those that were kept
+    heads: tuple[int, ...] = ()  # the numbers of the kept heads
     _passage: int = 0
     _pieces: list[_Piece] = field(default_factory=list)
 
@@ -117,11 +120,11 @@ class AttentionMap:
 
     @property
     def weights(self) -> Float[Tensor, "b h t s"]:
-        """All the weights. Under ``top=k`` the ones that were not kept are zero; the tensor is made when asked for."""
+        """All weights. Under ``top=k`` the ones that were not kept are zero. Computed at each access."""
         if self._pieces[0].places is None:
             return _stack([piece.weights for piece in self._pieces], self.columns, 0.0)
         values, places = self.largest
-        # Rows with fewer than k keys are filled with place −1: send those to one column too many, and drop it.
+        # Rows with fewer than k keys have place −1: scatter those to a spare column, and drop it.
         spare = self.columns
         full = values.new_zeros(*values.shape[:3], spare + 1)
         full.scatter_(-1, torch.where(places < 0, spare, places).long(), values)
@@ -129,7 +132,7 @@ class AttentionMap:
 
     @property
     def largest(self) -> tuple[Float[Tensor, "b h t k"], Int[Tensor, "b h t k"]]:
-        """Under ``top=k``: the largest weights of each row and the columns they stand in (−1: fewer than k)."""
+        """Under ``top=k``: the largest weights of each row and their columns (−1: fewer than k)."""
         places = [piece.places for piece in self._pieces if piece.places is not None]
         if not places:
             raise ValueError(f"{self.name} was captured whole; use .weights, or capture with top=k")
@@ -139,18 +142,17 @@ class AttentionMap:
 
     @property
     def scores(self) -> Float[Tensor, "b h t s"] | None:
-        """The scores before the normaliser, −inf where hidden, if the capture was asked to keep them."""
+        """The scores before the normaliser, −inf where masked, if ``scores`` were captured."""
         scores = [piece.scores for piece in self._pieces if piece.scores is not None]
         return _stack(scores, self.columns, -torch.inf) if scores else None
 
     def records(self, example: int = 0, rows: Axis | None = None, columns: Axis | None = None) -> list[Record]:
-        """One plain record for each head, for one example of the batch; padding is cut to the axes given."""
+        """One plain record for each head, for one example of the batch; padding beyond the axes is removed."""
         rows = Slots(self.rows) if rows is None else rows
         columns = Slots(self.columns) if columns is None else columns
         if len(rows) > self.rows or len(columns) > self.columns:
             raise ValueError(
-                f"{self.name} has {self.rows} rows and {self.columns} columns; the axes given have {len(rows)} and "
-                f"{len(columns)}"
+                f"{self.name} has {self.rows} rows and {self.columns} columns, and the axes {len(rows)}, {len(columns)}"
             )
         kept: list[np.ndarray | TopK]
         if self._pieces[0].places is None:
@@ -171,7 +173,7 @@ class Trace(Tap):
     """What `capture` fills."""
 
     def __init__(
-        self, model: nn.Module, top: int | None, keep_scores: bool, change: Change | None, asked: _Asked
+        self, model: nn.Module, top: int | None, keep_scores: bool, change: Change | None, selection: _Selection
     ) -> None:
         if top is not None and top < 1:
             raise ValueError(f"top is {top}; it must be at least 1")
@@ -179,34 +181,33 @@ class Trace(Tap):
         self.largest = None if top is None else BLOCK
         self.changes = change is not None
         self._top, self._keep_scores, self._change = top, keep_scores, change
-        self.mechanisms: dict[str, nn.Module] = {}  # by name, as they showed themselves
+        self.mechanisms: dict[str, nn.Module] = {}  # by name, in the order of their first call
         self._names = {id(module): _site_name(name) for name, module in model.named_modules()}
         self._layers: dict[str, int] = {}
-        self._asked = asked
+        self._selection = selection
         self._model = model  # keeps the ids valid
 
     def sees(self, mechanism: nn.Module) -> bool:
         return id(mechanism) in self._names
 
     def heads(self, mechanism: nn.Module, count: int) -> Sequence[int]:
-        asked = self._asked.of(self._site(self._names[id(mechanism)]), count)
-        # A change is for the whole model, whatever of it is kept.
-        return range(count) if asked is None or self._change is not None else asked
+        heads = self._selection.of(self._site(self._names[id(mechanism)]), count)
+        # A change applies to the whole model, whatever is kept of it.
+        return range(count) if heads is None or self._change is not None else heads
 
     def _site(self, name: str) -> Site:
         return Site(name, self._layers.setdefault(name, len(self._layers)))
 
     def __call__(self, look: Look) -> Float[Tensor, "*b t s"]:
         name = self._names.get(id(look.mechanism))
-        if name is None:  # a mechanism of some other model
+        if name is None:  # a mechanism of another model
             return look.weights
-        site = self._site(name)
-        weights = look.weights
+        site, weights = self._site(name), look.weights
         if self._change is not None:
             weights = self._change(site, look)
             if weights.shape != look.weights.shape:
                 raise ValueError(
-                    f"change gave weights of shape {tuple(weights.shape)} for {name!r}; expected "
+                    f"change returned weights of shape {tuple(weights.shape)} for {name!r}; expected "
                     f"{tuple(look.weights.shape)}"
                 )
         self._keep(site, look, weights.detach())
@@ -216,74 +217,73 @@ class Trace(Tap):
         shape = weights.shape
         count = shape[len(shape) - 2 - look.heads : -2].numel()
         numbers = tuple(range(count)) if look.numbers is None else look.numbers
-        # A mechanism that shows its heads by number was asked for some, with the count that it has.
-        asked = self._asked.of(site, count if look.numbers is None else None)
-        heads = tuple(number for number in numbers if asked is None or number in asked)
+        # A mechanism that shows its heads by number got them from `heads`, which checked the count.
+        selected = self._selection.of(site, count if look.numbers is None else None)
+        heads = tuple(number for number in numbers if selected is None or number in selected)
         if not heads:
             return
         self.mechanisms.setdefault(site.name, look.mechanism)
-        places = None
-        columns = weights.shape[-1]
+        places, columns = None, weights.shape[-1]
         if self._top is not None:
             weights, places = weights.topk(min(self._top, columns), dim=-1)
             places = places.masked_fill(weights == 0, -1).to(torch.int32)
         scores = None
         if self._keep_scores:
-            hidden = look.scores.detach()
-            scores = hidden if look.allowed is None else hidden.masked_fill(~look.allowed, -torch.inf)
+            scores = look.scores.detach()
+            scores = scores if look.allowed is None else scores.masked_fill(~look.allowed, -torch.inf)
         own = slice(None) if heads == numbers else [numbers.index(head) for head in heads]
         shaped = [None if part is None else _four_axes(part, look.heads)[:, own] for part in (weights, places, scores)]
         assert shaped[0] is not None
         piece = _Piece(look.position, columns, shaped[0], shaped[1], shaped[2])
-        found = self._map_of(site, piece, look, heads)
+        pieces = self._map_of(site, piece, look, heads)._pieces
         if look.shown:
-            found._pieces[-1].fill(look.shown, piece)
+            pieces[-1].fill(look.shown, piece)
         else:
-            found._pieces.append(piece.grown(look.to_come) if look.to_come else piece)
+            pieces.append(piece.grown(look.to_come) if look.to_come else piece)
 
     def _map_of(self, site: Site, piece: _Piece, look: Look, heads: tuple[int, ...]) -> AttentionMap:
-        """The map that a look goes on with, or a new one: calls that pass on one carry make one map.
+        """The map that a call continues, or a new one: calls that share one carry make one map.
 
-        A module that shows itself without a passage is taken by position: a look goes on where the newest map ended.
+        A module that shows itself without a passage is matched by position: a call continues where the newest map
+        ended.
         """
-        for found in reversed(self.maps):
-            if found.name != site.name or found._passage != look.passage:
+        for newest in reversed(self.maps):
+            if newest.name != site.name or newest._passage != look.passage:
                 continue
-            last = found._pieces[-1]
-            goes_on = look.shown or piece.position == last.position + last.weights.shape[2]
-            if goes_on and piece.position > 0 and piece.weights.shape[:2] == last.weights.shape[:2]:
-                return found
+            last = newest._pieces[-1]
+            continues = look.shown or piece.position == last.position + last.weights.shape[2]
+            if continues and piece.position > 0 and piece.weights.shape[:2] == last.weights.shape[:2]:
+                return newest
             break
         self.maps.append(AttentionMap(site.name, site.layer, heads, look.passage))
         return self.maps[-1]
 
     @property
     def ran(self) -> list[str]:
-        """All mechanisms that ran, whether they were asked for or not."""
+        """All mechanisms that ran, kept or not."""
         return list(self._layers)
 
     @property
     def names(self) -> list[str]:
-        """The mechanisms that were kept, in the order in which they first ran."""
-        return list(dict.fromkeys(found.name for found in self.maps))
+        """The mechanisms that were kept, in the order of their first call."""
+        return list(dict.fromkeys(one.name for one in self.maps))
 
     def __getitem__(self, name: str) -> AttentionMap:
         """The map of a mechanism; of several passes, the last."""
-        for found in reversed(self.maps):
-            if found.name == name:
-                return found
+        for one in reversed(self.maps):
+            if one.name == name:
+                return one
         raise KeyError(f"no attention named {name!r} was captured; there is {', '.join(self.names) or 'none'}")
 
     def records(self, example: int = 0, rows: Axes = None, columns: Axes = None) -> list[Record]:
         """The records of every map, one for each head.
 
-        The axes are those of all maps, or, by the maps' names, those of each: self- and cross-attention look at
-        different things.
+        The axes are the same for all maps, or given by the maps' names: self- and cross-attention have different ones.
         """
         return [
             record
-            for found in self.maps
-            for record in found.records(example, _axis_of(rows, found.name), _axis_of(columns, found.name))
+            for one in self.maps
+            for record in one.records(example, _axis_of(rows, one.name), _axis_of(columns, one.name))
         ]
 
 
@@ -303,35 +303,28 @@ def capture(
 ) -> Iterator[Trace]:
     """Record the attention of ``model`` inside the block, in this thread only.
 
-    ``top`` keeps the k largest weights of each row, ``scores`` keeps the scores as well, ``change`` gives other weights
-    to read with: `uniform`, `cut(name, head)`, or any function of the site and the look. ``layers`` and ``heads`` keep
-    only some: layers by number, in the order in which they run, or by name, where * stands for anything; of a model
-    that is not ours no other weights are even made, unless there is a ``change``, which sees all of them.
+    ``top`` keeps the k largest weights of each row, ``scores`` keeps the scores as well, ``change`` replaces the
+    weights before they are used: `uniform`, `cut(name, head)`, or any function of the site and the `Look`. ``layers``
+    and ``heads`` keep only some: layers by number, in the order in which they run, or by name, where * matches
+    anything. For a model that is not ours, other weights are not computed, unless there is a ``change``, which sees all
+    of them.
 
     In training, the weights are those before dropout.
     """
-    asked = _Asked(None if layers is None else tuple(layers), None if heads is None else tuple(heads))
-    trace = Trace(model, top, scores, change, asked)
-    with open_tap(trace), _door(model):
+    selection = _Selection(None if layers is None else tuple(layers), None if heads is None else tuple(heads))
+    trace = Trace(model, top, scores, change, selection)
+    # Only where it may be needed: interception costs a little for every call of PyTorch.
+    from sightline.explain.intercept import intercepting, may_be_foreign
+
+    with open_tap(trace), intercepting() if may_be_foreign(model) else nullcontext():
         yield trace
-    asked.check(trace.ran)
-    if isinstance(change, _Cut) and trace.ran and not change.found:
+    selection.check(trace.ran)
+    if isinstance(change, _Cut) and trace.ran and not change.matched:
         raise ValueError(f"cut: no attention named {change.name!r} ran; there is {', '.join(trace.ran)}")
 
 
-def _door(model: nn.Module) -> AbstractContextManager[None]:
-    """Only where it may be needed: it costs a little for every call of PyTorch."""
-    from sightline.explain.intercept import door, may_be_foreign
-
-    return door() if may_be_foreign(model) else nullcontext()
-
-
-def _fits(wanted: int | str, name: str) -> bool:
-    return isinstance(wanted, str) and fnmatchcase(name, wanted)
-
-
 def uniform(site: Site, look: Look) -> Tensor:
-    """The same weight for everything that may be attended: what the model does without its attention."""
+    """The same weight for every key that may be attended to: the model without its attention."""
     ones = torch.ones_like(look.weights)
     if look.allowed is not None:
         ones = ones.masked_fill(~look.allowed, 0.0)
@@ -339,7 +332,7 @@ def uniform(site: Site, look: Look) -> Tensor:
 
 
 def cut(name: str, head: int) -> Change:
-    """Silence one head: it reads zeros."""
+    """Ablate one head: its context is zero."""
     return _Cut(name, head)
 
 
@@ -347,12 +340,12 @@ def cut(name: str, head: int) -> Change:
 class _Cut:
     name: str
     head: int
-    found: bool = False  # a name that never occurs is a mistake, not a wish
+    matched: bool = False  # a name that never runs is an error
 
     def __call__(self, site: Site, look: Look) -> Tensor:
         if site.name != self.name:
             return look.weights
-        self.found = True
+        self.matched = True
         weights = _four_axes(look.weights, look.heads)
         if not 0 <= self.head < weights.shape[1]:
             raise ValueError(f"{self.name!r} has {weights.shape[1]} heads; there is no head {self.head}")
@@ -362,8 +355,8 @@ class _Cut:
 
 
 def _site_name(module_name: str) -> str:
-    """A mechanism inside a wrapper (multi-head, pooling) goes by that one's name; a whole model, by 'attention'."""
-    parts = [part for part in module_name.split(".") if part != "_orig_mod"]  # which is what compiling puts around it
+    """A mechanism inside a wrapper (multi-head, pooling) has the wrapper's name; a whole model is 'attention'."""
+    parts = [part for part in module_name.split(".") if part != "_orig_mod"]  # added by torch.compile
     while parts and parts[-1] in ("inner", ""):
         parts.pop()
     return ".".join(parts) or "attention"
@@ -377,7 +370,7 @@ def _four_axes(x: Tensor, head_axes: int) -> Tensor:
 
 
 def _stack(parts: list[Tensor], columns: int, empty: float | int) -> Tensor:
-    """Along the rows; a memory that grew while decoding has fewer columns in its first rows."""
+    """Along the rows; a memory that grows while decoding has fewer columns in its first rows."""
     padded = [nn.functional.pad(part, (0, columns - part.shape[-1]), value=empty) for part in parts]
     return torch.cat(padded, dim=2)
 

@@ -1,7 +1,7 @@
-"""An explanation: everything that there is to show about one input, as plain data.
+"""An explanation: everything to show about one input, as plain data.
 
-A task makes it (`run.explain(x)`), `sightline.view` draws it and `sightline.explain.evidence` says what to make of it.
-Needs NumPy and nothing else; survives a round trip through JSON.
+A task makes it (`run.explain(x)`), `sightline.view` draws it and `sightline.explain.evidence` measures it. Needs NumPy
+only; survives a round trip through JSON.
 """
 
 import json
@@ -19,7 +19,7 @@ from sightline.records import Record
 
 @dataclass(frozen=True)
 class Choice:
-    """Something that could be written, and how likely the model found it."""
+    """A possible output, and its probability."""
 
     text: str
     probability: float
@@ -27,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Step:
-    """One row: what was written, how likely that was, and the likeliest choices there, best first."""
+    """One row: the written token, its probability, and the likeliest choices there, best first."""
 
     written: str
     probability: float
@@ -36,10 +36,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Stack:
-    """Attentions that belong together, first layer first: those of an encoder, or those from target to source.
+    """The layers of one kind of attention, first layer first: those of an encoder, or those from target to source.
 
-    ``kind``: ``cross`` looks at something else, ``self`` at itself, ``causal`` at itself up to here, ``pool`` gathers a
-    whole into one row.
+    ``kind``: ``cross``-attention, ``self``-attention, ``causal`` self-attention, or a ``pool`` of a sequence into one
+    row.
     """
 
     title: str
@@ -49,10 +49,10 @@ class Stack:
 
 @dataclass(frozen=True, eq=False)
 class Calculation:
-    """The vectors behind one record: what was read (``values``), what asked (``queries``), the sums (``contexts``).
+    """The vectors of one record: ``values``, ``queries`` and weighted sums (``contexts``).
 
     Of ``size`` numbers in a value only the first few are kept, the same ones in values and contexts, so that
-    weights · values = contexts can be followed by hand.
+    weights · values = contexts can be checked by hand.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Calculation:
 
 @dataclass(frozen=True)
 class Finding:
-    """One number beside a map, what to hold it against, and one plain sentence about it."""
+    """One number about a map, a reference for it, and one plain sentence."""
 
     key: str
     title: str
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class HeadCost:
-    """What is lost when this head reads nothing: of a model that writes, how much the loss of a token grows."""
+    """The cost of ablating this head: for a decoder, how much the loss of a token grows."""
 
     name: str
     head: int
@@ -85,9 +85,9 @@ class HeadCost:
 
 @dataclass(frozen=True)
 class Belief:
-    """Whether to believe a map: findings, never one score.
+    """Evidence about a map: findings, never a single score.
 
-    ``about`` says which map, ``rows`` how many of its rows were measured.
+    ``about`` names the map, ``rows`` is how many of its rows were measured.
     """
 
     about: str
@@ -98,11 +98,11 @@ class Belief:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a text, from character ``start`` up to ``end``, and its weight.
+    """A part of a text, from character ``start`` up to ``end``, and its weight.
 
-    Where sentences were weighed too, a word has the number of its ``sentence`` and its weight ``in_sentence``; its
-    ``weight`` is that times the sentence's. ``part`` says which text of a pair it stands in;
-    ``marked``, that it is of the answer.
+    Where sentences have weights too, a word has the number of its ``sentence`` and its weight ``in_sentence``; its
+    ``weight`` is that times the sentence's. ``part`` is the number of its text in a pair; ``marked``: it is part of the
+    answer.
     """
 
     start: int
@@ -117,11 +117,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Highlights:
-    """What of a text (of two, for a pair) a model looked at while it gave a label, or an answer that stands there.
+    """The weights of the words of a text (of two, for a pair) for a predicted label, or for an answer in the text.
 
     ``probabilities`` are those of the labels, likeliest first; ``probability`` is that of ``label``, which the map is
-    about; a number has neither. Words stand in the order of the text, and of ``read`` words only those with the
-    largest weights where there are very many. ``sentences`` are there if the model weighs them.
+    about; a number has neither. Words are in the order of the text; of very many ``read`` words, only those with the
+    largest weights are kept. ``sentences`` are given if the model weighs them.
     """
 
     label: str
@@ -156,11 +156,11 @@ class Highlights:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """One input, what the model made of it, and where it looked.
+    """One input, the model's output, and its attention.
 
-    ``shift`` is how many rows the maps should be moved down by when they are shown, because this model looks at a word
-    before or after it writes that word. ``highlights`` are those of a classifier. ``image`` is what records whose
-    columns are a `Grid` look at; ``cells`` are labels for the cells of a grid over it.
+    ``shift`` is by how many rows the maps are moved down when they are shown, because this model attends to a word
+    before or after it writes that word. ``highlights`` are those of a classifier. ``image`` is the image of records
+    whose columns are a `Grid`; ``cells`` are labels for the cells of a grid over it.
     """
 
     title: str
@@ -190,8 +190,8 @@ class Explanation:
         return [record for record in self.records if record.name == name]
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Write it as what the ending says: .png, .svg, .pdf or .gif (options as `sightline.view.drawing.draw` takes
-        them), .html for the page, .json for the plain data."""
+        """Write it in the format of the ending: .png, .svg, .pdf or .gif (with the options of
+        `sightline.view.drawing.draw`), .html for the page, .json for the plain data."""
         path = Path(path)
         if path.suffix.lower() == ".html":
             from sightline.view.page import write_page
@@ -204,7 +204,7 @@ class Explanation:
         return draw(self, path, **options)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The page in a notebook."""
         from sightline.view.page import fragment
 
         return fragment(self)

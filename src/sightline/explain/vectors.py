@@ -1,4 +1,4 @@
-"""The vectors that attention works with: what asks, what is read, and what comes of it."""
+"""The vectors of attention: queries, values and contexts."""
 
 import threading
 from collections import defaultdict
@@ -15,43 +15,35 @@ from sightline.explain.explanation import Calculation
 
 
 class Watched:
-    """What every mechanism of a model was given and gave back, call by call, in the thread that watches."""
+    """The queries, memories and contexts of every mechanism of a model, call by call, in this thread."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._calls: dict[int, list[tuple[Tensor, Memory, Tensor]]] = defaultdict(list)
 
     def see(self, module: nn.Module, given: tuple[Any, ...], read: Read) -> None:
-        if threading.get_ident() != self._thread:  # hooks are the model's, which other threads may use
+        if threading.get_ident() != self._thread:  # other threads may use the model
             return
         query, memory = given[:2]
         self._calls[id(module)].append((query.detach(), memory, read.context.detach()))
 
     def calculations(self, mechanism: nn.Module, name: str, columns: int, kept: int) -> list[Calculation]:
-        """One for each head of the first example: ``kept`` numbers of each vector."""
+        """One for each head of the first example, with ``kept`` numbers of each vector."""
         calls = self._calls[id(mechanism)]
         if not calls:
             return []
         queries = torch.cat([query[0] for query, _, _ in calls], dim=-2)
         contexts = torch.cat([context[0] for _, _, context in calls], dim=-2)
         values = calls[-1][1].values[0].expand(*queries.shape[:-2], -1, -1)
-        heads = [part.reshape(-1, *part.shape[-2:]) for part in (values, queries, contexts)]
+        parts = [_numbers(values[..., :columns, :], kept), _numbers(queries, kept), _numbers(contexts, kept)]
         return [
-            Calculation(
-                name,
-                head,
-                _numbers(read[:columns], kept),
-                _numbers(asked, kept),
-                _numbers(found, kept),
-                size=read.shape[-1],
-            )
-            for head, (read, asked, found) in enumerate(zip(*heads, strict=True))
+            Calculation(name, head, *own, size=values.shape[-1]) for head, own in enumerate(zip(*parts, strict=True))
         ]
 
 
 @contextmanager
 def watch(model: nn.Module) -> Iterator[Watched]:
-    """See the vectors of every mechanism that runs inside the block."""
+    """Record the vectors of every mechanism that runs inside the block."""
     watched = Watched()
     hooks = [module.register_forward_hook(watched.see) for module in model.modules() if isinstance(module, Attention)]
     try:
@@ -62,4 +54,5 @@ def watch(model: nn.Module) -> Iterator[Watched]:
 
 
 def _numbers(vectors: Tensor, kept: int) -> np.ndarray:
-    return vectors[:, :kept].float().cpu().numpy()
+    """The first numbers of each vector, by heads."""
+    return vectors.reshape(-1, *vectors.shape[-2:])[..., :kept].float().cpu().numpy()

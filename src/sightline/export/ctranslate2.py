@@ -1,7 +1,7 @@
-"""Our Transformer as a CTranslate2 model: the fastest engine for it on a processor.
+"""Our Transformer as a CTranslate2 model: the fastest engine for it on a CPU.
 
-What people get wrong: its own sinusoids have other wave lengths than the paper's, so the table goes along; sources need
-their end, and outputs may be empty; int8 conversion writes into the arrays it is given, so it gets copies.
+What people get wrong: its own sinusoids have other wavelengths than the paper's, so the table is exported too; sources
+need their end token, and outputs may be empty; int8 conversion writes into the arrays it is given, so it gets copies.
 """
 
 from pathlib import Path
@@ -13,20 +13,20 @@ from torch import Tensor, nn
 
 from sightline.attention import MultiHead
 from sightline.errors import UserError
-from sightline.export.engine import SOURCE, TARGET, ctranslate2_library, spelled
+from sightline.export.engine import SOURCE, TARGET, library, spelled
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
 from sightline.nn.annotating import sinusoids
 from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 from sightline.vocabulary import END, SPELLINGS, START, UNKNOWN
 
-POSITIONS = 2048  # rows of the table of sinusoids: the longest source and the longest output
+POSITIONS = 2048  # rows of the table of sinusoids: the longest source and output
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 
 
 def write_ctranslate2(model: TextToText, folder: Path, int8: bool = False) -> None:
-    """Write the model beside its tokenisers, which stand in the folder already."""
-    ctranslate2_library()
+    """Write the model beside its tokenisers, which are in the folder already."""
+    library("ctranslate2")
     if not isinstance(model, Transformer):
         raise UserError("CTranslate2 runs Transformers only, and this run's model is recurrent; export it to onnx")
     spec = _spec(model)
@@ -49,7 +49,7 @@ def _spec(model: Transformer) -> Any:
         "activation": common_spec.Activation[_ACTIVATIONS[config.activation]],
     }
     if config.positions == "rotary":
-        shape |= {"rotary_dim": 0, "rotary_interleave": True}  # 0: all features of a head turn
+        shape |= {"rotary_dim": 0, "rotary_interleave": True}  # 0: all features of a head
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, config.heads, **shape)
     decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, config.heads, **shape)
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
@@ -60,12 +60,12 @@ def _spec(model: Transformer) -> Any:
         decoder.position_encodings.encodings = _array(table)
     for to, layer in zip(encoder.layer, model.encoder, strict=True):
         assert isinstance(layer, EncoderLayer)
-        _self_attention(to.self_attention, layer.attention, layer.around_attention)
+        _attention(to.self_attention, layer.attention, layer.around_attention)
         _feed_forward(to.ffn, layer.feed_forward, layer.around_feed_forward)
     for to, layer in zip(decoder.layer, model.decoder, strict=True):
         assert isinstance(layer, DecoderLayer)
-        _self_attention(to.self_attention, layer.attention, layer.around_attention)
-        _cross_attention(to.attention, layer.cross, layer.around_cross)
+        _attention(to.self_attention, layer.attention, layer.around_attention)
+        _attention(to.attention, layer.cross, layer.around_cross, cross=True)
         _feed_forward(to.ffn, layer.feed_forward, layer.around_feed_forward)
     if config.norm == "pre":
         _norm(encoder.layer_norm, model.encoder_norm)
@@ -74,19 +74,13 @@ def _spec(model: Transformer) -> Any:
     return TransformerSpec(encoder, decoder)
 
 
-def _self_attention(to: Any, attention: nn.Module, around: Residual) -> None:
+def _attention(to: Any, attention: nn.Module, around: Residual, cross: bool = False) -> None:
     assert isinstance(attention, MultiHead)
     _norm(to.layer_norm, around.normalise)
-    _linear(to.linear[0], attention.project_query, attention.project_keys, attention.project_values)
-    _linear(to.linear[1], attention.output)
-
-
-def _cross_attention(to: Any, attention: nn.Module, around: Residual) -> None:
-    assert isinstance(attention, MultiHead)
-    _norm(to.layer_norm, around.normalise)
-    _linear(to.linear[0], attention.project_query)
-    _linear(to.linear[1], attention.project_keys, attention.project_values)
-    _linear(to.linear[2], attention.output)
+    query, memory = [attention.project_query], [attention.project_keys, attention.project_values]
+    for linear, layers in zip(to.linear, [query, memory] if cross else [query + memory], strict=False):
+        _linear(linear, *layers)
+    _linear(to.linear[-1], attention.output)
 
 
 def _feed_forward(to: Any, layer: FeedForward, around: Residual) -> None:
@@ -101,7 +95,7 @@ def _norm(to: Any, norm: nn.Module) -> None:
 
 
 def _linear(to: Any, *layers: nn.Linear) -> None:
-    """Several layers that read the same become one."""
+    """Layers with the same input become one."""
     to.weight = _array(torch.cat([layer.weight for layer in layers]))
     to.bias = _array(torch.cat([layer.bias for layer in layers]))
 

@@ -1,4 +1,4 @@
-"""Our encoder as a Hugging Face folder that `transformers` loads: BERT, RoBERTa or DistilBERT, whichever it is."""
+"""Our encoder as a Hugging Face folder that `transformers` loads: a BERT, RoBERTa or DistilBERT."""
 
 import json
 import math
@@ -30,9 +30,9 @@ _TOKEN_NAMES = {
 
 
 def export_encoder(encoder: Encoder, tokeniser: Tokeniser | PretrainedTokeniser, folder: Path) -> Kind:
-    """Write config.json, model.safetensors, tokenizer.json and tokenizer_config.json; says as whose encoder.
+    """Write config.json, model.safetensors, tokenizer.json and tokenizer_config.json. Returns the architecture.
 
-    How the text is pooled does not go with it, but for the pooler of BERT; neither does a head.
+    The pooling of the text is not exported, except the pooler of BERT; neither is a head.
     """
     kind, config = _described(encoder)
     words = encoder.embedding.num_embeddings
@@ -44,47 +44,61 @@ def export_encoder(encoder: Encoder, tokeniser: Tokeniser | PretrainedTokeniser,
     ids = {"pad_token_id": specials.padding}
     if kind != "distilbert":
         ids |= {"bos_token_id": specials.start, "eos_token_id": specials.end}
-    write_text(folder / CONFIG, json.dumps(write_config(kind, config, words, ids), indent=2) + "\n")
+    write_json(folder / CONFIG, write_config(kind, config, words, ids))
     with whole_file(folder / WEIGHTS) as part:
         save_file(tensors, part, metadata={"format": "pt"})
-    tokeniser.save(folder / TOKENISER)
-    if isinstance(tokeniser, Tokeniser):
-        _add_start_and_end(folder / TOKENISER, encoder)
-    write_text(folder / "tokenizer_config.json", json.dumps(_tokeniser_config(encoder, tokeniser), indent=2) + "\n")
+    path = tokeniser.save(folder / TOKENISER)
+    if isinstance(tokeniser, Tokeniser):  # our batches add start and end; in transformers the tokeniser does
+        start, end = tokeniser.spell([specials.start, specials.end])
+        pair = f"{start} $A {end} $B:1 {end}:1"
+        special_tokens = [(start, specials.start), (end, specials.end)]
+        set_template(path, single=f"{start} $A {end}", pair=pair, special_tokens=special_tokens)
+    write_json(folder / "tokenizer_config.json", _tokeniser_config(encoder, tokeniser))
     return kind
 
 
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    write_text(path, json.dumps(data, indent=2) + "\n")
+
+
+def set_template(path: Path, **template: Any) -> None:
+    """Add special tokens to every text that a file of a tokeniser reads."""
+    library = Tokenizer.from_file(str(path))
+    library.post_processor = processors.TemplateProcessing(**template)
+    write_text(path, library.to_str(pretty=True))
+
+
 def _described(encoder: Encoder) -> tuple[Kind, EncoderConfig]:
-    """Which of the three models this is, and its configuration in their terms; an error if it is none."""
+    """Which of the three architectures this is, and its configuration in their terms; an error if it is none."""
     config = encoder.config
     differences = {
         "norm": (config.norm, "post", config.norm == "post"),
         "embedding_norm": (config.embedding_norm, True, config.embedding_norm),
         "positions": (config.positions, "learned", config.positions != "rotary"),
     }
-    for name, (found, wanted, fine) in differences.items():
+    for name, (value, needed, fine) in differences.items():
         if not fine:
             raise UserError(
-                f"this encoder's {name} is {found}, which BERT, RoBERTa and DistilBERT do not have; "
-                f"train one with {name} {wanted} to take it to transformers"
+                f"this encoder's {name} is {value}, which BERT, RoBERTa and DistilBERT do not have; "
+                f"train one with {name} {needed} to export it to transformers"
             )
     if config.first_position:
         if config.first_position != encoder.specials.padding + 1:
             raise UserError(
-                f"positions begin at {config.first_position}, in RoBERTa they do behind the id of padding, "
+                f"positions begin at {config.first_position}; in RoBERTa they begin after the id of padding, "
                 f"{encoder.specials.padding}"
             )
         kind: Kind = "roberta"
     else:
         plain = config.parts == 0 and not config.pooler and config.epsilon == 1e-12
         kind = "distilbert" if plain and config.activation in ("gelu", "relu") else "bert"
-    # BERT always has a table of parts: one of zeros changes nothing.
+    # BERT always has a table of segments: one of zeros changes nothing.
     parts = config.parts if kind == "distilbert" else max(1, config.parts)
     return kind, replace(config, positions="learned", scaled=False, parts=parts)
 
 
 def _as_theirs(state: dict[str, Tensor], ours: EncoderConfig, theirs: EncoderConfig) -> dict[str, Tensor]:
-    """What the three models have as tables and ours may compute."""
+    """Tables of the three architectures that ours may compute instead."""
     state = dict(state)
     if ours.scaled:
         state["embedding.weight"] = state["embedding.weight"] * math.sqrt(ours.size)
@@ -94,20 +108,6 @@ def _as_theirs(state: dict[str, Tensor], ours: EncoderConfig, theirs: EncoderCon
     if theirs.parts and not ours.parts:
         state["parts.weight"] = torch.zeros(theirs.parts, ours.size)
     return state
-
-
-def _add_start_and_end(path: Path, encoder: Encoder) -> None:
-    """Say in a file of ours what our batches do, for those who read only the file."""
-    library = Tokenizer.from_file(str(path))
-    ids = {name: getattr(encoder.specials, name) for name in ("start", "end")}
-    spelled = {name: library.id_to_token(one) for name, one in ids.items()}
-    start, end = spelled["start"], spelled["end"]
-    library.post_processor = processors.TemplateProcessing(
-        single=f"{start} $A {end}",
-        pair=f"{start} $A {end} $B:1 {end}:1",
-        special_tokens=[(spelled[name], ids[name]) for name in ids],
-    )
-    write_text(path, library.to_str(pretty=True))
 
 
 def _tokeniser_config(encoder: Encoder, tokeniser: Tokeniser | PretrainedTokeniser) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Our models from text to text as ONNX: an encoder and one step of the decoder, for onnxruntime anywhere.
 
 Every model has the same shape from outside. The encoder reads ``source`` and gives the state; the step reads ``tokens``
-and the state, and gives ``logits`` and, as ``next_NAME``, what takes the place of ``NAME`` in the state. All of it has
-the rows of the batch first, so beams reorder it by indexing.
+and the state, and gives ``logits`` and, as ``next_NAME``, the new value of ``NAME`` in the state. The batch is the
+first axis everywhere, so beams are selected by indexing.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ from sightline.attention.additive import Additive
 from sightline.attention.dot import Dot, General, ScaledDot
 from sightline.attention.normalisers import Softmax
 from sightline.errors import UserError
-from sightline.export.engine import ENCODER, STEP, onnx_library
+from sightline.export.engine import ENCODER, STEP, library
 from sightline.files import whole_file
 from sightline.kernels.ragged import PARTS
 from sightline.models.recurrent import RecurrentModel
@@ -31,19 +31,18 @@ from sightline.nn.decoder import RecurrentAttentionDecoder
 from sightline.nn.inference import scale_of
 from sightline.nn.rnn import Cell
 from sightline.nn.transformer import ACTIVATIONS, DecoderLayer, EncoderLayer, FeedForward, Residual
-from sightline.vocabulary import END, PADDING, START
+from sightline.vocabulary import PADDING
 
-# ONNX graphs written node by node, which is quicker and plainer than tracing: what is written is what is run.
-
+# --- ONNX graphs are written node by node, which is faster and plainer than tracing.
 
 OPSET, IR = 20, 10  # what runtimes since 2024 read
-HIDDEN = -1e30  # added to the scores of padding: no weight is left, and no sum overflows
+HIDDEN = -1e30  # added to the scores of padding: their weight is 0, and no sum overflows
 Kind = Literal["int64", "float32"]
 _TYPES = {"int64": TensorProto.INT64, "float32": TensorProto.FLOAT}
 
 
 class Graph:
-    """Calling it with the kind of a node and its inputs adds the node, and gives the name of its output."""
+    """Call it with the kind of a node and its inputs: it adds the node and returns the name of its output."""
 
     def __init__(self, name: str, int8: bool = False) -> None:
         self.name, self.int8 = name, int8
@@ -52,7 +51,7 @@ class Graph:
         self._outputs: list[onnx.ValueInfoProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
         self._names: dict[Any, str] = {}
-        self._kept: list[Tensor] = []  # the addresses of tensors are keys as long as they live
+        self._kept: list[Tensor] = []  # addresses of tensors are keys only while the tensors live
 
     def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
         return self.several(kind, 1, *inputs, **attributes)[0]
@@ -76,13 +75,13 @@ class Graph:
         return self._constant((kind, array.shape, array.tobytes()), array)
 
     def weight(self, tensor: Tensor) -> str:
-        """A parameter; the same one twice is kept once."""
+        """A parameter; it is stored once however often it is used."""
         self._kept.append(tensor)
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride())
         return self._names.get(key) or self._constant(key, tensor.detach().to("cpu", torch.float32).numpy())
 
     def linear(self, x: str, *layers: nn.Linear, factors: Sequence[float] = ()) -> str:
-        """Layers that read the same, in one product; ``factors`` are multiplied into what each gives."""
+        """Layers with the same input, in one product; ``factors`` scale the output of each."""
         times = factors or [1.0] * len(layers)
         weight = torch.cat([layer.weight * factor for layer, factor in zip(layers, times, strict=True)])
         x = self("MatMul", x, self.weight(weight.t().contiguous()))
@@ -93,7 +92,7 @@ class Graph:
 
     def logits(self, x: str, layer: nn.Linear) -> str:
         """The output layer, which may share its table with the embedding."""
-        if self.int8:  # the converter to int8 wants a product with a table of its own
+        if self.int8:  # the converter to int8 needs a product with a table of its own
             return self.linear(x, layer)
         return self("Gemm", x, self.weight(layer.weight), self.weight(layer.bias), transB=1)
 
@@ -102,18 +101,18 @@ class Graph:
         return self("LayerNormalization", x, scale, shift, axis=-1, epsilon=layer.eps)
 
     def embed(self, tokens: str, table: nn.Embedding) -> str:
-        """Vectors of tokens, as `TokenEmbedding` gives them."""
+        """Embeddings of tokens, as `TokenEmbedding` gives them."""
         factor = float(table.embedding_dim) ** 0.5
         if not self.int8:
             return self("Mul", self("Gather", self.weight(table.weight), tokens), self.numbers(factor, "float32"))
-        # Every word has a scale of its own: rare ones are small.
+        # Each token has its own scale: rare tokens have small embeddings.
         weight = table.weight.detach().to("cpu", torch.float32)
         scale = weight.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / 127
         rounded = self("Gather", self.numbers((weight / scale).round().numpy(), "int8"), tokens)
         return self("Mul", self("Cast", rounded, to=1), self("Gather", self.weight(scale * factor), tokens))
 
     def hidden(self, tokens: str, padding: int) -> str:
-        """What is added to the scores of a source: nothing where words stand, `HIDDEN` on padding."""
+        """What is added to the scores of a source: 0 for tokens, `HIDDEN` for padding."""
         nothing = self("Equal", tokens, self.numbers(padding))
         return self("Where", nothing, self.numbers(HIDDEN, "float32"), self.numbers(0.0, "float32"))
 
@@ -126,7 +125,7 @@ class Graph:
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
         model.producer_name = "sightline"
-        if self.int8:  # there is nothing to prepare here that the converter would otherwise ask for
+        if self.int8:  # the converter would otherwise ask for a preparation that these graphs do not need
             helper.set_model_props(model, {"onnx.quant.pre_process": "onnxruntime.quant"})
         onnx.checker.check_model(model)
         with whole_file(path) as part:
@@ -139,12 +138,7 @@ class Graph:
         return self._names[key]
 
 
-# The Transformer as two ONNX graphs: the encoder, and one step of the decoder with its caches.
-
-
-def transformer_graphs(model: Transformer, int8: bool) -> tuple[Graph, Graph]:
-    """The encoder and the step."""
-    return _encoder(model, int8), _step(model, int8)
+# --- The Transformer as two ONNX graphs: the encoder, and one step of the decoder with its caches.
 
 
 def _encoder(model: Transformer, int8: bool) -> Graph:
@@ -157,7 +151,10 @@ def _encoder(model: Transformer, int8: bool) -> Graph:
     x = angles.placed(x)
     for layer in model.encoder:
         assert isinstance(layer, EncoderLayer)
-        x = _encoder_layer(graph, layer, x, hidden, angles)
+        query, key, value = _own(graph, layer.attention, _enter(graph, layer.around_attention, x), angles)
+        read = _read(graph, layer.attention, query, graph("Transpose", key, perm=[0, 1, 3, 2]), value, hidden)
+        x = _leave(graph, layer.around_attention, x, read)
+        x = _forward(graph, layer.feed_forward, layer.around_feed_forward, x)
     if isinstance(model.encoder_norm, nn.LayerNorm):
         x = graph.norm(x, model.encoder_norm)
     graph.output("hidden", hidden, ["rows", 1, 1, "words"])
@@ -170,7 +167,7 @@ def _encoder(model: Transformer, int8: bool) -> Graph:
         assert isinstance(layer.cross, MultiHead)
         joined = graph.linear(x, layer.cross.project_keys, layer.cross.project_values)
         keys, values = graph.several("Split", 2, joined, axis=-1, num_outputs=2)
-        # As the products of the step want them, turned once.
+        # Transposed once, as the products of the step need them.
         graph.output(f"source_keys_{number}", _split(graph, keys, heads, [0, 2, 3, 1]), ["rows", heads, size, "words"])
         graph.output(f"source_values_{number}", _split(graph, values, heads), ["rows", heads, "words", size])
         graph.output(f"keys_{number}", empty, ["rows", heads, 0, size])
@@ -183,29 +180,26 @@ def _step(model: Transformer, int8: bool) -> Graph:
     heads, size = model.config.heads, model.config.size // model.config.heads
     tokens = graph.input("tokens", "int64", ["rows"])
     hidden = graph.input("hidden", "float32", ["rows", 1, 1, "words"])
-    count = range(len(model.decoder))
-    sources = [
-        (
-            graph.input(f"source_keys_{number}", "float32", ["rows", heads, size, "words"]),
-            graph.input(f"source_values_{number}", "float32", ["rows", heads, "words", size]),
-        )
-        for number in count
-    ]
-    caches = [
-        tuple(graph.input(f"{name}_{number}", "float32", ["rows", heads, "past", size]) for name in ("keys", "values"))
-        for number in count
-    ]
+    for number in range(len(model.decoder)):
+        graph.input(f"source_keys_{number}", "float32", ["rows", heads, size, "words"])
+        graph.input(f"source_values_{number}", "float32", ["rows", heads, "words", size])
+    for number in range(len(model.decoder)):
+        graph.input(f"keys_{number}", "float32", ["rows", heads, "past", size])
+        graph.input(f"values_{number}", "float32", ["rows", heads, "past", size])
     x = graph.embed(graph("Unsqueeze", tokens, graph.numbers([1])), model.target_embedding)
-    position = graph("Shape", caches[0][0], start=2, end=3)
-    angles = _Angles(graph, model, position)
+    angles = _Angles(graph, model, graph("Shape", "keys_0", start=2, end=3))
     x = angles.placed(x)
     for number, layer in enumerate(model.decoder):
         assert isinstance(layer, DecoderLayer)
-        x, after = _look_back(graph, layer, x, caches[number], angles)
-        x = _look_at_source(graph, layer, x, sources[number], hidden)
+        query, key, value = _own(graph, layer.attention, _enter(graph, layer.around_attention, x), angles)
+        keys = graph("Concat", f"keys_{number}", key, axis=2)
+        values = graph("Concat", f"values_{number}", value, axis=2)
+        read = _read(graph, layer.attention, query, graph("Transpose", keys, perm=[0, 1, 3, 2]), values, None)
+        x = _leave(graph, layer.around_attention, x, read)
+        x = _cross(graph, layer, x, (f"source_keys_{number}", f"source_values_{number}"), hidden)
         x = _forward(graph, layer.feed_forward, layer.around_feed_forward, x)
-        for name, cache in zip(("keys", "values"), after, strict=True):
-            graph.output(f"next_{name}_{number}", cache, ["rows", heads, "past_and_one", size])
+        graph.output(f"next_keys_{number}", keys, ["rows", heads, "past_and_one", size])
+        graph.output(f"next_values_{number}", values, ["rows", heads, "past_and_one", size])
     if isinstance(model.decoder_norm, nn.LayerNorm):
         x = graph.norm(x, model.decoder_norm)
     logits = graph.logits(graph("Squeeze", x, graph.numbers([1])), model.output)
@@ -214,12 +208,12 @@ def _step(model: Transformer, int8: bool) -> Graph:
 
 
 class _Angles:
-    """Positions: added to the embeddings as sinusoids, or turning queries and keys. In float64, as the layers do."""
+    """Positions: sinusoids added to embeddings, or rotations of queries and keys. In float64, as in the layers."""
 
     def __init__(self, graph: Graph, model: Transformer, positions: str) -> None:
         config = model.config
-        self.graph, self.turning = graph, config.positions == "rotary"
-        size = config.size // config.heads if self.turning else config.size
+        self.graph, self.rotary = graph, config.positions == "rotary"
+        size = config.size // config.heads if self.rotary else config.size
         waves = 10_000.0 ** -(np.arange(0, size, 2, dtype=np.float64) / size)
         places = graph("Unsqueeze", graph("Cast", positions, to=11), graph.numbers([1]))  # 11: float64
         angles = graph("Mul", places, graph.numbers(waves, "float64"))
@@ -227,13 +221,13 @@ class _Angles:
 
     def placed(self, x: str) -> str:
         """Embeddings with their positions."""
-        if self.turning:
+        if self.rotary:
             return x
         return self.graph("Add", x, self.graph("Concat", self.sine, self.cosine, axis=-1))
 
-    def turned(self, x: str) -> str:
-        """Queries or keys, `rows heads words size`, with neighbouring features turned (`Rotary`)."""
-        if not self.turning:
+    def rotated(self, x: str) -> str:
+        """Queries or keys, `rows heads words size`, with neighbouring features rotated (`Rotary`)."""
+        if not self.rotary:
             return x
         graph, last = self.graph, self.graph.numbers([-1])
         pairs = graph("Reshape", x, graph.numbers([0, 0, 0, -1, 2]))
@@ -245,24 +239,7 @@ class _Angles:
         return graph("Reshape", joined, graph.numbers([0, 0, 0, -1]))
 
 
-def _encoder_layer(graph: Graph, layer: EncoderLayer, x: str, hidden: str, angles: _Angles) -> str:
-    query, key, value = _own(graph, layer.attention, _enter(graph, layer.around_attention, x), angles)
-    read = _read(graph, layer.attention, query, graph("Transpose", key, perm=[0, 1, 3, 2]), value, hidden)
-    x = _leave(graph, layer.around_attention, x, read)
-    return _forward(graph, layer.feed_forward, layer.around_feed_forward, x)
-
-
-def _look_back(
-    graph: Graph, layer: DecoderLayer, x: str, cache: tuple[str, ...], angles: _Angles
-) -> tuple[str, tuple[str, str]]:
-    query, key, value = _own(graph, layer.attention, _enter(graph, layer.around_attention, x), angles)
-    keys = graph("Concat", cache[0], key, axis=2)
-    values = graph("Concat", cache[1], value, axis=2)
-    read = _read(graph, layer.attention, query, graph("Transpose", keys, perm=[0, 1, 3, 2]), values, None)
-    return _leave(graph, layer.around_attention, x, read), (keys, values)
-
-
-def _look_at_source(graph: Graph, layer: DecoderLayer, x: str, source: tuple[str, str], hidden: str) -> str:
+def _cross(graph: Graph, layer: DecoderLayer, x: str, source: tuple[str, str], hidden: str) -> str:
     attention = layer.cross
     assert isinstance(attention, MultiHead)
     entered = _enter(graph, layer.around_cross, x)
@@ -272,13 +249,13 @@ def _look_at_source(graph: Graph, layer: DecoderLayer, x: str, source: tuple[str
 
 
 def _own(graph: Graph, attention: nn.Module, x: str, angles: _Angles) -> tuple[str, str, str]:
-    """Queries (with the scale in them), keys and values of self-attention, by heads."""
+    """Queries (already scaled), keys and values of self-attention, by heads."""
     assert isinstance(attention, MultiHead)
     layers = attention.project_query, attention.project_keys, attention.project_values
     joined = graph.linear(x, *layers, factors=[scale_of(attention), 1.0, 1.0])
     parts = graph.several("Split", 3, joined, axis=-1, num_outputs=3)
     query, key, value = (_split(graph, part, attention.key_heads) for part in parts)
-    return angles.turned(query), angles.turned(key), value
+    return angles.rotated(query), angles.rotated(key), value
 
 
 def _read(graph: Graph, attention: nn.Module, query: str, keys: str, values: str, hidden: str | None) -> str:
@@ -318,22 +295,10 @@ def _leave(graph: Graph, around: Residual, x: str, y: str) -> str:
     return total if around.pre else graph.norm(total, around.normalise)
 
 
-# The recurrent models as two ONNX graphs: the encoder, and one step of the decoder.
-
+# --- The recurrent models as two ONNX graphs: the encoder, and one step of the decoder.
 
 # The order of gates: ours is PyTorch's (reset, update, candidate; enter, forget, candidate, leave).
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
-
-
-def recurrent_graphs(model: RecurrentModel, int8: bool) -> tuple[Graph, Graph]:
-    """The encoder and the step."""
-    attention = model.decoder.attention
-    if attention is not None and not _is_known(attention):
-        raise UserError(
-            "the attention of this run has no ONNX graph yet; those of softmax over additive, dot, scaled_dot and "
-            "general scores have one"
-        )
-    return _recurrent_encoder(model, int8), _recurrent_step(model, int8)
 
 
 def _is_known(attention: nn.Module) -> bool:
@@ -352,22 +317,25 @@ def _recurrent_encoder(model: RecurrentModel, int8: bool) -> Graph:
     final = ""
     for layer in model.encoder.layers:
         x, final = _both_ways(graph, layer, x, lengths)
-    annotations = graph("Transpose", x, perm=[1, 0, 2])
+    encoder_states = graph("Transpose", x, perm=[1, 0, 2])
     ends = graph.several("Split", 2, final, axis=0, num_outputs=2)
     ends = [graph("Squeeze", end, graph.numbers([0])) for end in ends]
     summary = ends[1] if model.starts_from == "backward" else graph("Concat", *ends, axis=-1)
     started = graph("Tanh", graph.linear(summary, model.start))
     layers = len(model.decoder.cells)
     firsts = graph.several("Split", layers, started, axis=-1, num_outputs=layers) if layers > 1 else [started]
-    nothing = graph("Mul", firsts[0], graph.numbers(0.0, "float32"))
-    for (name, shape), value in zip(_moving(model.decoder), _first(model.decoder, firsts, nothing), strict=True):
-        graph.output(name, value, ["rows", shape])
+    zeros = graph("Mul", firsts[0], graph.numbers(0.0, "float32"))
+    for name, shape in _state(model.decoder):  # the hidden state of each cell, zeros for everything else
+        _, number, part = name.split("_") if name != "fed" else ("", 0, "")
+        graph.output(name, firsts[int(number)] if part == "0" else zeros, ["rows", shape])
     if model.decoder.attention is not None:
         score = _score(model.decoder)
-        keys = graph("MatMul", annotations, graph.weight(score.key.weight)) if hasattr(score, "key") else annotations
+        keys = (
+            graph("MatMul", encoder_states, graph.weight(score.key.weight)) if hasattr(score, "key") else encoder_states
+        )
         graph.output("hidden", graph.hidden(source, PADDING), ["rows", "words"])
         graph.output("keys", keys, ["rows", "words", _key_size(model.decoder)])
-        graph.output("values", annotations, ["rows", "words", model.decoder.shape.annotation_size])
+        graph.output("values", encoder_states, ["rows", "words", model.decoder.shape.annotation_size])
     return graph
 
 
@@ -382,9 +350,9 @@ def _both_ways(graph: Graph, layer: nn.Module, x: str, lengths: str) -> tuple[st
     options: dict[str, Any] = {"hidden_size": layer.hidden_size, "direction": "bidirectional"}
     if kind == "GRU":
         options["linear_before_reset"] = 1  # the reset gate acts on the projected state, as in PyTorch
-    found, final = graph.several(kind, 2, *inputs, **options)
-    turned = graph("Transpose", found, perm=[0, 2, 1, 3])
-    return graph("Reshape", turned, graph.numbers([0, 0, -1])), final
+    states, final = graph.several(kind, 2, *inputs, **options)
+    states = graph("Transpose", states, perm=[0, 2, 1, 3])
+    return graph("Reshape", states, graph.numbers([0, 0, -1])), final
 
 
 def _ordered(kind: str, parameter: Tensor) -> Tensor:
@@ -392,8 +360,8 @@ def _ordered(kind: str, parameter: Tensor) -> Tensor:
     return torch.cat([gates[number] for number in _GATES[kind]])
 
 
-def _moving(decoder: RecurrentAttentionDecoder) -> list[tuple[str, int]]:
-    """The names and sizes of what changes from word to word."""
+def _state(decoder: RecurrentAttentionDecoder) -> list[tuple[str, int]]:
+    """The names and sizes of what each step updates."""
     parts = 1 if decoder.shape.cell == "gru" else 2
     names = [f"cell_{number}_{part}" for number in range(len(decoder.cells)) for part in range(parts)]
     if decoder.shape.feeds_input:
@@ -401,28 +369,20 @@ def _moving(decoder: RecurrentAttentionDecoder) -> list[tuple[str, int]]:
     return [(name, decoder.shape.size) for name in names]
 
 
-def _first(decoder: RecurrentAttentionDecoder, firsts: list[str], nothing: str) -> list[str]:
-    """Their values before the first word."""
-    values = []
-    for first in firsts:
-        values += [first] if decoder.shape.cell == "gru" else [first, nothing]
-    return [*values, nothing] if decoder.shape.feeds_input else values
-
-
 def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
     graph, decoder, shape = Graph("step", int8), model.decoder, model.decoder.shape
     tokens = graph.input("tokens", "int64", ["rows"])
-    states = {name: graph.input(name, "float32", ["rows", size]) for name, size in _moving(decoder)}
+    states = {name: graph.input(name, "float32", ["rows", size]) for name, size in _state(decoder)}
     if decoder.attention is not None:
         graph.input("hidden", "float32", ["rows", "words"])
         graph.input("keys", "float32", ["rows", "words", _key_size(decoder)])
         graph.input("values", "float32", ["rows", "words", shape.annotation_size])
     word = graph.embed(tokens, model.target_embedding)
     top = f"cell_{len(decoder.cells) - 1}_0"
-    context = _look(graph, decoder, states[top]) if decoder.looks_before else None
+    context = _attend(graph, decoder, states[top]) if decoder.looks_before else None
     moved = _move(graph, decoder, word, [part for part in (context, states.get("fed")) if part is not None], states)
     if decoder.attention is not None and not decoder.looks_before:
-        context = _look(graph, decoder, moved[top])
+        context = _attend(graph, decoder, moved[top])
     read = [] if context is None else [context]
     if shape.writes_from == "maxout":
         pairs = graph.linear(graph("Concat", states[top], word, *read, axis=-1), decoder.write)
@@ -432,7 +392,7 @@ def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
         features = graph("Tanh", graph.linear(_joined(graph, [moved[top], *read]), decoder.write))
     if shape.feeds_input:
         moved["fed"] = features
-    for name, size in _moving(decoder):
+    for name, size in _state(decoder):
         graph.output(f"next_{name}", moved[name], ["rows", size])
     graph.output("logits", graph.logits(features, model.output), ["rows", model.output.out_features])
     return graph
@@ -441,7 +401,7 @@ def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
 def _move(
     graph: Graph, decoder: RecurrentAttentionDecoder, word: str, inner: list[str], states: dict[str, str]
 ) -> dict[str, str]:
-    """Every cell, one word further."""
+    """Every cell, one step further."""
     moved: dict[str, str] = {}
     below = word
     for number, cell in enumerate(decoder.cells):
@@ -472,18 +432,18 @@ def _lstm(graph: Graph, gates: str, state: str) -> list[str]:
     return [graph("Mul", graph("Sigmoid", leave), graph("Tanh", new)), new]
 
 
-def _look(graph: Graph, decoder: RecurrentAttentionDecoder, query: str) -> str:
+def _attend(graph: Graph, decoder: RecurrentAttentionDecoder, query: str) -> str:
     """Score, normalise, read: one query for each row."""
     score, last = _score(decoder), graph.numbers([2])
     if isinstance(score, Additive):
         assert score.query.bias is not None
-        asked = graph("MatMul", query, graph.weight(score.query.weight))
-        asked = graph("Add", asked, graph.weight(score.query.bias))
-        layer = graph("Tanh", graph("Add", graph("Unsqueeze", asked, graph.numbers([1])), "keys"))
+        projected = graph("MatMul", query, graph.weight(score.query.weight))
+        projected = graph("Add", projected, graph.weight(score.query.bias))
+        layer = graph("Tanh", graph("Add", graph("Unsqueeze", projected, graph.numbers([1])), "keys"))
         scores = graph("MatMul", layer, graph.weight(score.vector.detach().unsqueeze(-1)))
     else:
-        asked = graph("Mul", query, graph.numbers(score.scale, "float32"))
-        scores = graph("MatMul", "keys", graph("Unsqueeze", asked, last))
+        scaled = graph("Mul", query, graph.numbers(score.scale, "float32"))
+        scores = graph("MatMul", "keys", graph("Unsqueeze", scaled, last))
     scores = graph("Add", graph("Squeeze", scores, last), "hidden")
     weights = graph("Unsqueeze", graph.softmax(scores), graph.numbers([1]))
     return graph("Squeeze", graph("MatMul", weights, "values"), graph.numbers([1]))
@@ -503,48 +463,20 @@ def _joined(graph: Graph, parts: list[str]) -> str:
     return graph("Concat", *parts, axis=-1) if len(parts) > 1 else parts[0]
 
 
-# Run by a test as it stands: what it says is true.
-DRIVER = f'''import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-PADDING, START, END = {PADDING}, {START}, {END}
-encoder, step = (onnxruntime.InferenceSession(f"{{name}}.onnx") for name in ("encoder", "step"))
-source, target = (Tokenizer.from_file(f"{{name}}.json") for name in ("source", "target"))
-
-
-def translate(texts, longest=100):
-    """Greedy: the likeliest token, again and again."""
-    rows = [[*one.ids, END] for one in source.encode_batch(texts, add_special_tokens=False)]
-    width = max(map(len, rows))
-    batch = np.array([row + [PADDING] * (width - len(row)) for row in rows])
-    names = [one.name for one in encoder.get_outputs()]
-    state = dict(zip(names, encoder.run(names, {{"source": batch}})))
-    tokens, written = np.full(len(rows), START), []
-    for _ in range(longest):
-        results = dict(zip([one.name for one in step.get_outputs()], step.run(None, {{"tokens": tokens, **state}})))
-        state |= {{name: results[f"next_{{name}}"] for name in names if f"next_{{name}}" in results}}
-        logits = results["logits"]
-        logits[:, [PADDING, START]] = -np.inf
-        tokens = logits.argmax(-1)
-        written.append(tokens)
-        if all(END in row for row in np.stack(written, 1)):
-            break
-    outputs = [row.tolist() for row in np.stack(written, 1)]
-    outputs = [row[: row.index(END)] if END in row else row for row in outputs]
-    return target.decode_batch(outputs, skip_special_tokens=False)
-'''
-
-
 def write_onnx(model: TextToText, folder: Path, int8: bool = False) -> None:
-    """Write the two graphs; with ``int8`` the products with weights are computed in 8 bits."""
-    onnx_library()
+    """Write the two graphs; with ``int8`` the products with weights are in 8 bits."""
+    library("onnxruntime")
     if isinstance(model, Transformer):
-        graphs = transformer_graphs(model, int8)
+        graphs = _encoder(model, int8), _step(model, int8)
     elif isinstance(model, RecurrentModel):
-        graphs = recurrent_graphs(model, int8)
+        if model.decoder.attention is not None and not _is_known(model.decoder.attention):
+            raise UserError(
+                "the attention of this run has no ONNX graph yet; those of softmax over additive, dot, scaled_dot and "
+                "general scores have one"
+            )
+        graphs = _recurrent_encoder(model, int8), _recurrent_step(model, int8)
     else:
-        raise UserError(f"a {type(model).__name__} has no ONNX graphs; a Transformer and the recurrent models have")
+        raise UserError(f"a {type(model).__name__} has no ONNX graphs; the Transformer and the recurrent models have")
     for graph, name in zip(graphs, (ENCODER, STEP), strict=True):
         if not int8:
             graph.save(folder / name)
@@ -557,6 +489,6 @@ def write_onnx(model: TextToText, folder: Path, int8: bool = False) -> None:
 def _quantise(source: Path, target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    # Unsigned weights: on a processor without VNNI signed ones changed 77 of 200 outputs of a Multi30k run, unsigned
-    # ones 19; sums of products of bytes that do not fit would explain it.
+    # Unsigned weights: on a CPU without VNNI signed ones changed 77 of 200 outputs of a Multi30k run, unsigned ones 19;
+    # an overflow of 16-bit sums would explain it.
     quantize_dynamic(source, target, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QUInt8)

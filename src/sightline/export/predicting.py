@@ -1,4 +1,4 @@
-"""Predicting with other engines: what was exported, or a run converted on the spot."""
+"""Predicting with other engines: an export, or a run that is converted first."""
 
 import json
 import tempfile
@@ -25,18 +25,18 @@ EngineName = Literal["ctranslate2", "onnx"]
 
 
 class EngineOutput(TranslationOutput):
-    """Outputs that another engine's model writes.
+    """Outputs of another engine.
 
-    With onnxruntime only the network is another one: search is ours, and so are its results. CTranslate2 searches by
-    itself. Greedy outputs are the same; those of beams are as long as nothing is forced: it counts neither the tokens
-    of a prefix nor an end that the longest length forces, so there it may choose another one.
+    onnxruntime computes the network only: search and its results are ours. CTranslate2 has its own search. Greedy
+    outputs are the same; so are those of beams unless something is forced: it scores neither the tokens of a prefix nor
+    an end that the maximum length forces, so it may choose another output there.
     """
 
     def search(self, run: Run, sizes: Sequence[int], batch: Tensor, options: SequenceOptions) -> list[list[Hypothesis]]:
         if self.tokeniser.of_words and not options.keep_unknown:
             raise UserError(
-                "this vocabulary is of whole words, and other engines do not say where the model looked, to copy "
-                "unknown ones from the source; leave them as they are with --keep-unknown, or leave out --engine"
+                "this vocabulary is of whole words, and other engines give no attention to copy unknown words from the "
+                "source by; keep unknown words with --keep-unknown, or leave out --engine"
             )
         assert isinstance(run.model, EngineModel)
         if isinstance(run.model.engine, OnnxEngine):
@@ -47,13 +47,13 @@ class EngineOutput(TranslationOutput):
         self, engine: CTranslate2Engine, sizes: Sequence[int], batch: Tensor, options: SequenceOptions
     ) -> list[list[Hypothesis]]:
         if options.sample:
-            raise UserError("--sample draws with our own generator; leave out --engine, or use --engine onnx")
+            raise UserError("--sample needs our own search; leave out --engine, or use --engine onnx")
         if options.going is not None:
             options.going()
         forced = self.forced(options, len(sizes))
-        # As in SearchConfig.find. A batch has one limit over there; what goes beyond its own is cut off.
+        # As in SearchConfig.find. A batch has one limit in CTranslate2; longer outputs are truncated.
         limits = options.limits(sizes, forced)
-        found = engine.translate(
+        outputs = engine.translate(
             [row[:size] for row, size in zip(batch.tolist(), sizes, strict=True)],
             max(limits),
             rows=len(sizes),
@@ -65,17 +65,18 @@ class EngineOutput(TranslationOutput):
             no_repeat_ngram_size=options.no_repeat,
         )
         return [
-            [one._replace(tokens=one.tokens[:limit]) for one in some] for some, limit in zip(found, limits, strict=True)
+            [one._replace(tokens=one.tokens[:limit]) for one in some]
+            for some, limit in zip(outputs, limits, strict=True)
         ]
 
 
 class EngineModel(nn.Module):
-    """What search needs of a model, from an engine."""
+    """An engine as a model that search can use."""
 
     def __init__(self, engine: CTranslate2Engine | OnnxEngine) -> None:
         super().__init__()
         self.engine = engine
-        self.place = nn.Parameter(torch.zeros(0), requires_grad=False)  # tells on which device it is
+        self.place = nn.Parameter(torch.zeros(0), requires_grad=False)  # gives the device
 
     def searching(self, batch: Tensor) -> tuple[Step, Any]:
         assert isinstance(self.engine, OnnxEngine)
@@ -83,7 +84,7 @@ class EngineModel(nn.Module):
 
 
 def load_engine(path: Path, name: EngineName, threads: int | None = None) -> Run:
-    """From an exported folder, or from a run, which is then converted for as long as it is used."""
+    """From an exported folder, or from a run, which is converted in a temporary folder."""
     threads = threads or torch.get_num_threads()
     if (path / ABOUT).is_file():
         _check_engine(path, name)
@@ -105,15 +106,15 @@ READ_BY_ENGINES = (".bin", ".onnx", ".data", ".json")
 
 
 def _check_engine(path: Path, name: EngineName) -> None:
-    """It is of this engine, and every file is what was written: CTranslate2's own reader dies of damaged weights."""
+    """Check the engine and the checksums of all files: CTranslate2 crashes on damaged weights."""
     try:
         about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        found, files = about["export"], about["files"]
+        engine, files = about["export"], about["files"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{path / ABOUT} is damaged: export the run anew") from None
-    if found != name:
-        raise UserError(f"{path} was exported to {found}, and --engine is {name}; export the run to {name}")
+        raise UserError(f"{path / ABOUT} is damaged: export the run again") from None
+    if engine != name:
+        raise UserError(f"{path} was exported to {engine}, and --engine is {name}; export the run to {name}")
     verify_files(path, files, ABOUT)
     read = {file.name for file in path.iterdir() if file.suffix in READ_BY_ENGINES} - {ABOUT}
     if unlisted := sorted(read - set(files)):
-        raise UserError(f"{path / ABOUT} is damaged: it has no checksum of {unlisted[0]}; export the run anew")
+        raise UserError(f"{path / ABOUT} is damaged: it has no checksum of {unlisted[0]}; export the run again")

@@ -1,4 +1,4 @@
-"""Export a run: in the format of another engine, compared with the run, and left only where both say the same."""
+"""Export a run in the format of another engine. The export is compared with the run, and kept only if both agree."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -12,7 +12,7 @@ from sightline.data.plain import plain_cells
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.export.encoders import export_encoder
-from sightline.export.engine import Format, engine_for, transformers_library
+from sightline.export.engine import Format, engine_for, library
 from sightline.export.writing import (
     CLOSE,
     SENTENCES,
@@ -20,15 +20,13 @@ from sightline.export.writing import (
     Exported,
     check_free,
     compare,
-    cut_otherwise,
     examples_for,
+    keep,
     made_up,
-    refuse,
-    size_of,
+    other_tokens,
     translating,
     valid_rows,
     whole_folder,
-    write_about,
     write_export,
 )
 from sightline.interop.huggingface import load as load_huggingface
@@ -36,35 +34,55 @@ from sightline.models.encoder import Encoder
 from sightline.models.text_to_labels import Texts
 from sightline.tasks.run import Run
 from sightline.text.encoding import TextReader
-from sightline.training.folder import MODEL
-
-# The encoder of a run that classifies, tags, answers or was pre-trained, as a Hugging Face folder.
 
 
-def export_encoder_run(
+def export_run(
+    run: Path,
+    to: Format,
+    out: Path,
+    *,
+    int8: bool = False,
+    data: str | None = None,
+    columns: tuple[str, ...] | None = None,
+    overwrite: bool = False,
+    threads: int = 1,
+) -> Exported:
+    """Write a run in another engine's format, and compare. An export that differs is removed."""
+    if int8 and to == "huggingface":
+        raise UserError("int8 is for ctranslate2 and onnx; transformers quantises a folder itself when it loads it")
+    trained = Run.load(run)
+    if to == "huggingface" and hasattr(trained.input, "reader"):
+        return _export_encoder(trained, run, out, data, columns, overwrite)
+    examples, tried = examples_for(run, data, columns, translating(trained).source)
+    with whole_folder(out, overwrite) as folder:
+        described = write_export(trained, to, folder, int8)
+        closeness = compare(trained, engine_for(to, folder, threads), examples)
+        problem = closeness.problem(int8)
+        if problem is None and to == "huggingface":
+            problem = other_tokens(trained, folder, examples)
+        return keep(folder, run, Exported(out, to, int8, described, tried, closeness), problem)
+
+
+def _export_encoder(
     trained: Run, run: Path, out: Path, data: str | None, columns: tuple[str, ...] | None, overwrite: bool
 ) -> Exported:
-    """Write the encoder, load it with transformers, and compare the annotations of real texts."""
-    transformers_library()
+    """The encoder of a run that classifies, tags, answers or was pre-trained, compared by its states of real texts."""
+    library("transformers")
     check_free(out, overwrite)
     encoder = getattr(trained.model, "encoder", None) or getattr(trained.model, "model", None)
     if not isinstance(encoder, Encoder):
         kind = trained.config.model.kind
-        raise UserError(f"the model of {run} is of the kind {kind}, which transformers does not have; encoder it has")
+        raise UserError(f"the model of {run} is of the kind {kind}, which transformers does not have; it has encoder")
     reader: TextReader = trained.input.reader  # type: ignore[attr-defined]
     texts, tried = _texts(run, data, columns, reader)
     with whole_folder(out, overwrite) as folder:
         kind = export_encoder(encoder, reader.tokeniser, folder)  # type: ignore[arg-type]
         closeness = _compare(encoder, reader, folder, texts)
-        wrong = None if closeness.largest <= CLOSE else f"its annotations are off by up to {closeness.largest:.2g}"
+        problem = None if closeness.largest <= CLOSE else f"its encoder states differ by up to {closeness.largest:.2g}"
         if closeness.same < closeness.sentences:
-            wrong = f"{closeness.sentences - closeness.same:,} texts are cut into other tokens"
-        refuse(wrong, run, "huggingface")
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        described = f"a {kind} encoder"
-        exported = Exported(out, "huggingface", False, described, tried, closeness, size, (run / MODEL).stat().st_size)
-        write_about(folder, exported)
-    return exported
+            problem = f"{closeness.sentences - closeness.same:,} texts are tokenised differently"
+        exported = Exported(out, "huggingface", False, f"a {kind} encoder", tried, closeness)
+        return keep(folder, run, exported, problem)
 
 
 def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader: TextReader) -> tuple[list[str], str]:
@@ -79,7 +97,7 @@ def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader:
 
 @torch.inference_mode()
 def _compare(encoder: Encoder, reader: TextReader, folder: Path, texts: Sequence[str]) -> Closeness:
-    """Tokens and annotations, one text at a time: nothing is padded."""
+    """Tokens and encoder states, one text at a time: nothing is padded."""
     import transformers
 
     tokeniser = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -92,36 +110,8 @@ def _compare(encoder: Encoder, reader: TextReader, folder: Path, texts: Sequence
         same += ours == theirs
         words = torch.tensor([ours[:longest]])
         expected = encoder.annotate(Texts(words))
-        found = model(input_ids=words, attention_mask=torch.ones_like(words)).last_hidden_state
-        differences = np.nan_to_num((found - expected).abs().numpy(), nan=np.inf)
+        states = model(input_ids=words, attention_mask=torch.ones_like(words)).last_hidden_state
+        differences = np.nan_to_num((states - expected).abs().numpy(), nan=np.inf)
         largest, total = max(largest, float(differences.max())), total + float(differences.sum())
         count += differences.size
     return Closeness(len(texts), same, largest, total / max(count, 1))
-
-
-def export_run(
-    run: Path,
-    to: Format,
-    out: Path,
-    *,
-    int8: bool = False,
-    data: str | None = None,
-    columns: tuple[str, ...] | None = None,
-    overwrite: bool = False,
-    threads: int = 1,
-) -> Exported:
-    """Write a run in another engine's format, and compare. An export that differs leaves nothing behind."""
-    if int8 and to == "huggingface":
-        raise UserError("int8 is for ctranslate2 and onnx; transformers makes its own of a folder when it loads it")
-    loaded = Run.load(run)
-    if to == "huggingface" and hasattr(loaded.input, "reader"):
-        return export_encoder_run(loaded, run, out, data, columns, overwrite)
-    examples, tried = examples_for(run, data, columns, translating(loaded).source)
-    with whole_folder(out, overwrite) as folder:
-        described = write_export(loaded, to, folder, int8)
-        closeness = compare(loaded, engine_for(to, folder, threads), examples)
-        cut = cut_otherwise(loaded, folder, examples) if to == "huggingface" else None
-        refuse(closeness.problem(int8) or cut, run, to)
-        exported = Exported(out, to, int8, described, tried, closeness, size_of(folder), (run / MODEL).stat().st_size)
-        write_about(folder, exported)
-    return exported

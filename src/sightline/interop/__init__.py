@@ -1,1 +1,1 @@
-"""Other people's models and formats. `door` lets `capture` see attention that was written elsewhere."""
+"""Models and formats of other libraries."""

@@ -1,7 +1,7 @@
-"""Models in a Hugging Face folder: ``load(DIR).explain(text)`` shows where they looked.
+"""Models in a Hugging Face folder: ``load(DIR).explain(text)`` shows their attention.
 
-The folder may come from a stranger: weights are read from safetensors and never from a pickle, no code of the folder
-is run, nothing is fetched from a network. Needs `transformers` (the extra ``hf``).
+The folder is untrusted: weights are read from safetensors and never from a pickle, no code of the folder is run,
+nothing is fetched from a network. Needs `transformers` (the extra ``hf``).
 """
 
 import contextlib
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 PREFIX = "hf:"
-CONFIG, WEIGHTS, PARTS, TOKENISER = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-)
+CONFIG, WEIGHTS, TOKENISER = "config.json", "model.safetensors", "tokenizer.json"
+PARTS = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 LARGEST_CONFIG = 1 << 22  # bytes
-MOST_LAYERS = 1_000  # a stranger's number: building layers takes time before anything else is wrong
+MOST_LAYERS = 1_000  # an untrusted number: building layers takes time before anything else fails
 Kind = Literal["vector", "masked", "label", "next", "written"]
 CLASSES: dict[Kind, str] = {
     "vector": "AutoModel",
@@ -41,7 +37,7 @@ CLASSES: dict[Kind, str] = {
 
 
 class HuggingFaceModel:
-    """A model, its tokeniser and what it is for. ``kind`` is what it gives: a ``vector`` of a text, a word for a mask
+    """A model, its tokeniser and its task. ``kind`` is what it predicts: a ``vector`` of a text, a word for a mask
     (``masked``), a ``label``, the ``next`` token, or a text ``written`` from another."""
 
     def __init__(self, model: nn.Module, pieces: Pieces, kind: Kind, name: str, first: bool = False) -> None:
@@ -59,10 +55,10 @@ class HuggingFaceModel:
     def explain(
         self, text: str, output: str | None = None, *, top: int | None = None, measure: bool = True
     ) -> Explanation:
-        """Where the model looked: reading ``text``, and writing its own output or the one given.
+        """The attention of the model: reading ``text``, and writing its own output or the one given.
 
-        ``top`` keeps that many weights of each row; left out, all are kept unless the text is long. ``measure`` says
-        what to make of the map, which takes many more passes than the map itself.
+        ``top`` keeps that many weights of each row; without it, all are kept unless the text is long. ``measure`` adds
+        evidence about the map, which takes many more passes than the map itself.
         """
         from sightline.interop.explaining import explain
 
@@ -72,7 +68,11 @@ class HuggingFaceModel:
 def load(folder: str | Path) -> HuggingFaceModel:
     """A model from a folder with config.json, model.safetensors and tokenizer.json."""
     path = Path(str(folder).removeprefix(PREFIX))
-    config = _checked(path)
+    check_folder(path, f"{PREFIX}DIR names a Hugging Face model on this disk")
+    config = read_json(path / CONFIG, LARGEST_CONFIG)
+    for name, value in config.items():
+        if "layers" in name and isinstance(value, int) and value > MOST_LAYERS:
+            raise UserError(f"{path / CONFIG}: {name} is {value:,}; at most {MOST_LAYERS:,} are read")
     try:
         import transformers
     except ImportError:
@@ -82,40 +82,44 @@ def load(folder: str | Path) -> HuggingFaceModel:
         known = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         kind = _kind(config, known)
         model, kind = _load(path, known, kind)
-        reads_words = isinstance(model.get_input_embeddings(), nn.Embedding)  # of some models asking is an error
-    if not reads_words or known.model_type in _no_text():
-        raise UserError(f"{path} is a {known.model_type} model, which does not read text; only such models are shown")
+        reads_words = isinstance(model.get_input_embeddings(), nn.Embedding)  # some models raise an error instead
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as IMAGES
+
+    if not reads_words or known.model_type in IMAGES:
+        raise UserError(f"{path} is a {known.model_type} model, which does not read text; choose a model that does")
     return HuggingFaceModel(model, pieces, kind, path.name or path.resolve().name, _first_token(path))
 
 
-def _checked(path: Path) -> dict[str, Any]:
-    """The configuration, if everything that is needed is there and can be read without running it."""
+def check_folder(path: Path, expected: str, split: bool = True) -> None:
+    """Refuse a folder that lacks a file or has its weights only as a pickle; unless ``split``, weights in parts too."""
     if not path.is_dir():
-        raise UserError(f"there is no folder {path}; {PREFIX}DIR names a Hugging Face model on this disk")
+        raise UserError(f"there is no folder {path}; {expected}")
     if not (path / CONFIG).is_file():
         raise UserError(f"{path} has no {CONFIG}; it is not the folder of a Hugging Face model")
-    config = read_json(path / CONFIG, LARGEST_CONFIG)
-    for name, value in config.items():
-        if "layers" in name and isinstance(value, int) and value > MOST_LAYERS:
-            raise UserError(f"{path / CONFIG}: {name} is {value:,}; at most {MOST_LAYERS:,} are read")
-    if not (path / WEIGHTS).is_file() and not (path / PARTS).is_file():
+    parts = (path / PARTS).is_file()
+    if not (path / WEIGHTS).is_file() and not (parts and split):
+        if parts:
+            raise UserError(
+                f"{path} has its weights in several files; save them as one, {WEIGHTS} "
+                "(model.save_pretrained(folder, max_shard_size='100GB'))"
+            )
         pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
         if pickles:
             raise UserError(
-                f"{path} has its weights only in {pickles[0]}, a pickle, which can run any code when it is read; save "
-                f"them as {WEIGHTS} (model.save_pretrained does) where you trust it"
+                f"{path} has its weights only in {pickles[0]}, a pickle, which can run any code when it is loaded; if "
+                f"you trust it, convert it: AutoModel.from_pretrained({str(path)!r}).save_pretrained(folder) writes "
+                f"{WEIGHTS}"
             )
         raise UserError(f"{path} has no {WEIGHTS}; it is not the folder of a Hugging Face model")
     if not (path / TOKENISER).is_file():
         raise UserError(
-            f"{path} has no {TOKENISER}, so its texts cannot be cut into tokens; save the fast tokeniser there "
+            f"{path} has no {TOKENISER}, so texts cannot be tokenised; save the fast tokeniser there "
             f"(AutoTokenizer.from_pretrained(...).save_pretrained({str(path)!r}))"
         )
-    return config
 
 
 def _kind(config: dict[str, Any], known: "PreTrainedConfig") -> Kind:
-    """What the weights in the folder were saved for."""
+    """The task that the weights in the folder were saved for."""
     from transformers.models.auto import modeling_auto as names
 
     saved = " ".join(str(name) for name in config.get("architectures") or ())
@@ -133,61 +137,50 @@ def _kind(config: dict[str, Any], known: "PreTrainedConfig") -> Kind:
 
 
 def _load(path: Path, known: "PreTrainedConfig", kind: Kind) -> tuple[Any, Kind]:
-    """The model with its head; without, if there are no weights for that. Never with weights that were made up."""
+    """The model with its head, or without it if the head has no weights. Never with random weights."""
     import transformers
 
     kinds: tuple[Kind, ...] = (kind,) if kind in ("written", "vector") else (kind, "vector")
     for one in kinds:
         options = {"config": known, "local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+        options |= {"dtype": torch.float32, "output_loading_info": True}
         owner = getattr(transformers, CLASSES[one])
         try:
-            model, about = owner.from_pretrained(
-                path, **options, attn_implementation="sdpa", dtype=torch.float32, output_loading_info=True
-            )
+            model, about = owner.from_pretrained(path, **options, attn_implementation="sdpa")
         except ValueError as error:
             if "scaled_dot_product_attention" not in str(error):
                 raise
-            model, about = owner.from_pretrained(
-                path, **options, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
-            )
+            model, about = owner.from_pretrained(path, **options, attn_implementation="eager")
         missing = sorted(name for name in about["missing_keys"] if "pooler" not in name)
         wrong = sorted(str(name) for name in about.get("mismatched_keys", ()))
         if not missing and not wrong:
             return model, one
     lacking = missing + wrong
     others = f" and {len(lacking) - 1:,} other parts" if len(lacking) > 1 else ""
-    raise UserError(f"{path} has no weights that fit {lacking[0]}{others}; the folder is not whole")
-
-
-def _no_text() -> set[str]:
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as IMAGES
-
-    return set(IMAGES)
+    raise UserError(f"{path} has no weights that fit {lacking[0]}{others}; the folder is incomplete")
 
 
 def _first_token(path: Path) -> bool:
-    """How sentence-transformers was told to make one vector of a text; the mean where nothing is said."""
+    """Whether sentence-transformers pools the first token; without its file, the mean is used."""
     pooling = path / "1_Pooling" / CONFIG
     return pooling.is_file() and read_json(pooling, LARGEST_CONFIG).get("pooling_mode_cls_token") is True
 
 
 @contextlib.contextmanager
 def _errors(path: Path) -> Iterator[None]:
-    """Whatever a library says about a folder that it cannot read, in one sentence."""
+    """An error of a library about a folder, in one sentence."""
     try:
         yield
     except UserError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError, IndexError) as error:
-        said = " ".join(str(error).split())[: 3 * CUT] or type(error).__name__
-        raise UserError(f"{path} cannot be loaded as a Hugging Face model: {said}") from None
-    except Exception as error:  # safetensors has an error of its own
-        raise UserError(f"{path} cannot be loaded: {' '.join(str(error).split())[: 3 * CUT]}") from None
+    except Exception as error:  # any library may raise, and safetensors has an error of its own
+        message = " ".join(str(error).split())[: 3 * CUT] or type(error).__name__
+        raise UserError(f"{path} cannot be loaded as a Hugging Face model: {message}") from None
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the library's progress bars and advice, and as before afterwards."""
+    """Silence the library's progress bars and warnings, and restore them afterwards."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,10 +1,10 @@
-"""Encoders that others trained: a Hugging Face folder of BERT, RoBERTa, DistilBERT or MiniLM into our own encoder.
+"""Pretrained encoders: a Hugging Face folder of BERT, RoBERTa, DistilBERT or MiniLM into our own encoder.
 
-The folder may come from a stranger: weights are read from safetensors and never from a pickle, and what config.json
-says is compared with what the file holds before anything of that size is made. `transformers` is not needed.
+The folder is untrusted: weights are read from safetensors and never from a pickle, and config.json is compared with the
+file of weights before memory of that size is allocated. `transformers` is not needed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,13 +13,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sightline.errors import UserError
-from sightline.interop.huggingface import CONFIG, LARGEST_CONFIG, PARTS, PICKLES, TOKENISER, WEIGHTS
+from sightline.interop.huggingface import CONFIG, LARGEST_CONFIG, TOKENISER, WEIGHTS, check_folder
 from sightline.interop.tokens import CUT, PretrainedTokeniser, read_json
 from sightline.models.encoder import Encoder, EncoderConfig
 from sightline.nn.transformer import Activation
 
-# BERT, RoBERTa and DistilBERT: what their configurations mean for our encoder, and what their tensors are called.
-
+# --- BERT, RoBERTa and DistilBERT: their configurations and the names of their tensors.
 
 Kind = Literal["bert", "roberta", "distilbert"]
 CLASSES: dict[str, str] = {"bert": "BertModel", "roberta": "RobertaModel", "distilbert": "DistilBertModel"}
@@ -36,22 +35,15 @@ MOST = {"layers": 200, "size": 16_384, "heads": 1_024, "feed_forward": 131_072, 
 MOST_WORDS = 4_000_000
 
 
-@dataclass(frozen=True)
-class Field:
-    """What a field of the configuration is called, in BERT's and RoBERTa's files and in DistilBERT's."""
-
-    bert: str
-    distilbert: str
-
-
+# Fields of our configuration: their names in the files of BERT and RoBERTa, and of DistilBERT.
 FIELDS = {
-    "size": Field("hidden_size", "dim"),
-    "heads": Field("num_attention_heads", "n_heads"),
-    "feed_forward": Field("intermediate_size", "hidden_dim"),
-    "layers": Field("num_hidden_layers", "n_layers"),
-    "dropout": Field("hidden_dropout_prob", "dropout"),
-    "attention_dropout": Field("attention_probs_dropout_prob", "attention_dropout"),
-    "activation": Field("hidden_act", "activation"),
+    "size": ("hidden_size", "dim"),
+    "heads": ("num_attention_heads", "n_heads"),
+    "feed_forward": ("intermediate_size", "hidden_dim"),
+    "layers": ("num_hidden_layers", "n_layers"),
+    "dropout": ("hidden_dropout_prob", "dropout"),
+    "attention_dropout": ("attention_probs_dropout_prob", "attention_dropout"),
+    "activation": ("hidden_act", "activation"),
 }
 
 # A layer's modules: ours, BERT's (and RoBERTa's), DistilBERT's.
@@ -68,7 +60,7 @@ _LAYER = (
 
 
 def tensor_names(kind: Kind, config: EncoderConfig) -> dict[str, str]:
-    """Our names of the encoder's tensors → theirs, without the prefix that a model with a head puts before them."""
+    """Our names of the encoder's tensors → theirs, without the prefix of a model with a head."""
     names = {
         "embedding.weight": "embeddings.word_embeddings.weight",
         "positions.weight": "embeddings.position_embeddings.weight",
@@ -81,14 +73,13 @@ def tensor_names(kind: Kind, config: EncoderConfig) -> dict[str, str]:
             names[f"pooler.{part}"] = f"pooler.dense.{part}"
         for layer in range(config.layers):
             for ours, bert, distilbert in _LAYER:
-                theirs = f"transformer.layer.{layer}.{distilbert}"
-                theirs = theirs if kind == "distilbert" else f"encoder.layer.{layer}.{bert}"
-                names[f"layers.{layer}.{ours}.{part}"] = f"{theirs}.{part}"
+                stack, theirs = ("transformer", distilbert) if kind == "distilbert" else ("encoder", bert)
+                names[f"layers.{layer}.{ours}.{part}"] = f"{stack}.layer.{layer}.{theirs}.{part}"
     return names
 
 
 def tensor_shapes(config: EncoderConfig, words: int) -> dict[str, tuple[int, ...]]:
-    """The shapes that the tensors of our encoder have, without building it."""
+    """The shapes of the tensors of our encoder, without building it."""
     size, wide = config.size, config.feed_forward
     shapes: dict[str, tuple[int, ...]] = {
         "embedding.weight": (words, size),
@@ -97,39 +88,32 @@ def tensor_shapes(config: EncoderConfig, words: int) -> dict[str, tuple[int, ...
         "pooler.weight": (size, size),
     }
     for name in tensor_names("bert", config):
-        if name in shapes:
-            continue
-        if name.endswith("bias"):
-            shapes[name] = (wide,) if name.endswith("widen.bias") else (size,)
-        elif "normal" in name or "norm" in name:
-            shapes[name] = (size,)
-        else:
-            widening, narrowing = name.endswith("widen.weight"), name.endswith("narrow.weight")
-            shapes[name] = (wide, size) if widening else (size, wide) if narrowing else (size, size)
+        rows, columns = wide if ".widen." in name else size, wide if ".narrow." in name else size
+        shapes.setdefault(name, (rows,) if name.endswith("bias") or "norm" in name else (rows, columns))
     return shapes
 
 
 def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, int, int]:
-    """Kind, our configuration, words and the id of padding, from a stranger's config.json."""
+    """Kind, our configuration, vocabulary size and the id of padding, from an untrusted config.json."""
     kind = data.get("model_type")
-    if kind not in list(CLASSES):  # a list: what stands there may be anything, also what no set can hold
-        found = repr(kind)[:60] if kind is not None else "none"
+    if kind not in list(CLASSES):  # a list: the value may be anything, also something unhashable
+        named = "none" if kind is None else repr(kind)[:60]
         raise UserError(
-            f"{where}: model_type is {found}; encoders of type {', '.join(CLASSES)} can be read (MiniLM is a bert)"
+            f"{where}: model_type is {named}; encoders of type {', '.join(CLASSES)} can be read (MiniLM is a bert)"
         )
     if data.get("position_embedding_type", "absolute") != "absolute":
-        found = repr(data["position_embedding_type"])[:60]
-        raise UserError(f"{where}: position_embedding_type is {found}; only absolute positions can be read")
+        named = repr(data["position_embedding_type"])[:60]
+        raise UserError(f"{where}: position_embedding_type is {named}; only absolute positions can be read")
     if data.get("is_decoder") or data.get("add_cross_attention"):
-        raise UserError(f"{where} is a decoder, which reads only what came before; only encoders can be read")
-    field = {name: one.distilbert if kind == "distilbert" else one.bert for name, one in FIELDS.items()}
-    numbers = {
+        raise UserError(f"{where} is a decoder, which attends only to earlier tokens; only encoders can be read")
+    field = {name: names[kind == "distilbert"] for name, names in FIELDS.items()}
+    numbers: dict[str, Any] = {
         name: _whole(data, field[name], where, MOST[name]) for name in ("size", "heads", "feed_forward", "layers")
     }
     positions = _whole(data, "max_position_embeddings", where, MOST["longest"], 512)
     padding = _whole(data, "pad_token_id", where, MOST_WORDS, 1 if kind == "roberta" else 0, least=0)
     words = _whole(data, "vocab_size", where, MOST_WORDS)
-    # RoBERTa numbers its positions behind the id of its padding, a habit of the library it was made with.
+    # RoBERTa numbers its positions after the id of its padding, as fairseq does.
     first = padding + 1 if kind == "roberta" else 0
     parts = 0
     if kind != "distilbert":
@@ -141,10 +125,7 @@ def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, 
         raise UserError(f"{where}: max_position_embeddings is {positions}; it must be above {first}")
     try:
         config = EncoderConfig(
-            size=numbers["size"],
-            heads=numbers["heads"],
-            feed_forward=numbers["feed_forward"],
-            layers=numbers["layers"],
+            **numbers,
             dropout=_share(data, field["dropout"], where),
             attention_dropout=_share(data, field["attention_dropout"], where),
             norm="post",
@@ -156,7 +137,7 @@ def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, 
             embedding_norm=True,
             scaled=False,
             pooling="first",
-            # DistilBERT's configuration does not say: its normalisations have it in the code.
+            # DistilBERT has it in the code of its normalisations, not in the configuration.
             epsilon=1e-12 if kind == "distilbert" else _share(data, "layer_norm_eps", where, 1e-12),
         )
     except ValueError as error:
@@ -167,13 +148,11 @@ def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, 
 
 
 def write_config(kind: Kind, config: EncoderConfig, words: int, ids: dict[str, int]) -> dict[str, Any]:
-    """The other way round: what goes into config.json. ``ids`` are those of special tokens, by the names of fields."""
+    """The inverse: the content of config.json. ``ids`` are those of special tokens, by the names of fields."""
     data: dict[str, Any] = {"architectures": [CLASSES[kind]], "model_type": kind, "vocab_size": words, **ids}
-    for name, field in FIELDS.items():
+    for name, names in FIELDS.items():
         value = getattr(config, name)
-        data[field.distilbert if kind == "distilbert" else field.bert] = (
-            ACTIVATION_NAMES[config.activation] if name == "activation" else value
-        )
+        data[names[kind == "distilbert"]] = ACTIVATION_NAMES[value] if name == "activation" else value
     data["max_position_embeddings"] = config.longest + config.first_position
     if kind == "distilbert":
         return data | {"sinusoidal_pos_embds": False}
@@ -187,8 +166,8 @@ def write_config(kind: Kind, config: EncoderConfig, words: int, ids: dict[str, i
 def _whole(data: dict[str, Any], name: str, where: str, most: int, otherwise: int | None = None, least: int = 1) -> int:
     value = data.get(name, otherwise)
     if type(value) is not int or not least <= value <= most:
-        found = "missing" if value is None else f"{value!r}"[:60]
-        raise UserError(f"{where}: {name} is {found}; a whole number from {least} to {most:,} is expected")
+        given = "missing" if value is None else f"{value!r}"[:60]
+        raise UserError(f"{where}: {name} is {given}; a whole number from {least} to {most:,} is expected")
     return value
 
 
@@ -200,12 +179,12 @@ def _share(data: dict[str, Any], name: str, where: str, otherwise: float = 0.1) 
 
 
 Pooling = Literal["attention", "first", "mean"]
-# What a model with a head puts before the names of its encoder.
+# The prefixes of an encoder's tensors in a model with a head.
 PREFIXES = ("", "bert.", "roberta.", "distilbert.", "model.")
 
 
 class Pretrained(NamedTuple):
-    """What a folder holds. ``kind`` is whose encoder it is, ``name`` the folder's."""
+    """The content of a folder. ``kind`` is the architecture, ``name`` the folder's."""
 
     config: EncoderConfig
     tensors: dict[str, Tensor]
@@ -215,7 +194,7 @@ class Pretrained(NamedTuple):
     name: str
 
     def build(self) -> Encoder:
-        """The encoder with these weights. What reads with attention (pooling) is new and has to be trained."""
+        """The encoder with these weights. Pooling by attention is new and has to be trained."""
         encoder = self.config.build(self.words, self.tokeniser.specials)
         missing, unexpected = encoder.load_state_dict(self.tensors, strict=False)
         assert not unexpected
@@ -226,17 +205,17 @@ class Pretrained(NamedTuple):
 def load_pretrained(folder: str | Path, pooling: Pooling | None = None) -> Pretrained:
     """Read a folder with config.json, model.safetensors and tokenizer.json.
 
-    ``pooling`` says how one vector is made of a text; left out, it is what the folder was trained with: its pooler's
-    (the first token), or what sentence-transformers was told.
+    ``pooling`` is how one vector is made of a text; by default as in the folder's training: its pooler (the first
+    token), or the setting of sentence-transformers.
     """
     path = Path(folder)
-    _check_files(path)
+    check_folder(path, f"expected a folder with {CONFIG}, {WEIGHTS} and {TOKENISER}", split=False)
     where = str(path / CONFIG)
     kind, config, words, padding = read_config(read_json(path / CONFIG, LARGEST_CONFIG), where)
     tokeniser = PretrainedTokeniser.load(path / TOKENISER)
     if tokeniser.specials.padding != padding:
-        found = tokeniser.specials.padding
-        raise UserError(f"{where}: pad_token_id is {padding}, but {TOKENISER} has padding at {found}")
+        own = tokeniser.specials.padding
+        raise UserError(f"{where}: pad_token_id is {padding}, but {TOKENISER} has padding at {own}")
     if tokeniser.words > words:
         raise UserError(f"{where}: vocab_size is {words:,}, but {TOKENISER} has ids up to {tokeniser.words - 1:,}")
     try:
@@ -249,58 +228,31 @@ def load_pretrained(folder: str | Path, pooling: Pooling | None = None) -> Pretr
     return Pretrained(config, tensors, tokeniser, words, kind, path.name or path.resolve().name)
 
 
-def _check_files(path: Path) -> None:
-    if not path.is_dir():
-        raise UserError(f"there is no folder {path}; a folder with {CONFIG}, {WEIGHTS} and {TOKENISER} is expected")
-    if not (path / CONFIG).is_file():
-        raise UserError(f"{path} has no {CONFIG}; it is not the folder of a Hugging Face model")
-    if not (path / WEIGHTS).is_file():
-        if (path / PARTS).is_file():
-            raise UserError(
-                f"{path} has its weights in several files; save them as one, {WEIGHTS} "
-                "(model.save_pretrained(folder, max_shard_size='100GB'))"
-            )
-        pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
-        if pickles:
-            raise UserError(
-                f"{path} has its weights only in {pickles[0]}, a pickle, which can run any code when it is read; where "
-                f"you trust it, convert it: AutoModel.from_pretrained({str(path)!r}).save_pretrained(folder) writes "
-                f"{WEIGHTS}"
-            )
-        raise UserError(f"{path} has no {WEIGHTS}; it is not the folder of a Hugging Face model")
-    if not (path / TOKENISER).is_file():
-        raise UserError(
-            f"{path} has no {TOKENISER}, so texts cannot be cut into tokens; save the fast tokeniser there "
-            f"(AutoTokenizer.from_pretrained(...).save_pretrained({str(path)!r}))"
-        )
-
-
-def _pooling(path: Path, asked: Pooling | None) -> Pooling | None:
-    """How a vector is made of a text: as asked, as sentence-transformers was told, or None, as the weights have it."""
-    said = path / "1_Pooling" / CONFIG
-    if asked is not None or not said.is_file():
-        return asked
-    options = read_json(said, LARGEST_CONFIG)
-    return "mean" if options.get("pooling_mode_mean_tokens") is True else None
+def _pooling(path: Path, given: Pooling | None) -> Pooling | None:
+    """How a vector is made of a text: as given, as sentence-transformers is set, or None, as the weights have it."""
+    settings = path / "1_Pooling" / CONFIG
+    if given is not None or not settings.is_file():
+        return given
+    return "mean" if read_json(settings, LARGEST_CONFIG).get("pooling_mode_mean_tokens") is True else None
 
 
 def _read(
     file: Any, path: Path, kind: Kind, config: EncoderConfig, words: int, pooling: Pooling | None
 ) -> tuple[EncoderConfig, dict[str, Tensor]]:
-    """The tensors by our names, all of them there and of the right shape; and what pools."""
+    """The tensors by our names, complete and of the right shapes; and the configuration with its pooling."""
     names = _plain_names(file.keys())
     has_pooler = kind != "distilbert" and "pooler.dense.weight" in names
     config = replace(config, pooling=pooling or "first", pooler=has_pooler and pooling in (None, "first"))
     shapes = tensor_shapes(config, words)
-    wanted = tensor_names(kind, config)
-    for ours, theirs in wanted.items():
+    needed = tensor_names(kind, config)
+    for ours, theirs in needed.items():  # all shapes before any tensor is read
         if theirs not in names:
             raise UserError(f"{path} has no tensor {theirs}; it does not hold what config.json describes")
-        found = tuple(file.get_slice(names[theirs]).get_shape())
-        if found != shapes[ours]:
-            raise UserError(f"{path}: {names[theirs]} has the shape {found}, config.json describes {shapes[ours]}")
+        shape = tuple(file.get_slice(names[theirs]).get_shape())
+        if shape != shapes[ours]:
+            raise UserError(f"{path}: {names[theirs]} has the shape {shape}, config.json describes {shapes[ours]}")
     tensors = {}
-    for ours, theirs in wanted.items():
+    for ours, theirs in needed.items():
         tensor = file.get_tensor(names[theirs])
         if not tensor.is_floating_point():
             raise UserError(f"{path}: {names[theirs]} holds {tensor.dtype}; numbers with a fraction are expected")
@@ -312,14 +264,14 @@ def _read(
 
 
 def _plain_names(keys: list[str]) -> dict[str, str]:
-    """Names of the encoder's own tensors, without a head's prefix and as they are written today → as they stand."""
+    """Current names of the encoder's own tensors, without the prefix of a head → the names in the file."""
     table = "embeddings.word_embeddings.weight"
     prefix = next((prefix for prefix in PREFIXES if prefix + table in keys), "")
-    found = {}
+    names = {}
     for key in keys:
         name = key.removeprefix(prefix)
         # The oldest BERT folders have TensorFlow's names for a normalisation.
         for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
             name = name.removesuffix(old) + new if name.endswith(old) else name
-        found[name] = key
-    return found
+        names[name] = key
+    return names

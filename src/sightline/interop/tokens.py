@@ -1,4 +1,4 @@
-"""The tokeniser of a Hugging Face folder (tokenizer.json), and its pieces as the labels of an axis."""
+"""The tokeniser of a Hugging Face folder (tokenizer.json), as labels of an axis and as a tokeniser of a task."""
 
 import itertools
 import json
@@ -15,13 +15,13 @@ from sightline.records import Tokens
 from sightline.text.sentences import writes_without_spaces
 from sightline.vocabulary import Specials
 
-LARGEST_FILE = 1 << 28  # bytes: the largest vocabularies there are take a tenth of that
-SPACE = "▁"  # how a label writes the blank before a word
-CUT = 60  # characters of somebody else's message
+LARGEST_FILE = 1 << 28  # bytes: the largest known vocabularies take a tenth of that
+SPACE = "▁"  # the blank before a word, in a label
+CUT = 60  # characters of a message of another library
 
 
 def read_json(path: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
-    """An object from a file that may be anything."""
+    """A JSON object from an untrusted file."""
     try:
         size = path.stat().st_size
         if size > largest:
@@ -37,17 +37,12 @@ def read_json(path: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
 
 
 class Pieces:
-    """Text to token ids and back, with the special tokens that the file says to add."""
+    """Text to token ids and back, with the special tokens that the file adds."""
 
     def __init__(self, path: Path) -> None:
         data = read_json(path)
-        try:
-            self._library = Tokenizer.from_str(json.dumps(data))
-        except BaseException as error:  # the library is written in Rust: what it panics with is no Exception
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-            raise UserError(f"{path} is not a tokeniser that can be read: {str(error)[:CUT]}") from None
-        # Padded or cut as it was for some training: here the whole text counts, and nothing else.
+        self._library = _build(data, str(path))
+        # The file may pad or truncate as in training; here the whole text is read, and nothing else.
         self._library.no_truncation()
         self._library.no_padding()
         self.special = {id_ for id_, token in self._library.get_added_tokens_decoder().items() if token.special}
@@ -55,43 +50,41 @@ class Pieces:
         self._prefix = str(model.get("continuing_subword_prefix") or "") if model.get("type") == "WordPiece" else ""
         self._suffix = str(model.get("end_of_word_suffix") or "")
         self._whole_words = model.get("type") == "WordLevel"
-        self._bytes = '"ByteLevel"' in json.dumps([data.get("decoder"), data.get("pre_tokenizer")])
-        self.mask = next((self._library.token_to_id(name) for name in ("[MASK]", "<mask>") if self._knows(name)), None)
-
-    def _knows(self, token: str) -> bool:
-        return self._library.token_to_id(token) is not None
+        self._bytes = _of_bytes(data)
+        self.mask = _id_of(self._library, SPELLED["mask"])
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         try:
             return list(self._library.encode(text, add_special_tokens=special).ids)
         except TypeError:
-            raise UserError("the text holds half a character (a lone surrogate), which no tokeniser can read") from None
+            raise _not_text([text]) from None
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._library.decode(list(ids), skip_special_tokens=True).strip()
 
     def axis(self, ids: Sequence[int], more_special: frozenset[int] = frozenset()) -> Tokens:
-        """Tokens as labels. Pieces of one word have one number."""
+        """Tokens as labels. Pieces of one word have the same number."""
         special = {place for place, id_ in enumerate(ids) if id_ in self.special or id_ in more_special}
-        raw = [self._library.id_to_token(id_) or f"<{id_}>" for id_ in ids]
+        raw = list(map(self._raw, ids))
         texts = [text if place in special else self._label(text) for place, text in enumerate(raw)]
         numbers: list[int] = []
         for place in range(len(raw)):
-            goes_on = place > 0 and not {place, place - 1} & special and self._goes_on(raw, texts, place)
-            numbers.append(numbers[-1] + (not goes_on) if numbers else 0)
+            continues = place > 0 and not {place, place - 1} & special and self._continues(raw, texts, place)
+            numbers.append(numbers[-1] + (not continues) if numbers else 0)
         return Tokens(tuple(texts), tuple(numbers), tuple(sorted(special)))
 
     def label(self, id_: int) -> str:
-        raw = self._library.id_to_token(id_) or f"<{id_}>"
-        return raw if id_ in self.special else self._label(raw)
+        return self._raw(id_) if id_ in self.special else self._label(self._raw(id_))
+
+    def _raw(self, id_: int) -> str:
+        return self._library.id_to_token(id_) or f"<{id_}>"
 
     def _label(self, raw: str) -> str:
-        if self._suffix:
-            raw = raw.removesuffix(self._suffix)
+        raw = raw.removesuffix(self._suffix)
         return from_bytes(raw) if self._bytes else raw
 
-    def _goes_on(self, raw: Sequence[str], texts: Sequence[str], place: int) -> bool:
-        """Whether a piece belongs to the word of the one before it."""
+    def _continues(self, raw: Sequence[str], texts: Sequence[str], place: int) -> bool:
+        """Whether a piece belongs to the same word as the piece before it."""
         if self._whole_words:
             return False
         if self._prefix:
@@ -107,19 +100,19 @@ class Pieces:
 
 
 def _is_sign(character: str) -> bool:
-    # "<0xE2>" is a byte of a character that has no piece of its own: part of a word.
+    # "<0xE2>" is a byte of a character without a piece of its own: part of a word.
     return not character.isalnum() and character not in "<>"
 
 
 def _alphabet() -> dict[str, int]:
-    """Byte-level vocabularies write each byte as a character that can be seen: itself, or one from 256 on."""
+    """Byte-level vocabularies write each byte as a printable character: itself, or one from 256 on."""
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in seen]
     return {chr(byte): byte for byte in seen} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
 
 
 _BYTE_OF = _alphabet()
-_BROKEN = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of bytes that are no character
+_BROKEN = re.compile("[\ud800-\udfff]")  # bytes that are no character, after `surrogateescape`
 
 
 def from_bytes(raw: str) -> str:
@@ -127,35 +120,26 @@ def from_bytes(raw: str) -> str:
     if any(character not in _BYTE_OF for character in raw):
         return raw
     text = bytes(_BYTE_OF[character] for character in raw).decode("utf-8", "surrogateescape")
-    text = _BROKEN.sub(lambda found: f"<0x{ord(found[0]) - 0xDC00:02X}>", text)
+    text = _BROKEN.sub(lambda match: f"<0x{ord(match[0]) - 0xDC00:02X}>", text)
     return SPACE + text[1:] if text.startswith(" ") else text
 
 
-# A stranger's tokenizer.json as a tokeniser that tasks use like our own: WordPiece (BERT), byte-level BPE (RoBERTa).
+# --- An untrusted tokenizer.json that tasks use like our own tokeniser: WordPiece (BERT), byte-level BPE (RoBERTa).
 #
-# Only steps of known types are run. What could hold a pattern of the stranger's own is refused: some patterns take
-# hours on a short text. A special token spelled out in a text, "[SEP]", is plain characters, as it is in our own
-# vocabularies.
-
+# Only steps of known types are run. Steps with a pattern from the file are refused: some patterns take hours on a short
+# text. A special token spelled out in a text, "[SEP]", is plain characters, as it is in our own vocabularies.
 
 LARGEST_TOKENISER = 64 << 20  # bytes; RoBERTa's has 3 million
 MOST_WORDS = 1_000_000
-LONGEST_WORD = 1_000  # characters of a word that WordPiece looks at: the time grows with their square
-PLAIN_NORMALIZERS = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Nmt"}
-PLAIN_CUTS = {"BertPreTokenizer", "ByteLevel", "Whitespace", "Punctuation", "Digits"}
+LONGEST_WORD = 1_000  # characters of a word for WordPiece: the time grows with their square
 KNOWN = {
-    "normalizer": PLAIN_NORMALIZERS,
-    "pre_tokenizer": PLAIN_CUTS,
+    "normalizer": {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Nmt"},
+    "pre_tokenizer": {"BertPreTokenizer", "ByteLevel", "Whitespace", "Punctuation", "Digits"},
     "post_processor": {"TemplateProcessing", "BertProcessing", "RobertaProcessing", "ByteLevel"},
     "decoder": {"WordPiece", "ByteLevel", "BPEDecoder", "Fuse"},
 }
-LISTS = {
-    "normalizer": "normalizers",
-    "pre_tokenizer": "pretokenizers",
-    "post_processor": "processors",
-    "decoder": "decoders",
-}
-# Of Specials' fields: how BERT spells the token, and how RoBERTa does.
+LISTS = dict(zip(KNOWN, ("normalizers", "pretokenizers", "processors", "decoders"), strict=True))
+# The fields of Specials: the spellings of BERT and of RoBERTa.
 SPELLED = {
     "padding": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
@@ -167,7 +151,7 @@ _VISIBLE = str.maketrans({" ": "▁", "\t": "⇥", "\n": "↵", "\r": "␍"})
 
 
 class PretrainedTokeniser:
-    """The same methods as `sightline.text.tokeniser.Tokeniser`, and ``specials``, the ids that its vocabulary has."""
+    """The same methods as `sightline.text.tokeniser.Tokeniser`, and ``specials``, the ids of its vocabulary."""
 
     dropout = 0.0
     of_words = False
@@ -177,27 +161,22 @@ class PretrainedTokeniser:
         self._data = {**data, "truncation": None, "padding": None}
         self._whole = _build(self._data, where)
         words = [token for token in data.get("added_tokens") or [] if not token["special"]]
-        # The library would find special tokens in any text, and put their ids.
+        # The library would recognise special tokens in any text.
         self._library = _build({**self._data, "added_tokens": words, "post_processor": None}, where)
         for token in words:
             if self._library.token_to_id(token["content"]) != token["id"]:
-                raise UserError(f"{where}: the added token {token['content'][:CUT]!r} has no place in the vocabulary")
+                raise UserError(f"{where}: the added token {token['content'][:CUT]!r} is not in the vocabulary")
         self.specials = _specials(self._whole, where)
         self._silent = {self.specials.padding, self.specials.start, self.specials.end}
-        self._bytes = '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
-
-    @property
-    def of_bytes(self) -> bool:
-        """Whether pieces are made of bytes, so that a word behind a space is another piece than at the beginning."""
-        return self._bytes
+        self.of_bytes = _of_bytes(data)  # a word after a space is then another piece than at the beginning
 
     @property
     def words(self) -> int:
-        """The size of the vocabulary: the largest id and one."""
+        """The vocabulary size: the largest id and one."""
         return max(self._whole.get_vocab().values()) + 1
 
     def encode(self, texts: list[str], dropout: bool = False) -> list[list[int]]:
-        """No start or end is added. ``dropout`` changes nothing: the vocabulary was learnt without."""
+        """No start or end is added. ``dropout`` has no effect: the vocabulary was learnt without."""
         try:
             return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
@@ -205,8 +184,8 @@ class PretrainedTokeniser:
 
     def decode(self, tokens: list[list[int]]) -> list[str]:
         """Padding, start and end are left out."""
-        spoken = [[token for token in row if token not in self._silent] for row in tokens]
-        return [text.strip() for text in self._whole.decode_batch(spoken, skip_special_tokens=False)]
+        kept = [[token for token in row if token not in self._silent] for row in tokens]
+        return [text.strip() for text in self._whole.decode_batch(kept, skip_special_tokens=False)]
 
     def pieces(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         """Each piece as a picture would label it, and the characters of the text it covers."""
@@ -217,53 +196,53 @@ class PretrainedTokeniser:
         return list(zip(self.spell(encoding.ids), encoding.offsets, strict=True))
 
     def spell(self, tokens: Iterable[int]) -> list[str]:
-        """Each token as a picture would label it; also those that stand in no text."""
+        """Each token as a picture would label it, special tokens too."""
         return [self._label(self._whole.id_to_token(token)) for token in tokens]
 
     def unknown_share(self, texts: Iterable[str]) -> float:
         """The share of the tokens of these texts that are unknown."""
         unknown = total = 0
-        reading = iter(texts)
-        while some := list(itertools.islice(reading, 1000)):
+        remaining = iter(texts)
+        while some := list(itertools.islice(remaining, 1000)):
             for tokens in self.encode(some):
                 unknown += tokens.count(self.specials.unknown)
                 total += len(tokens)
         return unknown / total if total else 0.0
 
     def same_as(self, other: Any) -> bool:
-        """Whether both cut every text alike."""
+        """Whether both tokenise every text alike."""
         return isinstance(other, PretrainedTokeniser) and self._whole.to_str() == other._whole.to_str()
 
     def save(self, path: Path) -> Path:
-        """Write the file again, as the libraries of others read it too."""
+        """Write the file again, in the format of the library."""
         return write_text(path, self._whole.to_str(pretty=True))
 
     @classmethod
     def load(cls, path: Path) -> "PretrainedTokeniser":
-        """Read a tokenizer.json from a stranger, or what `save` wrote."""
+        """Read an untrusted tokenizer.json, or a file of `save`."""
         return cls(read_json(path, LARGEST_TOKENISER), str(path))
 
     def _label(self, piece: str | None) -> str:
         if piece is None:
             return "?"
-        return (from_bytes(piece) if self._bytes else piece).translate(_VISIBLE)
+        return (from_bytes(piece) if self.of_bytes else piece).translate(_VISIBLE)
 
 
 def check(data: dict[str, Any], where: str) -> None:
-    """Refuse a file with a step of a type that is not known to be harmless, or with numbers out of all reason."""
+    """Refuse a file with a step that is not known to be harmless, or with unreasonable numbers."""
     for step, known in KNOWN.items():
         _check_step(data.get(step), step, known, where)
     model = data.get("model")
     if not isinstance(model, dict) or model.get("type") not in ("WordPiece", "BPE"):
-        found = f"{model.get('type')!r}"[:CUT] if isinstance(model, dict) else "missing"
-        raise UserError(f"{where}: the model is {found}; WordPiece (BERT) and byte-level BPE (RoBERTa) can be read")
+        kind = f"{model.get('type')!r}"[:CUT] if isinstance(model, dict) else "missing"
+        raise UserError(f"{where}: the model is {kind}; WordPiece (BERT) and byte-level BPE (RoBERTa) can be read")
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or not 0 < len(vocabulary) <= MOST_WORDS:
         raise UserError(f"{where}: the vocabulary is not an object of 1 to {MOST_WORDS:,} pieces")
     if not all(type(number) is int and 0 <= number < 4 * MOST_WORDS for number in vocabulary.values()):
         raise UserError(f"{where}: the vocabulary does not number its pieces")
     if model.get("dropout"):
-        raise UserError(f"{where}: the model leaves out merges at random (dropout); save it without")
+        raise UserError(f"{where}: the model drops merges at random (dropout); save it without")
     longest = model.get("max_input_chars_per_word", 100)
     if type(longest) is not int or not 0 < longest <= LONGEST_WORD:
         raise UserError(f"{where}: max_input_chars_per_word is {longest!r:.60}; 1 to {LONGEST_WORD:,} is expected")
@@ -288,7 +267,7 @@ def _check_step(step: Any, name: str, known: set[str], where: str, depth: int = 
             _check_step(one, name, known, where, depth + 1)
     elif not isinstance(kind, str) or kind not in known:
         raise UserError(
-            f"{where}: its {name} is {f'{kind!r}'[:CUT]}, which is not read from others' files; there is "
+            f"{where}: its {name} is {f'{kind!r}'[:CUT]}, which is not accepted from other files; known are "
             f"{', '.join(sorted(known))}"
         )
 
@@ -296,20 +275,27 @@ def _check_step(step: Any, name: str, known: set[str], where: str, depth: int = 
 def _build(data: dict[str, Any], where: str) -> Tokenizer:
     try:
         return Tokenizer.from_str(json.dumps(data))
-    except BaseException as error:  # the library is written in Rust: what it panics with is no Exception
+    except BaseException as error:  # a panic of the library, which is written in Rust, is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise UserError(f"{where} is not a tokeniser that can be read: {str(error)[:CUT]}") from None
 
 
 def _specials(library: Tokenizer, where: str) -> Specials:
-    found: dict[str, int | None] = {}
+    ids = {name: _id_of(library, spellings) for name, spellings in SPELLED.items()}
     for name, spellings in SPELLED.items():
-        ids = (library.token_to_id(spelling) for spelling in spellings)
-        found[name] = next((one for one in ids if one is not None), None)
-        if found[name] is None and name != "mask":
+        if ids[name] is None and name != "mask":
             raise UserError(f"{where} has no token for {name}; {' or '.join(spellings)} is expected")
-    return Specials(**found)  # type: ignore[arg-type]
+    return Specials(**ids)  # type: ignore[arg-type]
+
+
+def _id_of(library: Tokenizer, spellings: Iterable[str]) -> int | None:
+    ids = map(library.token_to_id, spellings)
+    return next((one for one in ids if one is not None), None)
+
+
+def _of_bytes(data: dict[str, Any]) -> bool:
+    return '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
 
 
 def _not_text(texts: list[str]) -> UserError:

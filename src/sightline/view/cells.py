@@ -1,4 +1,4 @@
-"""What was said of the cells of an image: laid over it, as a mask, as plain data."""
+"""Labels of the cells of an image: over it, as a mask, as plain data, as a picture for a paper."""
 
 import json
 from collections.abc import Sequence
@@ -14,14 +14,15 @@ from sightline.errors import UserError
 from sightline.files import whole_file, write_text
 from sightline.picture import WHOLE, Box, Labelling, colours_of
 from sightline.view.fonts import widths
-from sightline.view.layout import TALLEST, TEXT_WIDTH, fits, inches, line_of, size_for, thin_frame
+from sightline.view.highlight import sheet
+from sightline.view.layout import TALLEST, TEXT_WIDTH, add_title, inches, line_of, show_image, size_for
 from sightline.view.overlay import to_pixels
 from sightline.view.pictures import save
 from sightline.view.words import shown
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; the ground has none.
+# The colours of Okabe and Ito, distinct for every kind of colour vision; the ground has none.
 COLOURS = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
-STRENGTH = 0.45  # of a cell's colour over the image
+STRENGTH = 0.45  # of the colour of a cell over the image
 SHOWN = 512  # pixels along the longer side of a grid of features that has no image
 
 
@@ -39,31 +40,31 @@ def picture(
 ) -> np.ndarray:
     """The image with its cells tinted by their labels, each with a thin edge; ``pixels`` of a class in full colour.
 
-    Cells whose ``gold`` label is another have a white edge. The ground (label 0) is left as it is.
+    Cells whose ``gold`` label is another have a white edge. The ground (label 0) is not tinted.
     """
     image, cell = _image(values, labels.shape, cell)
     height, width = image.shape[:2]
-    found = image.astype(np.float64)
+    tinted = image.astype(np.float64)
     large = _large(labels, cell)[:height, :width]
     for label in sorted(set(labels.ravel().tolist()) - {0}):
         here = large == label
         strength = STRENGTH if pixels is None else STRENGTH / 2
-        found[here] = (1 - strength) * found[here] + strength * colour_of(label)
+        tinted[here] = (1 - strength) * tinted[here] + strength * colour_of(label)
         if pixels is not None:
-            found[pixels == label] = colour_of(label)
+            tinted[pixels == label] = colour_of(label)
         edge = here & ~_inside(here)
-        found[edge] = 0.35 * found[edge] + 0.65 * colour_of(label)
+        tinted[edge] = 0.35 * tinted[edge] + 0.65 * colour_of(label)
     if gold is not None:
         wrong = _large((gold != labels) & (gold >= 0), cell)[:height, :width]
         frame = np.ones((cell, cell), dtype=bool)
         frame[1:-1, 1:-1] = False
         edges = np.tile(frame, labels.shape)[:height, :width]
-        found[wrong & edges] = 255
-    return np.clip(np.rint(found), 0, 255).astype(np.uint8)
+        tinted[wrong & edges] = 255
+    return np.clip(np.rint(tinted), 0, 255).astype(np.uint8)
 
 
 def _image(values: np.ndarray, shape: tuple[int, ...], cell: int) -> tuple[np.ndarray, int]:
-    """Pixels, and how many of them are along a cell; features become a grey picture of their means."""
+    """Pixels, and the side of a cell in pixels; features become a grey picture of their means."""
     if values.dtype == np.uint8:
         return values, cell
     size = max(3, SHOWN // max(shape))
@@ -78,24 +79,24 @@ def _large(cells: np.ndarray, cell: int) -> np.ndarray:
 
 
 def _inside(marked: np.ndarray) -> np.ndarray:
-    """What has only marked pixels beside it; behind the edge of the image all are."""
+    """Pixels with only marked neighbours; pixels outside of the image count as marked."""
     wide = np.pad(marked, 1, constant_values=True)
     return wide[:-2, 1:-1] & wide[2:, 1:-1] & wide[1:-1, :-2] & wide[1:-1, 2:] & marked
 
 
 def save_picture(pixels: np.ndarray, path: Path) -> Path:
-    """Write an image, height × width × 3, as the ending says."""
+    """Write an image, height × width × 3, in the format of the ending."""
     if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
-        raise UserError(f"{path} is to be a picture; its name must end in .png, .jpg or .webp")
+        raise UserError(f"{path} is not the name of a picture; it must end in .png, .jpg or .webp")
     with whole_file(path) as part:
         Image.fromarray(pixels).save(part)
     return path
 
 
 def save_mask(classes: np.ndarray, values: Sequence[int], path: Path) -> Path:
-    """Write a mask with the values that the masks of the training data had: grey of 8 or 16 bits, or colours.
+    """Write a mask with the values of the training masks: grey of 8 or 16 bits, or colours.
 
-    Labels out of arrays may be what no image can hold: then the numbers of the classes are written.
+    Labels from arrays may have values that no image can hold: then the numbers of the classes are written.
     """
     given = np.array(values, dtype=np.int64)
     colours = colours_of(given)
@@ -116,8 +117,7 @@ def save_json(data: dict[str, Any], path: Path) -> Path:
     return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-# The cells of an image with their labels, as a picture for a paper: tinted, with what each colour means.
-
+# --- A picture for a paper: tinted cells, and a legend of the colours.
 
 GROUND = 232  # the grey of a grid that has no image
 CELL = 14  # pixels of a cell of it
@@ -133,9 +133,9 @@ def label_cells(
     title: str | None = None,
     width: float = TEXT_WIDTH / 2,
 ) -> Path:
-    """The image with its cells tinted by their labels, and below it how many cells have which.
+    """The image with its cells tinted by their labels, and below it the number of cells of each label.
 
-    ``box`` is where the cells lie over the image, as `sightline.picture.Picture` has it.
+    ``box`` is where the cells lie over the image (`sightline.picture.Picture`).
     """
     rows, columns = cells.labels.shape
     if not cells.labels.size:
@@ -154,18 +154,14 @@ def label_cells(
     figure = Figure(figsize=(width, above + tall + below))
     axes = figure.add_axes(inches(figure, 0.0, below, width, tall))
     high, wide = pixels.shape[:2]
-    axes.imshow(pixels, aspect="equal", interpolation="antialiased")
+    show_image(axes, pixels)
     axes.imshow(
         _tints(cells),
         aspect="equal",
         interpolation="nearest",
         extent=(box[0] * wide - 0.5, box[2] * wide - 0.5, box[3] * high - 0.5, box[1] * high - 0.5),
     )
-    axes.set(xticks=[], yticks=[], xlim=(-0.5, wide - 0.5), ylim=(high - 0.5, -0.5))
-    thin_frame(axes)
-    page = figure.add_axes(inches(figure, 0.0, 0.0, width, below))
-    page.set(xlim=(0, width), ylim=(below, 0))
-    page.axis("off")
+    page = sheet(figure, 0.0, above + tall, width, below)
     for label, (text, (left, row)) in enumerate(zip(names, places, strict=True)):
         top = (row + 0.5) * line
         colour = _colour(cells, label)
@@ -174,20 +170,18 @@ def label_cells(
             Rectangle((left + 0.01, top), SWATCH, SWATCH, facecolor=face, edgecolor="#666666", linewidth=0.4)
         )
         page.text(left + SWATCH + 0.06, top + SWATCH / 2, text, fontsize=size, va="center", parse_math=False)
-    if title:
-        text = shown(title, fits(title, size + 1, width))
-        figure.text(0.5, 1.0, text, fontsize=size + 1, ha="center", va="top", parse_math=False)
+    add_title(figure, title, size + 1, width)
     return save(figure, path)
 
 
 def _tints(cells: Labelling) -> np.ndarray:
-    """Height × width × 4 from 0 to 1: the colour of each cell, and nothing where nothing is."""
-    found = np.zeros((*cells.labels.shape, 4))
+    """Height × width × 4 from 0 to 1: the colour of each cell, and none for the plain label."""
+    tints = np.zeros((*cells.labels.shape, 4))
     for label in range(len(cells.names)):
         colour = _colour(cells, label)
         if colour is not None:
-            found[cells.labels == label] = (*(colour / 255), STRENGTH)
-    return found
+            tints[cells.labels == label] = (*(colour / 255), STRENGTH)
+    return tints
 
 
 def _colour(cells: Labelling, label: int) -> np.ndarray | None:

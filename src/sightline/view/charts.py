@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from sightline.metrics.calibration import Bin
 from sightline.records import Tokens
 from sightline.view.fonts import widths
 from sightline.view.layout import (
@@ -18,11 +18,12 @@ from sightline.view.layout import (
     COLUMN_WIDTH,
     SIZE,
     SMALLEST,
+    add_scale,
     inches,
     ink,
-    inner_size,
     label,
     line_of,
+    put_lines,
     room,
     shade,
     stand,
@@ -31,8 +32,8 @@ from sightline.view.layout import (
 )
 from sightline.view.pictures import save
 
-# Okabe and Ito's colours, without the yellow that is lost on white: told apart by every kind of colour vision.
-# Markers tell the lines apart in grey print.
+# The colours of Okabe and Ito, without the yellow that is lost on white: distinct for every kind of colour vision.
+# Markers distinguish the lines in grey print.
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -46,7 +47,7 @@ def lines_by_length(
     score: str,
     unit: str = "words",
 ) -> Path:
-    """A line for each name: its score in each bucket of lengths, under which stands how many pairs it holds."""
+    """A line for each name: its score in each bucket of lengths, labelled with the number of pairs."""
     height = 2.6 + 0.2 * len(lines)  # of the chart and of the names above it
     figure = Figure(figsize=(max(3.6, 1.0 * len(labels) + 1.6), height), layout="constrained")
     axes = figure.subplots()
@@ -56,7 +57,7 @@ def lines_by_length(
             list(values),
             color=LINE_COLOURS[place % len(LINE_COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
-            # after as many lines as there are colours, dashes tell the second round from the first
+            # where colours repeat, dashes distinguish the lines
             linestyle=("-", "--", ":", "-.")[place // len(LINE_COLOURS) % 4],
             clip_on=False,  # a marker at 0 is whole
         )[0]
@@ -65,7 +66,7 @@ def lines_by_length(
     pairs = [f"{label}\n{count:,} pair{'s' if count != 1 else ''}" for label, count in zip(labels, counts, strict=True)]
     axes.set_xticks(range(len(labels)), pairs)
     axes.set_xlim(-0.4, len(labels) - 0.6)
-    axes.set_ylim(bottom=0)  # a score of 0 to 100: a cut axis makes small differences large
+    axes.set_ylim(bottom=0)  # a score of 0 to 100: a truncated axis exaggerates small differences
     axes.set_xlabel(f"length of the source in {unit}")
     axes.set_ylabel(score)
     axes.grid(axis="y", alpha=0.25)
@@ -76,15 +77,14 @@ def lines_by_length(
 
 
 def _plain(name: str) -> str:
-    """A dollar sign is no formula, and a name that starts with an underscore is not hidden: both are matplotlib's."""
+    """Escape what is special to matplotlib: a dollar sign, and an underscore at the start of a name."""
     whole = name.encode("utf-8", "replace").decode("utf-8").replace("$", r"\$")
     return f" {whole}" if whole.startswith("_") else whole
 
 
-# How training went, as a picture.
+# --- Training curves.
 
-
-# Blue and orange of Okabe and Ito: told apart by every kind of colour vision, and dashes tell them apart in grey.
+# Blue and orange of Okabe and Ito: distinct for every kind of colour vision, and dashes distinguish them in grey.
 TRAINED, VALIDATED = "#0072B2", "#D55E00"
 NOT_SCORES = {"step", "epoch", "seconds", "loss", "tokens_per_second", "learning_rate", "perplexity", "valid_loss"}
 
@@ -96,7 +96,7 @@ def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, unit: str = "n
         return None
     figure = Figure(figsize=(7.0, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    # An epoch may be validated twice (a limit reached inside it, then a resume): steps tell such points apart.
+    # An epoch may be validated twice (a limit reached inside it, then a resume): steps distinguish such points.
     steps = np.array([line["step"] for line in lines], dtype=float)
     _draw_score(left, steps, lines)
     _draw_losses(right, steps, lines, unit)
@@ -125,9 +125,10 @@ def _draw_score(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]
 
 
 def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]], unit: str) -> None:
-    trained = np.array([line.get("loss", np.nan) for line in lines], dtype=float)
-    perplexity = np.array([line.get("perplexity", np.nan) for line in lines], dtype=float)
-    validated = np.array([line.get("valid_loss", np.nan) for line in lines], dtype=float)
+    names = ("loss", "perplexity", "valid_loss")
+    trained, perplexity, validated = (
+        np.array([line.get(name, np.nan) for line in lines], dtype=float) for name in names
+    )
     if np.isfinite(trained).any():
         smoothed = " (smoothed targets)" if np.isfinite(perplexity).any() else ""
         axes.plot(steps, trained, color=TRAINED, linestyle="--", label=f"training loss{smoothed}")
@@ -136,33 +137,27 @@ def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any
     elif np.isfinite(validated).any():
         axes.plot(steps, validated, color=VALIDATED, label="validation loss")
     if axes.lines:
-        axes.legend(loc="best", frameon=False, fontsize=9)  # said, or a slow machine is warned of it
+        axes.legend(loc="best", frameon=False, fontsize=9)  # given, since matplotlib warns on a slow machine
     axes.set_title(unit, fontsize=10)
 
 
-# The confusion matrix as a picture: what texts of each class were called.
-
+# --- The confusion matrix.
 
 MOST = 50  # classes that are shown
-_WIDEST = 3.4  # inches of the cells of a few classes; of many, each is as large as its count needs
+_WIDEST = 3.4  # inches of the cells of few classes; with many, a cell is as large as its count needs
 _LARGEST_CELL = 0.7
 _RIGHT = 0.75  # inches beside the matrix, for its scale
 
 
 def confusion_matrix(
-    matrix: Int[np.ndarray, "gold said"], names: Sequence[str], path: Path, *, title: str | None = None
+    matrix: Int[np.ndarray, "gold predicted"], names: Sequence[str], path: Path, *, title: str | None = None
 ) -> Path:
-    """A row for each class, a column for what its texts were called, in .png, .svg or .pdf.
+    """A row for each gold class, a column for each predicted one, in .png, .svg or .pdf.
 
-    Shades are shares of the row, so that a rare class is seen as well as a frequent one; the numbers are texts, and
-    nothing is written for none. A class without texts has a grey row. Of more than 50 classes, those with the most
-    texts are shown, and the others together as one.
+    Shades are fractions of the row, so that a rare class is as visible as a frequent one; the numbers count texts, and
+    0 is not written. A class without texts has a grey row. Of more than 50 classes, those with the most texts are
+    shown, and the others together as one.
     """
-    return save(confusion_figure(matrix, names, title), path)
-
-
-def confusion_figure(matrix: Int[np.ndarray, "gold said"], names: Sequence[str], title: str | None = None) -> Figure:
-    """The figure behind `confusion_matrix`."""
     if matrix.shape != (len(names), len(names)) or not len(names):
         raise ValueError(f"a matrix of shape {matrix.shape} with {len(names)} names")
     counts, shown_names = _largest(matrix, names)
@@ -186,19 +181,16 @@ def confusion_figure(matrix: Int[np.ndarray, "gold said"], names: Sequence[str],
         axes.text(column, row, texts[int(counts[row, column])], ha="center", va="center", fontsize=size, color=colour)
     label(axes, "x", axis, size)
     label(axes, "y", axis, size)
-    axes.set_xlabel("given label", fontsize=size)
-    axes.set_ylabel("right label", fontsize=size)
-    _scale(axes, image, size)
+    axes.set_xlabel("predicted label", fontsize=size)
+    axes.set_ylabel("gold label", fontsize=size)
+    add_scale(axes, image, 1.0, size, "of the row", percent=True)
     thin_frame(axes)
-    if lines:
-        figure.text(
-            0.5, 1.0, "\n".join(lines), fontsize=size + 1, ha="center", va="top", linespacing=1.15, parse_math=False
-        )
-    return figure
+    put_lines(figure, lines, size + 1)
+    return save(figure, path)
 
 
 def _largest(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-    """The classes with the most texts, in their order, and behind them all others as one."""
+    """The classes with the most texts, in their order, then all others as one."""
     if len(names) <= MOST:
         return matrix, list(names)
     texts = matrix.sum(axis=1) + matrix.sum(axis=0)
@@ -210,7 +202,7 @@ def _largest(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, list
     return counts, [*(names[one] for one in kept.tolist()), f"{len(names) - MOST + 1} others"]
 
 
-def _shares(counts: np.ndarray) -> Float64[np.ndarray, "gold said"]:
+def _shares(counts: np.ndarray) -> Float64[np.ndarray, "gold predicted"]:
     whole = counts.sum(axis=1, keepdims=True)
     return np.where(whole > 0, counts / np.maximum(whole, 1), np.nan)
 
@@ -224,39 +216,10 @@ def _short(count: int) -> str:
     return f"{count / 1e6:.1f}M" if count < 9_950_000 else f"{count / 1e6:.0f}M"
 
 
-def _scale(axes: Axes, image: AxesImage, size: float) -> None:
-    """Which shade is which share, to the right of the matrix."""
-    width, height = inner_size(axes)
-    share = min(1.0, 2.0 / height)
-    scale = axes.inset_axes((1.0 + 0.08 / width, 1.0 - share, 0.09 / width, share))
-    bar = axes.figure.colorbar(image, cax=scale, ticks=[0.0, 0.5, 1.0])
-    bar.ax.set_yticklabels(["0", "50 %", "100 %"])
-    bar.set_label("of the row", fontsize=size)
-    bar.outline.set_linewidth(0.4)
-    scale.tick_params(length=0, labelsize=size)
-
-
-# The reliability picture: how often a model is right, against how sure it is.
-
+# --- The reliability diagram: accuracy against confidence.
 
 _BLUE, _ORANGE = LINE_COLOURS[0], LINE_COLOURS[1]
 _SIZE = 8.0
-
-
-@runtime_checkable
-class Bin(Protocol):
-    """Texts of which the model was about equally sure."""
-
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def accuracy(self) -> float: ...
 
 
 def reliability(
@@ -269,29 +232,16 @@ def reliability(
     temperature: float | None = None,
     title: str | None = None,
 ) -> Path:
-    """A bar for each bin: how often the model was right, and the gap to how sure it was; below, how many texts it has.
+    """A bar for each bin: its accuracy, and the gap to its mean confidence; below, its number of texts.
 
-    ``before`` is the same without the temperature, drawn as a line. Errors are in percent. ``title`` stands above what
-    they are.
+    ``before`` is the same without the temperature, drawn as a line. Calibration errors are in percent, below ``title``.
     """
-    return save(reliability_figure(bins, ece, before, ece_before, temperature, title), path)
-
-
-def reliability_figure(
-    bins: Sequence[Bin],
-    ece: float,
-    before: Sequence[Bin] = (),
-    ece_before: float | None = None,
-    temperature: float | None = None,
-    title: str | None = None,
-) -> Figure:
-    """The figure behind `reliability`."""
     lines = [*title_lines(title, _SIZE + 1, COLUMN_WIDTH), _errors(ece, ece_before, temperature)]
     figure = Figure(figsize=(COLUMN_WIDTH, 3.7 + 0.16 * len(lines)), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     start = _start([*bins, *before])
     filled = [one for one in bins if one.count]
-    upper.plot([0, 1], [0, 1], color="#666666", linewidth=0.8, linestyle="--", zorder=3, label="as sure as right")
+    upper.plot([0, 1], [0, 1], color="#666666", linewidth=0.8, linestyle="--", zorder=3, label="calibrated")
     for one in filled:
         _bar(upper, one)
     drawn = sorted((one for one in before if one.count), key=lambda one: one.low)
@@ -306,18 +256,18 @@ def reliability_figure(
             zorder=4,
             label="before",
         )
-    # what the colours mean, also where there is no bar of one of them
-    upper.bar(2, 0, color=_BLUE, label="right")
+    # entries of the legend, also where a colour has no bar
+    upper.bar(2, 0, color=_BLUE, label="accuracy")
     upper.bar(2, 0, color=_ORANGE, alpha=0.35, hatch="////", edgecolor=_ORANGE, linewidth=0, label="gap")
     upper.set(ylim=(0, 1), xlim=(start, 1))
-    upper.set_ylabel("share that is right", fontsize=_SIZE)
+    upper.set_ylabel("accuracy", fontsize=_SIZE)
     lower.bar(
         [(one.low + one.high) / 2 for one in filled],
         [one.count for one in filled],
         [(one.high - one.low) * 0.94 for one in filled],
         color="#666666",
     )
-    lower.set_xlabel("how sure the model is of its label", fontsize=_SIZE)
+    lower.set_xlabel("confidence: probability of the predicted label", fontsize=_SIZE)
     lower.set_ylabel("texts", fontsize=_SIZE)
     lower.locator_params(axis="y", nbins=3, integer=True)
     lower.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -337,11 +287,11 @@ def reliability_figure(
         handlelength=1.6,
     )
     figure.suptitle("\n".join(lines), fontsize=_SIZE + 1, parse_math=False, linespacing=1.15)
-    return figure
+    return save(figure, path)
 
 
 def _bar(axes: Axes, one: Bin) -> None:
-    """What was right, and what lies between that and what was said: above it where the model was too sure."""
+    """The accuracy, and the gap to the confidence: above it where the model is overconfident."""
     middle, width = (one.low + one.high) / 2, (one.high - one.low) * 0.94
     axes.bar(middle, one.accuracy, width, color=_BLUE, zorder=1)
     low, high = sorted((one.accuracy, one.confidence))
@@ -352,11 +302,11 @@ def _bar(axes: Axes, one: Bin) -> None:
 
 
 def _start(bins: Sequence[Bin]) -> float:
-    """Of two classes the one that is given is never less sure than a half: the empty half is not drawn."""
+    """With two classes the predicted one has at least probability ½: the empty half is not drawn."""
     lowest = min((one.low for one in bins if one.count), default=0.0)
     return lowest if lowest > 0.4 else 0.0
 
 
 def _errors(ece: float, before: float | None, temperature: float | None) -> str:
-    found = f"ECE {ece:.1f} %" if before is None else f"ECE {before:.1f} % before, {ece:.1f} % after"
-    return found if temperature is None else f"{found} (temperature {temperature:.2f})"
+    errors = f"ECE {ece:.1f} %" if before is None else f"ECE {before:.1f} % before, {ece:.1f} % after"
+    return errors if temperature is None else f"{errors} (temperature {temperature:.2f})"

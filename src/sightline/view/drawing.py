@@ -1,14 +1,11 @@
-"""`draw`: an explanation as a picture, in the format that the file's ending asks for."""
+"""`draw`: an explanation as a picture, in the format of the file's ending."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sightline.errors import UserError
-from sightline.explain.explanation import Explanation, Highlights, Stack, Step
-from sightline.picture import Labelling, Picture
+from sightline.explain.explanation import Explanation, Highlights, Stack
 from sightline.records import Grid, Record, Tokens
 from sightline.view.animation import image_gif, replay_gif
 from sightline.view.cells import label_cells
@@ -35,31 +32,31 @@ def draw(
     width: float | None = None,
     title: str | None = None,
 ) -> Path:
-    """Draw where the model looked: PNG, SVG, PDF, or a GIF that replays it step by step.
+    """Draw an attention map: PNG, SVG, PDF, or a GIF that replays it step by step.
 
-    A map of an image's places is laid over the image, once for each word; cells with labels are tinted, unless
+    A map of an image's places is drawn over the image, once for each word; cells with labels are tinted, unless
     ``name`` or ``head`` asks for a map.
 
-    Unless ``name`` says which attention, it is the last layer of the one that looks at something else, or of the first
-    that there is; unless ``head`` says which head (from 0), it is the mean of all. ``merge`` puts subwords together.
-    ``shift`` moves the rows of what is written down; left out, by what was measured for this model. ``layout`` shows
-    all heads of that layer, or all layers, instead. ``width`` is in inches (a column of a paper has about 3.4);
-    ``title`` replaces the one that says what is shown, and an empty one leaves it out.
+    ``name`` is the attention; by default the last layer of the first cross-attention, or of the first stack. ``head``
+    counts from 0; by default the mean of all heads. ``merge`` joins subwords into words. ``shift`` moves the rows of
+    the output down; by default by the measured shift of this model. ``layout`` shows all heads of that layer, or all
+    layers, instead. ``width`` is in inches (a column of a paper has about 3.4); ``title`` replaces the default one, and
+    an empty one removes it.
     """
     marked, cells = explanation.highlights, explanation.cells
     ending = _ending(path, layout, labels=marked is not None or cells is not None)
     plain = name is None and head is None and layout == "alignment" and merge
     if cells is not None and plain:
-        return _cells(explanation, cells, path, explanation.output if title is None else title, width)
+        options = _options(explanation.output if title is None else title, width)
+        return label_cells(cells, path, **_image(explanation), **options)
     if marked is not None and marked.texts and plain:
         return highlight_text(marked, path, title=title, width=TEXT_WIDTH if width is None else width)
     stack = _stack(explanation, name)
     chosen = stack.names[-1] if name is None else name
     moved = (explanation.shift if shift is None else shift) if stack.kind in ("cross", "causal") else 0
 
-    def how(shown: str) -> dict[str, Any]:
-        said = _title(shown, moved) if title is None else title or None
-        return {"title": said} if width is None else {"title": said, "width": width}
+    def titled(text: str) -> dict[str, Any]:
+        return _options(_title(text, moved) if title is None else title, width)
 
     def ready(records: Sequence[Record]) -> list[Record]:
         down = [shifted(record, moved) for record in records]
@@ -67,19 +64,24 @@ def draw(
 
     if layout == "layers":
         every = ready([record for one in stack.names for record in explanation.of(one)])
-        return all_layers(every, path, **how(stack.title))
+        return all_layers(every, path, **titled(stack.title))
     heads = explanation.of(chosen)
     if layout == "heads":
-        return all_heads(ready(heads), path, **how(f"{stack.title}, {_layer(stack, chosen)}"))
+        return all_heads(ready(heads), path, **titled(f"{stack.title}, {_layer(stack, chosen) or 'all heads'}"))
     record = mean_record(ready(_one_head(heads, head)))
-    shown = how(f"{stack.title}, {_what(stack, chosen, len(heads), head)}")
+    of_heads = f"mean of {len(heads)} heads" if head is None else f"head {head + 1} of {len(heads)}"
+    parts = [stack.title, _layer(stack, chosen), of_heads if len(heads) > 1 else ""]
+    shown = titled(", ".join(filter(None, parts)))
     fitting = len(explanation.steps) == len(record.rows) and stack.kind in ("cross", "causal")
     steps = explanation.steps if fitting else None
     if explanation.image is not None and isinstance(record.columns, Grid):
         if title is None and stack.kind == "pool" and explanation.steps:
             (step,) = explanation.steps[:1]
             shown["title"] = label_line(Highlights(step.written, step.probability, step.likeliest, (), ()))
-        return _over_image(explanation.image, record, steps, path, shown)
+        shown |= _image(explanation)
+        if ending == ".gif":
+            return image_gif(record=record, steps=steps, path=path, **shown)
+        return overlay(record=record, path=path, **shown)
     if ending == ".gif":
         return replay_gif(record, steps, path, **shown)
     each = marked is not None and len(record.rows) > 1  # a row for each sentence
@@ -89,7 +91,7 @@ def draw(
 
 
 def _ending(path: Path, layout: str, labels: bool) -> str:
-    """What kind of picture to make; refuses what cannot be drawn as that."""
+    """The format of the picture; refuses what cannot be drawn in it."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise UserError(f"{path} should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
@@ -98,35 +100,26 @@ def _ending(path: Path, layout: str, labels: bool) -> str:
     if ending == ".gif" and layout != "alignment":
         raise UserError(f"a GIF replays one map; for all {layout} choose .png, .svg or .pdf")
     if ending == ".gif" and labels:
-        raise UserError("a GIF replays what is written, and a label is one step: choose .png, .svg or .pdf")
+        raise UserError("a GIF replays an output, and a label is one step: choose .png, .svg or .pdf")
     return ending
 
 
-def _over_image(
-    picture: Picture, record: Record, steps: Sequence[Step] | None, path: Path, how: dict[str, Any]
-) -> Path:
-    pixels = _pixels(picture)
-    if path.suffix.lower() == ".gif":
-        return image_gif(pixels, record, steps, path, box=picture.box, **how)
-    return overlay(pixels, record, path, box=picture.box, **how)
+def _options(title: str, width: float | None) -> dict[str, Any]:
+    return {"title": title or None} if width is None else {"title": title or None, "width": width}
 
 
-def _cells(explanation: Explanation, cells: Labelling, path: Path, title: str, width: float | None) -> Path:
-    how: dict[str, Any] = {"title": title or None} if width is None else {"title": title or None, "width": width}
-    if explanation.image is not None:
-        how |= {"image": _pixels(explanation.image), "box": explanation.image.box}
-    return label_cells(cells, path, **how)
-
-
-def _pixels(picture: Picture) -> np.ndarray:
+def _image(explanation: Explanation) -> dict[str, Any]:
+    """The image under a map or under cells, and where they lie over it."""
+    if explanation.image is None:
+        return {}
     try:
-        return picture.pixels()
+        return {"image": explanation.image.pixels(), "box": explanation.image.box}
     except ValueError as error:
         raise UserError(f"the image of the explanation cannot be drawn: {error}") from None
 
 
 def _stack(explanation: Explanation, name: str | None) -> Stack:
-    """The stack with that attention; without a name, the first that looks at something else, or the first of all."""
+    """The stack with that attention; without a name, the first of cross-attention, or the first of all."""
     if not explanation.stacks:
         raise UserError("there is no attention to draw")
     if name is None:
@@ -141,23 +134,15 @@ def _stack(explanation: Explanation, name: str | None) -> Stack:
 def _one_head(heads: Sequence[Record], head: int | None) -> Sequence[Record]:
     if head is None:
         return heads
-    found = [record for record in heads if record.head == head]
-    if not found:
+    chosen = [record for record in heads if record.head == head]
+    if not chosen:
         raise UserError(f"head is {head}; {heads[0].name} has {len(heads)}, counted from 0")
-    return found
+    return chosen
 
 
 def _layer(stack: Stack, name: str) -> str:
-    return f"layer {stack.names.index(name) + 1} of {len(stack.names)}" if len(stack.names) > 1 else "all heads"
-
-
-def _what(stack: Stack, name: str, heads: int, head: int | None) -> str:
-    parts = [f"layer {stack.names.index(name) + 1} of {len(stack.names)}"] if len(stack.names) > 1 else []
-    if heads > 1:
-        parts.append(f"mean of {heads} heads" if head is None else f"head {head + 1} of {heads}")
-    return ", ".join(parts)
+    return f"layer {stack.names.index(name) + 1} of {len(stack.names)}" if len(stack.names) > 1 else ""
 
 
 def _title(text: str, moved: int) -> str:
-    text = text.removesuffix(", ")
     return f"{text} (moved down by {moved})" if moved else text

@@ -1,8 +1,8 @@
 """The fonts of a picture: which of those that are installed can draw its texts.
 
 matplotlib takes each character from the first font of a list that has it, and since 3.11 lays text out with HarfBuzz:
-right-to-left text is in visual order and Arabic letters are joined. What is left to do is to find fonts for the
-characters at hand, among all that are installed, and to say so where there is none.
+right-to-left text is in visual order and Arabic letters are joined. What remains is to find installed fonts for the
+characters of a picture, and to warn where there is none.
 """
 
 import re
@@ -29,19 +29,18 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sightline.view.words import right_to_left, unseen
 
-# Emoji in pictures: most systems have them only as coloured images in a font, which matplotlib cannot use.
+# --- Emoji. Most systems have them only as coloured images in a font, which Pillow can use and matplotlib cannot.
 #
-# Pillow can. So an emoji that no other font has is left out of the text, as a blank of its width, and painted there.
+# So an emoji that no other font has is replaced by a blank of its width in the text, and painted over the blank.
 
-
-_ROOM = "\u2003"  # as wide as the letters are high
+_ROOM = "\u2003"  # as wide as the font is high
 _ONE = "[\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff]"
 _CHANGES = "[\U0001f3fb-\U0001f3ff\ufe0f\u20e3\U000e0020-\U000e007f]*"
 # a flag is two letters; a family is people joined by a joiner
 _CLUSTER = re.compile(
     f"[\U0001f1e6-\U0001f1ff]{{2}}|{_ONE}{_CHANGES}(?:\u200d{_ONE}{_CHANGES})*|[\U0001f3fb-\U0001f3ff]"
 )
-_SIZES = (109, 136, 128, 160, 96, 64, 48)  # such fonts have images of one size, and only that size can be asked for
+_SIZES = (109, 136, 128, 160, 96, 64, 48)  # such fonts have images of one size, and open only at that size
 
 
 def is_emoji(character: str) -> bool:
@@ -52,16 +51,14 @@ def is_emoji(character: str) -> bool:
 def paint(figure: Figure, texts: Iterable[str], missing: Iterable[str]) -> set[str]:
     """Paint the emoji of a figure's texts if any of them is missing from all other fonts.
 
-    All of them, so that they look alike. Returns the characters that are now there.
+    All of them, so that they have one style. Returns the characters that were painted.
     """
-    if not any(map(is_emoji, missing)):
-        return set()
-    path = colour_font()
+    path = colour_font() if any(map(is_emoji, missing)) else None
     if path is None:
         return set()
     face = FT2Font(path)
-    wanted = {cluster for text in texts for cluster in _CLUSTER.findall(text)}
-    able = {cluster for cluster in wanted if face.get_char_index(ord(cluster[0]))}
+    clusters = {cluster for text in texts for cluster in _CLUSTER.findall(text)}
+    able = {cluster for cluster in clusters if face.get_char_index(ord(cluster[0]))}
     for axis in figure.findobj(Axis):
         if isinstance(axis, Axis):
             _make_room_on(axis, able)
@@ -101,19 +98,19 @@ def picture(cluster: str) -> np.ndarray | None:
 
 
 def _without(text: str, able: set[str]) -> tuple[str, list[tuple[str, str]]]:
-    """The text with room for its emoji, and for each of them what stands before it."""
+    """The text with room for its emoji, and for each emoji the text before it."""
     places: list[tuple[str, str]] = []
     built, done = "", 0
-    for found in _CLUSTER.finditer(text):
-        if found[0] in able:
-            built += text[done : found.start()]
-            places.append((built, found[0]))
-            built, done = built + _ROOM, found.end()
+    for match in _CLUSTER.finditer(text):
+        if match[0] in able:
+            built += text[done : match.start()]
+            places.append((built, match[0]))
+            built, done = built + _ROOM, match.end()
     return built + text[done:], places
 
 
 def _make_room_on(axis: Axis, able: set[str]) -> None:
-    """Labels of an axis are set anew at each drawing: the axis has to know them as they will be."""
+    """An axis sets its labels again at each drawing: it needs the final texts."""
     if not isinstance(axis.get_major_locator(), FixedLocator):
         return
     labels = axis.get_majorticklabels()
@@ -139,19 +136,19 @@ def _paint_text(figure: Figure, text: Text, able: set[str]) -> None:
 
 
 class _Painted(BboxImage):
-    """An emoji in its room in a text, seen as long as the text is."""
+    """An emoji in a text, visible while the text is."""
 
     def __init__(self, text: Text, before: str) -> None:
         super().__init__(_place(text, before), interpolation="hanning")
         self._text = text
 
-    def draw(self, renderer: Any) -> None:  # a wrapped one for PDF, which is of no common class
+    def draw(self, renderer: Any) -> None:  # renderers have no common class
         if self._text.get_visible():
             super().draw(renderer)
 
 
 def _place(text: Text, before: str) -> Callable[[Any], Bbox]:
-    """Where the room behind ``before`` lies when the text is drawn: only then is it known."""
+    """Where the emoji after ``before`` lies; known only when the text is drawn."""
 
     def box(renderer: Any) -> Bbox:
         whole = text.get_window_extent(renderer)
@@ -171,12 +168,14 @@ def _place(text: Text, before: str) -> Callable[[Any], Bbox]:
     return box
 
 
-BASE = "DejaVu Sans"  # comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most signs
+# --- Fonts for the characters of a picture.
+
+BASE = "DejaVu Sans"  # part of matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most signs
 _UNFIT = ("Last Resort", "cmb10", "cmex", "cmmi", "cmr10", "cmss", "cmsy", "cmtt", "STIXNon", "STIXSize")
 
 
 def families(texts: Iterable[str]) -> list[str]:
-    """The fonts to draw these texts with, in the order in which they are asked."""
+    """The fonts for these texts, in order of preference."""
     return list(_choose(_characters(texts))[0])
 
 
@@ -195,17 +194,17 @@ def _width(text: str, chosen: tuple[str, ...], size: float) -> float:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without matplotlib's own warning for each missing character: `fit_fonts` warns once for all."""
+    """Silence matplotlib's warning for each missing character: `fit_fonts` warns once for all."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
         yield
 
 
-def fit_fonts(figure: Figure, path: Path, *, warn: bool = True) -> None:
+def fit_fonts(figure: Figure, path: Path) -> None:
     """Give every text of a figure fonts that have its characters, and warn where there are none.
 
-    In an SVG file text stays text, drawn with the fonts of whoever opens it: nothing can be said about those here.
+    Text in an SVG file stays text and is drawn with the fonts of the viewer, so there is no warning.
     """
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()]
     everything = [text.get_text() for text in texts]
@@ -216,18 +215,17 @@ def fit_fonts(figure: Figure, path: Path, *, warn: bool = True) -> None:
     if path.suffix.lower() == ".svg":
         return
     missing -= paint(figure, everything, missing)
-    if warn:
-        warn_missing(missing, everything)
+    _warn_missing(missing, everything)
 
 
-def warn_missing(missing: Iterable[str], texts: Iterable[str] = ()) -> None:
+def _warn_missing(missing: Iterable[str], texts: Iterable[str]) -> None:
     """One warning that names the scripts without a font, and what to install."""
     scripts = {_script(character) for character in missing}
     if scripts:
         packages = sorted({_package(script) for script in scripts})
         warnings.warn(
-            f"no installed font has the characters of {_and(sorted(scripts))}, so the picture shows boxes in their "
-            f"place; install {_and(packages)}, or any other font with them",
+            f"no installed font has the characters of {_and(sorted(scripts))}, so the picture shows boxes "
+            f"instead; install {_and(packages)}, or any other font with them",
             UserWarning,
             stacklevel=2,
         )
@@ -240,7 +238,7 @@ def warn_missing(missing: Iterable[str], texts: Iterable[str] = ()) -> None:
 
 
 def _characters(texts: Iterable[str]) -> frozenset[str]:
-    """Those that need a glyph of their own: no blanks, and no joiners and selectors, which change others."""
+    """Those that need a glyph: not blanks, joiners and variation selectors."""
     return frozenset(
         character
         for text in texts
@@ -253,13 +251,13 @@ def _characters(texts: Iterable[str]) -> frozenset[str]:
 def _choose(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     """The families, the base first, and the characters that none of them has.
 
-    Each further family is the one that has most of what is still missing, so that a word is not made of two fonts.
+    Each further family is the one with most of the missing characters, so that a word is not made of two fonts.
     """
     chosen = [BASE]
     known = _installed()
     missing = characters - _covered(known[BASE], characters) if BASE in known else characters
-    for look_again in (False, True):
-        if missing and look_again:  # matplotlib keeps its list of fonts, and does not see that some were installed
+    for rescan in (False, True):
+        if missing and rescan:  # matplotlib caches its list of fonts and misses new ones
             _find_new_fonts()
             known = _installed()
         candidates = {name: _covered(entry, missing) for name, entry in known.items()} if missing else {}
@@ -274,7 +272,7 @@ def _choose(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]
 
 
 def _installed() -> dict[str, FontEntry]:
-    """One face of each family: upright and of ordinary weight where there is one."""
+    """One face of each family: upright and of regular weight where there is one."""
     faces: dict[str, FontEntry] = {}
     for entry in _all_faces():
         best = faces.get(entry.name)
@@ -312,21 +310,19 @@ def _covered(entry: FontEntry, characters: frozenset[str]) -> frozenset[str]:
 
 
 def _language(characters: frozenset[str]) -> str:
-    """The letters that the names of fonts have for it: Chinese, Japanese and Korean write shared characters each in
-    their own way."""
+    """The suffix in the names of fonts: Chinese, Japanese and Korean have different shapes of shared characters."""
     scripts = {_script(character) for character in characters if ord(character) > 0x2E7F}
     return " JP" if "Japanese" in scripts else " KR" if "Korean" in scripts else " SC"
 
 
 def _rank(name: str, language: str) -> tuple[bool, bool, bool, str]:
-    """Which of two families that have the same characters is better, the smaller first."""
+    """The order of families that have the same characters, the best first."""
     plain = "sans" in name.lower() or "gothic" in name.lower()
     return language not in name, not plain, "mono" in name.lower(), name
 
 
 def _script(character: str) -> str:
-    name = unicodedata.name(character, "")
-    first = name.split(" ")[0]
+    first = unicodedata.name(character, "").split(" ")[0]
     if is_emoji(character):
         return "emoji"
     if first in ("CJK", "KANGXI", "BOPOMOFO", "IDEOGRAPHIC"):

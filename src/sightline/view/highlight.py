@@ -1,4 +1,4 @@
-"""Documents with their words, and their sentences, shaded by the weight they were given."""
+"""Documents with their words and sentences shaded by their weights."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from sightline.errors import UserError
-from sightline.explain.explanation import Highlights, Span
+from sightline.explain.explanation import Choice, Highlights, Span
 from sightline.records import Axis, Record, Slots, Tokens
 from sightline.view.fonts import widths
 from sightline.view.layout import (
@@ -32,8 +32,7 @@ from sightline.view.layout import (
 from sightline.view.pictures import save
 from sightline.view.words import right_to_left, shown
 
-# Words in lines, as in a text: where each of them stands when lines are as wide as the picture.
-
+# --- The layout of words in lines that are as wide as the picture.
 
 _NO_BLANK_BEFORE = frozenset(".,;:!?)]}»”’…%。，、；：！？）」』")
 _NO_BLANK_AFTER = frozenset("([{«“„（「『")
@@ -42,7 +41,7 @@ PAD = 0.02  # inches around a word
 
 @dataclass(frozen=True)
 class Placed:
-    """A word: its text and where it stands, in inches from the left and the top."""
+    """A word: its text and its place, in inches from the left and the top."""
 
     text: str
     left: float
@@ -57,7 +56,7 @@ def words_along(axis: Axis) -> list[str]:
 
 
 def flow(texts: Sequence[str], width: float, size: float) -> list[Placed]:
-    """Lines of words, from the right if most of them are written from the right."""
+    """Lines of words, right to left if most letters are."""
     height = line_of(size) * 1.15
     blank = 0.3 * size / INCH
     backwards = right_to_left("".join(texts))
@@ -75,7 +74,7 @@ def flow(texts: Sequence[str], width: float, size: float) -> list[Placed]:
 
 
 def height_of(placed: Sequence[Placed]) -> float:
-    """How high some words stand, in inches."""
+    """The height of some lines of words, in inches."""
     return max((one.top + one.height for one in placed), default=0.0)
 
 
@@ -106,22 +105,19 @@ def write(axes: Axes, one: Placed, size: float, paper: str = "none", colour: str
 
 
 def _parted(before: str, after: str) -> bool:
-    """Whether a blank stands between two words: not before a full stop, and not in Chinese or Japanese."""
+    """Whether there is a blank between two words: not before a full stop, and not in Chinese or Japanese."""
     if after[:1] in _NO_BLANK_BEFORE or before[-1:] in _NO_BLANK_AFTER:
         return False
-    wide = [unicodedata.east_asian_width(side) in "WF" and not _is_hangul(side) for side in (before[-1], after[0])]
-    return not all(wide)
+    return not all(
+        unicodedata.east_asian_width(side) in "WF" and not unicodedata.name(side, "").startswith("HANGUL")
+        for side in (before[-1], after[0])
+    )
 
 
-def _is_hangul(character: str) -> bool:
-    return unicodedata.name(character, "").startswith("HANGUL")
-
-
-# What of a highlighted text is shown: all of it, or of a long one the passages with the most weight.
+# --- Excerpts: all of a text, or the passages of a long one with the most weight.
 #
 # Picture and page draw the same passages. A passage is a sentence where the model weighs sentences, else a whole text,
-# else a stretch of it.
-
+# else a part of it.
 
 STRETCH = 240  # characters of a passage of a long text without sentences
 Piece = tuple[str, Span | None]
@@ -129,7 +125,7 @@ Piece = tuple[str, Span | None]
 
 @dataclass(frozen=True)
 class Passage:
-    """Some of a text. ``weight`` is that of a sentence; ``gap`` says that something before it is left out."""
+    """A part of a text. ``weight`` is that of a sentence; ``gap``: something before it is left out."""
 
     text: str
     start: int
@@ -139,33 +135,33 @@ class Passage:
     gap: bool = False
 
     def pieces(self) -> list[Piece]:
-        """The text in order: words, and what stands between them."""
-        found: list[Piece] = []
+        """The text in order: words, and what is between them."""
+        pieces: list[Piece] = []
         at = 0
         for word in self.words:
             begin = word.start - self.start
             if begin > at:
-                found.append((self.text[at:begin], None))
-            found.append((word.text, word))
+                pieces.append((self.text[at:begin], None))
+            pieces.append((word.text, word))
             at = word.end - self.start
-        return [*found, (self.text[at:], None)] if at < len(self.text) else found
+        return [*pieces, (self.text[at:], None)] if at < len(self.text) else pieces
 
     def drawn(self) -> list[Piece]:
-        """The same without blanks, what is no word of the map cut small enough to be put in lines."""
-        found: list[Piece] = []
+        """The same without blanks and in small parts, after … where something before it is left out."""
+        pieces: list[Piece] = [("…", None)] if self.gap else []
         for text, word in self.pieces():
-            found += [(text, word)] if word is not None else [(one, None) for one in _small(text)]
-        return found
+            pieces += [(text, word)] if word is not None else [(one, None) for one in _small(text)]
+        return pieces
 
     @property
     def share(self) -> float:
-        """What it is chosen by: its own weight, or that of the word that was looked at most."""
+        """What it is chosen by: its own weight, or the highest weight of its words."""
         return max((word.weight for word in self.words), default=0.0) if self.weight is None else self.weight
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Passages in the order of the text, and of how many they are chosen."""
+    """Passages in the order of the text, chosen from ``of``."""
 
     passages: tuple[Passage, ...]
     of: int
@@ -173,7 +169,7 @@ class Excerpt:
 
     @property
     def note(self) -> str | None:
-        """What has to be said where something is left out."""
+        """A sentence where something is left out."""
         if len(self.passages) == self.of:
             return None
         return (
@@ -183,7 +179,7 @@ class Excerpt:
 
 
 def excerpt(highlights: Highlights, most: int, most_passages: int = 200) -> Excerpt:
-    """About so many words and no more passages than that; one at least."""
+    """About ``most`` words in at most ``most_passages`` passages; at least one passage."""
     passages = _sentences(highlights) if highlights.sentences else _texts(highlights, most)
     chosen: set[int] = set()
     room = most
@@ -207,17 +203,17 @@ def _sentences(highlights: Highlights) -> list[Passage]:
 
 
 def _texts(highlights: Highlights, most: int) -> list[Passage]:
-    """Whole texts where they are short enough; else stretches of them that begin and end with words of the map."""
+    """Whole texts where they are short enough; else parts of them that begin and end with words of the map."""
     short = highlights.read <= most
-    found = []
+    passages = []
     for part, group in groupby(highlights.words, key=lambda word: word.part or 0):
         words, text = list(group), highlights.texts[part]
         if short:
-            found.append(Passage(text, 0, tuple(words), part=part))
+            passages.append(Passage(text, 0, tuple(words), part=part))
             continue
         for some in _stretches(words):
-            found.append(Passage(text[some[0].start : some[-1].end], some[0].start, tuple(some), part=part))
-    return found
+            passages.append(Passage(text[some[0].start : some[-1].end], some[0].start, tuple(some), part=part))
+    return passages
 
 
 def _stretches(words: list[Span]) -> Iterator[list[Span]]:
@@ -239,12 +235,14 @@ def _small(text: str) -> Iterator[str]:
             yield word
 
 
-SENTENCES = "Oranges"  # told from the blue of words by every kind of colour vision
+# --- Pictures.
+
+SENTENCES = "Oranges"  # distinct from the blue of words for every kind of colour vision
 FRAME = "#c2410c"  # around the words of an answer
 BAR = 0.14  # inches: the mark of a sentence beside it
 MOST_WORDS = 5000
 MOST_DRAWN, MOST_PASSAGES = 700, 50  # of a classifier's text: about a page
-OTHERS = 4  # labels named beside the one that was given
+OTHERS = 4  # labels named after the predicted one
 
 
 def highlight(
@@ -263,10 +261,9 @@ def highlight(
 ) -> Path:
     """A document with each word shaded by its weight.
 
-    Several records are sentences, each on lines of its own; ``sentences`` has the weight of each of them as its columns
-    and is drawn as a mark beside them. ``row`` says who looked; left out, it is the mean of all rows.
-    ``notes`` stand below, ``unit`` says in the legend what a weight is of. ``framed`` says of each word of each
-    record whether it stands in a frame.
+    Several records are sentences, each on lines of its own; ``sentences`` has the weight of each as its columns, drawn
+    as a mark beside it. ``row`` is the row of the map; by default the mean of all rows. ``notes`` are written below,
+    ``unit`` names the weights in the legend. ``framed`` marks words of each record with a frame.
     """
     parts = [words] if isinstance(words, Record) else list(words)
     if not parts:
@@ -312,40 +309,28 @@ def highlight(
     return save(figure, path)
 
 
-def highlight_text(
-    highlights: Highlights,
-    path: Path,
-    *,
-    title: str | None = None,
-    width: float = TEXT_WIDTH,
-    notes: Sequence[str] = (),
-) -> Path:
-    """The text of a classifier as it stands, words shaded by their weight, sentences with a mark beside them.
+def highlight_text(highlights: Highlights, path: Path, *, title: str | None = None, width: float = TEXT_WIDTH) -> Path:
+    """The text of a classifier, words shaded by their weights, sentences with a mark beside them.
 
     Where there are sentences, the shade is a word's weight in its sentence. Of a long text only the passages with the
     most weight are drawn, and a note says so.
     """
-    found = excerpt(highlights, MOST_DRAWN, MOST_PASSAGES)
-    if not found.passages:
+    chosen = excerpt(highlights, MOST_DRAWN, MOST_PASSAGES)
+    if not chosen.passages:
         raise UserError("the text has no words: there is nothing to draw")
-    parts = [_words_of(number, one) for number, one in enumerate(found.passages)]
     sentences = None
     if highlights.sentences:
-        weights = np.array([[one.weight for one in found.passages]], dtype=np.float32)
-        sentences = Record("sentences", 0, 0, Slots(1), Slots(len(parts)), weights)
-    said = () if found.note is None else (found.note,)
-    framed = [[word is not None and bool(word.marked) for _, word in _drawn(one)] for one in found.passages]
-    if title is None:
-        title = label_line(highlights)
+        weights = np.array([[one.weight for one in chosen.passages]], dtype=np.float32)
+        sentences = Record("sentences", 0, 0, Slots(1), Slots(len(chosen.passages)), weights)
     return highlight(
-        parts,
+        [_words_of(number, one) for number, one in enumerate(chosen.passages)],
         path,
         sentences=sentences,
-        title=title or None,
+        title=(label_line(highlights) if title is None else title) or None,
         width=width,
-        notes=(*said, *notes),
+        notes=() if chosen.note is None else (chosen.note,),
         unit="word, in its sentence" if highlights.sentences else "word",
-        framed=framed,
+        framed=[[word is not None and bool(word.marked) for _, word in one.drawn()] for one in chosen.passages],
     )
 
 
@@ -354,21 +339,17 @@ def label_line(highlights: Highlights) -> str:
     if highlights.probability is None:
         return shown(highlights.label, 40)
     others = [one for one in highlights.probabilities if one.text != highlights.label][:OTHERS]
-    said = [(highlights.label, highlights.probability), *((one.text, one.probability) for one in others)]
-    return "  ·  ".join(f"{shown(text, 40)} {share:.1%}" for text, share in said)
+    labels = [Choice(highlights.label, highlights.probability), *others]
+    return "  ·  ".join(f"{shown(one.text, 40)} {one.probability:.1%}" for one in labels)
 
 
 def _words_of(number: int, passage: Passage) -> Record:
-    pieces = _drawn(passage)
+    pieces = passage.drawn()
     weights = [
         0.0 if word is None else word.weight if passage.weight is None else word.in_sentence for _, word in pieces
     ]
     texts = Tokens(tuple(text for text, _ in pieces))
     return Record(f"passage {number}", 0, 0, Slots(1), texts, np.array([weights], dtype=np.float32))
-
-
-def _drawn(passage: Passage) -> list[Piece]:
-    return [("…", None), *passage.drawn()] if passage.gap else passage.drawn()
 
 
 def _weights(record: Record, row: int | None) -> np.ndarray:
@@ -381,7 +362,7 @@ def _weights(record: Record, row: int | None) -> np.ndarray:
 
 
 def _legend(page: Axes, left: float, top: float, what: str, most: float, colours: str, size: float) -> float:
-    """Which shade is which weight. Returns where it ends."""
+    """Which shade is which weight. Returns its right end."""
     height, step, gap = 0.09, 0.12, 0.06
     texts = [f"{what}: 0", f"{most:g}"]
     lengths = widths(texts, size)

@@ -1,7 +1,8 @@
-"""What pictures share: sizes in inches and points, labels that fit, shades and their scale."""
+"""Common to all pictures: sizes in inches and points, labels that fit, shades and their scale."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import matplotlib
 import numpy as np
@@ -18,7 +19,7 @@ from sightline.view.words import shown
 COLOURS = "Blues"
 COLUMN_WIDTH, TEXT_WIDTH = 3.4, 7.0  # inches: of a column and of the text of a paper
 TALLEST = 9.0  # inches: a page
-SIZE, SMALLEST = 8.0, 6.0  # points: of text, and of the smallest that can be read in print
+SIZE, SMALLEST = 8.0, 6.0  # points: of text, and the smallest that is legible in print
 INCH = 72.0  # points
 
 
@@ -28,7 +29,7 @@ def line_of(size: float) -> float:
 
 
 def size_for(width: float | None) -> float:
-    """The size of text in a picture of that width: smaller in a column than across a page."""
+    """The font size in a picture of that width: smaller in a column than across a page."""
     return SIZE if width is None or width >= 5 else 7.0
 
 
@@ -36,8 +37,7 @@ def inches(
     figure: Figure, left: float, bottom: float, width: float, height: float
 ) -> tuple[float, float, float, float]:
     """A place on a figure, given in inches."""
-    whole_width, whole_height = figure.get_size_inches()
-    across, down = float(whole_width), float(whole_height)
+    across, down = map(float, figure.get_size_inches())
     return left / across, bottom / down, width / across, height / down
 
 
@@ -48,16 +48,16 @@ def largest(records: Iterable[Record]) -> float:
 
 def largest_of(*weights: np.ndarray) -> float:
     """The same of plain arrays."""
-    found = max((float(np.nanmax(one, initial=0.0)) for one in weights), default=0.0)
-    if not 0 < found < math.inf:
+    weight = max((float(np.nanmax(one, initial=0.0)) for one in weights), default=0.0)
+    if not 0 < weight < math.inf:
         return 1.0
-    digit = 10.0 ** math.floor(math.log10(found))
+    digit = 10.0 ** math.floor(math.log10(weight))
     steps = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-    return round(next((step for step in steps if found <= step * digit * (1 + 1e-6)), 10.0) * digit, 12)
+    return round(next((step for step in steps if weight <= step * digit * (1 + 1e-6)), 10.0) * digit, 12)
 
 
 def shades(colours: str) -> Colormap:
-    """The colours of weights; what is no number is grey, which no weight is."""
+    """The colours of weights; NaN is grey, which no weight is."""
     return matplotlib.colormaps[colours].with_extremes(bad="#bbbbbb")
 
 
@@ -68,14 +68,36 @@ def shade(axes: Axes, weights: np.ndarray, most: float, colours: str = COLOURS) 
     )
 
 
-def add_scale(axes: Axes, image: AxesImage, most: float, size: float) -> None:
+def show_image(axes: Axes, pixels: np.ndarray, aspect: Literal["equal", "auto"] = "equal") -> None:
+    """An image that fills the axes, with a hairline around it."""
+    height, width = pixels.shape[:2]
+    axes.imshow(pixels, aspect=aspect, interpolation="antialiased")
+    axes.set(xticks=[], yticks=[], xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    thin_frame(axes)
+
+
+def add_title(figure: Figure, title: str | None, size: float, width: float) -> None:
+    """A title of one line, cut to the width in inches."""
+    put_lines(figure, [shown(title, fits(title, size, width))] if title else [], size)
+
+
+def put_lines(figure: Figure, lines: Sequence[str], size: float) -> None:
+    """Lines at the top of a figure, in the middle."""
+    if lines:
+        text = "\n".join(lines)
+        figure.text(0.5, 1.0, text, fontsize=size, ha="center", va="top", linespacing=1.15, parse_math=False)
+
+
+def add_scale(
+    axes: Axes, image: AxesImage, most: float, size: float, name: str = "weight", percent: bool = False
+) -> None:
     """Which shade is which weight: to the right of the axes, as high as they are but no higher than two inches."""
     width, height = inner_size(axes)
     share = min(1.0, 2.0 / height)
     scale = axes.inset_axes((1.0 + 0.08 / width, 1.0 - share, 0.09 / width, share))
     bar = axes.figure.colorbar(image, cax=scale, ticks=[0.0, most / 2, most] if height > 0.5 else [0.0, most])
-    bar.ax.set_yticklabels([f"{tick:g}" for tick in bar.get_ticks()])
-    bar.set_label("weight", fontsize=size)
+    bar.ax.set_yticklabels([f"{100 * tick:.0f} %" if percent and tick else f"{tick:g}" for tick in bar.get_ticks()])
+    bar.set_label(name, fontsize=size)
     bar.outline.set_linewidth(0.4)
     scale.tick_params(length=0, labelsize=size)
 
@@ -92,9 +114,8 @@ def names(axis: Axis) -> list[str] | None:
     if isinstance(axis, Tokens):
         return [shown(text) for text in axis.texts]
     if isinstance(axis, Cells):
-        return [
-            shown(f"{name} {row + 1}" if axis.rows > 1 else name) for name in axis.columns for row in range(axis.rows)
-        ]
+        rows = [f" {row + 1}" for row in range(axis.rows)] if axis.rows > 1 else [""] * axis.rows
+        return [shown(f"{name}{row}") for name in axis.columns for row in rows]
     return None
 
 
@@ -104,13 +125,13 @@ def room(axis: Axis, size: float) -> float:
 
 
 def stand(axis: Axis, size: float, pitch: float) -> bool:
-    """Whether the labels under a map have to stand upright, so that neighbours do not touch."""
+    """Whether the labels under a map have to be vertical, so that neighbours do not touch."""
     texts = names(axis)
     return texts is not None and bool(max(widths(texts, size), default=0.0) > 0.92 * pitch)
 
 
 def label(axes: Axes, side: str, axis: Axis, size: float) -> None:
-    """Write what stands along an axis. Where there is no room for every label, every second, third, ... is written."""
+    """Label an axis. Where there is no room for every label, every second, third, ... is written."""
     width, height = inner_size(axes)
     pitch = (width if side == "x" else height) / max(len(axis), 1)
     texts = names(axis)
@@ -127,7 +148,7 @@ def label(axes: Axes, side: str, axis: Axis, size: float) -> None:
     places = range(0, len(texts), every)
     own.set_ticks(list(places), [texts[place] for place in places])
     for one in own.get_majorticklabels():
-        # a single Chinese character is read as it stands
+        # a single Chinese character is not turned
         turned = upright and not (len(one.get_text()) == 1 and pitch > line_of(size))
         one.set(rotation=90 if turned else 0, fontsize=size, parse_math=False)
     own.set_tick_params(length=0 if every == 1 else 2, width=0.5, labelsize=size, pad=2)
@@ -168,7 +189,7 @@ def title_lines(title: str | None, size: float, width: float) -> list[str]:
 
 
 def ink(weight: float, most: float, colours: str = COLOURS) -> tuple[str, str]:
-    """The shade of a weight, and black or white: the one that can be read on it."""
+    """The shade of a weight, and the legible colour on it: black or white."""
     red, green, blue, _ = shades(colours)(min(weight / most, 1.0))
     bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return to_hex((red, green, blue)), "black" if bright > 0.45 else "white"

@@ -1,4 +1,4 @@
-"""Pictures of attention fit for a paper, made with matplotlib."""
+"""Attention maps for a paper, made with matplotlib."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from sightline.errors import UserError
 from sightline.files import whole_file
@@ -15,17 +16,17 @@ from sightline.records import Record
 from sightline.view.fonts import fit_fonts, quiet
 from sightline.view.layout import (
     COLOURS,
-    SIZE,
     SMALLEST,
     TALLEST,
     TEXT_WIDTH,
     add_scale,
-    fits,
+    add_title,
     inches,
     label,
     largest,
     line_of,
     names,
+    put_lines,
     room,
     shade,
     size_for,
@@ -35,7 +36,7 @@ from sightline.view.layout import (
 )
 from sightline.view.words import shown
 
-# Without a date or a random number, so that the same record makes the same file.
+# Without a date or a random number, so that the same record gives the same file.
 STEADY: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "sightline", "pdf.fonttype": 42}
 NO_DATE: dict[str, dict[str, str | None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 RIGHT = 0.62  # inches beside a map, for its scale
@@ -47,16 +48,16 @@ def heat_map(
     *,
     title: str | None = None,
     rows_label: str | None = None,
-    columns_label: str = "looked at",
+    columns_label: str = "attended to",
     width: float | None = None,
     colours: str = COLOURS,
     most: float | None = 1.0,
 ) -> Path:
-    """One line of sight a row: where it looked, column by column. The format follows the file's ending.
+    """One attention row for each row of the picture, weights from left to right. The ending gives the format.
 
-    ``width`` is in inches; left out, it is what the labels need and at most the width of a page. ``most`` is the weight
-    with the darkest shade; None takes the largest there is, rounded up. Where labels do not fit, every second, third,
-    ... is written.
+    ``width`` is in inches; by default the labels decide it, up to the width of a page. ``most`` is the weight with the
+    darkest shade; None takes the largest weight, rounded up. Where labels do not fit, every second, third, ... is
+    written.
     """
     return save(heat_map_figure(record, title, rows_label, columns_label, width, colours, most), path)
 
@@ -65,7 +66,7 @@ def heat_map_figure(
     record: Record,
     title: str | None = None,
     rows_label: str | None = None,
-    columns_label: str = "looked at",
+    columns_label: str = "attended to",
     width: float | None = None,
     colours: str = COLOURS,
     most: float | None = 1.0,
@@ -82,38 +83,33 @@ def heat_map_figure(
     below = (room(record.columns, size) if stand(record.columns, size, cell) else line) + 1.7 * line
     lines = title_lines(title, size + 1, left + cell * columns + RIGHT)
     above = (1.25 * len(lines) + 0.7) * line if lines else 0.05
-    # Square, unless rows would be too low for their words, or higher than a hand.
+    # Square cells, unless rows would be too low for their words, or the map higher than a page.
     lowest = line if names(record.rows) else 0.0
     high = min(max(min(cell, 0.34), lowest), (TALLEST - above - below) / rows)
     wide, tall = cell * columns, high * rows
     figure = Figure(figsize=(left + wide + RIGHT, above + tall + below))
     axes = figure.add_axes(inches(figure, left, below, wide, tall))
-    draw_heat_map(axes, record, colours=colours, most=most, size=size)
+    top = largest([record]) if most is None else most
+    image = _map(axes, record, top, colours, size)
+    add_scale(axes, image, top, size)
     axes.set_xlabel(shown(columns_label, 60), fontsize=size, parse_math=False)
-    if lines:
-        figure.text(
-            0.5, 1.0, "\n".join(lines), fontsize=size + 1, ha="center", va="top", linespacing=1.15, parse_math=False
-        )
+    put_lines(figure, lines, size + 1)
     if rows_label:
         axes.set_ylabel(shown(rows_label, 60), fontsize=size, parse_math=False)
     return figure
 
 
-def draw_heat_map(
-    axes: Axes, record: Record, *, colours: str = COLOURS, most: float | None = 1.0, size: float = SIZE
-) -> None:
-    """The weights of a record as shades in given axes, with a scale that runs from 0 to 1 unless told otherwise."""
-    top = largest([record]) if most is None else most
-    image = shade(axes, record.matrix(), top, colours)
+def _map(axes: Axes, record: Record, most: float, colours: str, size: float) -> AxesImage:
+    """The weights of a record as shades, with its words."""
+    image = shade(axes, record.matrix(), most, colours)
     label(axes, "x", record.columns, size)
     label(axes, "y", record.rows, size)
-    axes.set_xlabel("looked at", fontsize=size)
-    add_scale(axes, image, top, size)
     thin_frame(axes)
+    return image
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write the picture, whole or not at all, with fonts that have its characters."""
+    """Write the picture atomically, with fonts that have its characters."""
     ending = path.suffix.lower()
     with matplotlib.rc_context(STEADY), quiet():
         fit_fonts(figure, path)
@@ -122,8 +118,7 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-# Many maps at a glance: all heads of a layer, and all layers.
-
+# --- Many maps at once: all heads of a layer, and all layers.
 
 GAP = 0.08  # inches between maps
 
@@ -156,16 +151,13 @@ def all_heads(
         row, column = divmod(number, across)
         bottom = below + (down - 1 - row) * (tall + step)
         axes = figure.add_axes(inches(figure, left + column * (wide + GAP), bottom, wide, tall))
-        image = shade(axes, record.matrix(), top, colours)
+        image = _map(axes, record, top, colours, size)
         axes.set_title(f"head {record.head + 1}" if record.head >= 0 else "mean", fontsize=size, pad=2)
-        label(axes, "x", record.columns, size)
-        label(axes, "y", record.rows, size)
-        thin_frame(axes)
         leftmost, lowest = column == 0, number + across >= len(records)
         axes.tick_params(left=leftmost, labelleft=leftmost, bottom=lowest, labelbottom=lowest)
         if number + 1 == min(across, len(records)):
             add_scale(axes, image, top, size)
-    _title(figure, title, size_for(width), width)
+    add_title(figure, title, size_for(width) + 1, width)
     return save(figure, path)
 
 
@@ -180,8 +172,7 @@ def all_layers(
 ) -> Path:
     """Layers from top to bottom, heads from left to right: a small map each, with one scale for all.
 
-    Layers are told apart by their names, and come in the order in which they are given. Too small for words: the shape
-    of a map is what can be seen, and `all_heads` shows the words.
+    Records of one name are one layer, in the given order. The maps are too small for words, which `all_heads` shows.
     """
     if not records:
         raise UserError("there is no map to draw")
@@ -203,8 +194,7 @@ def all_layers(
         for place, record in enumerate(layer):
             axes = figure.add_axes(inches(figure, left + place * (wide + gap), bottom, wide, tall))
             image = shade(axes, record.matrix(), top, colours)
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xticks=[], yticks=[])
             thin_frame(axes)
             if place == 0:
                 axes.set_ylabel(f"{number + 1}", fontsize=size, rotation=0, ha="right", va="center", labelpad=3)
@@ -217,7 +207,7 @@ def all_layers(
     down = len(layers) * (tall + gap) / 2 / high
     figure.text(middle, (high - above + 1.4 * line) / high, "head", fontsize=size, ha="center", va="bottom")
     figure.text((left - 2.0 * line) / full, down, "layer", fontsize=size, rotation=90, ha="right", va="center")
-    _title(figure, title, size_for(width), full)
+    add_title(figure, title, size_for(width) + 1, full)
     return save(figure, path)
 
 
@@ -229,12 +219,6 @@ def _check(records: Sequence[Record]) -> None:
 
 
 def _across(count: int, free: float, columns: int) -> int:
-    """How many maps stand in a row: as many as leave each an inch and a half, and no lonely one at the end."""
+    """How many maps are in a row: each at least about an inch and a half wide, and rows of similar length."""
     most = max(1, min(count, int((free + GAP) / (1.45 if columns > 12 else 1.1)), 8))
     return math.ceil(count / math.ceil(count / most))
-
-
-def _title(figure: Figure, title: str | None, size: float, width: float) -> None:
-    if title:
-        text = shown(title, fits(title, size + 1, width))
-        figure.text(0.5, 1.0, text, fontsize=size + 1, ha="center", va="top", parse_math=False)

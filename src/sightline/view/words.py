@@ -1,4 +1,4 @@
-"""Records made ready to be looked at: subwords put together into words, rows moved, heads averaged."""
+"""Records prepared for a picture: subwords merged into words, rows shifted, heads averaged; and the texts of labels."""
 
 import re
 import unicodedata
@@ -10,20 +10,18 @@ import numpy as np
 
 from sightline.records import Axis, Record, Tokens, TopK
 
-# What a picture shows of a user's text.
-
+# --- The text of a label.
 
 LONGEST = 24  # characters of a text that are shown
-BLANK = "␣"  # what is shown of blanks alone
-# They would turn the text around them; a label shows that they are there.
+BLANK = "␣"  # shown instead of blanks alone
+# They would change the direction of the text around them; a label shows them as numbers.
 _TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
-    """What a picture shows of a text: never nothing, nothing that breaks a file, and no more than fits.
+    """A text as a label: never empty, nothing that breaks a file, and at most ``longest`` characters.
 
-    Blanks alone are ␣, control characters their signs (␀), what is no character at all �, and what cannot be seen is
-    written as its number.
+    Blanks alone are ␣, control characters their symbols (␀), invalid characters �, and invisible ones their numbers.
     """
     if len(text) > longest:
         end = (longest - 1) // 2
@@ -34,7 +32,7 @@ def shown(text: str, longest: int = LONGEST) -> str:
     if all(unseen(character) for character in text):
         return "".join(map(_number, text))
     text = "".join(map(_seen, text))
-    # a mark that stands on the letter before it gets the dotted circle to stand on
+    # a combining mark at the start gets the dotted circle as its base
     return f"◌{text}" if unicodedata.category(text[0]) in ("Mn", "Me", "Mc") else text
 
 
@@ -50,7 +48,7 @@ def _seen(character: str) -> str:
 
 
 def unseen(character: str) -> bool:
-    """Whether a character only changes others and has no shape of its own: a joiner, a mark of direction."""
+    """Whether a character is invisible and only changes others: a joiner, a mark of direction."""
     return unicodedata.category(character) == "Cf" or 0xFE00 <= ord(character) <= 0xFE0F
 
 
@@ -59,28 +57,30 @@ def _number(character: str) -> str:
 
 
 def right_to_left(text: str) -> bool:
-    """Whether a text runs from right to left: whether most of its letters do."""
+    """Whether most letters of a text are written from right to left."""
     kinds = [unicodedata.bidirectional(character) for character in text]
     return sum(kind in ("R", "AL") for kind in kinds) > sum(kind == "L" for kind in kinds)
 
 
-SPACE = "▁"  # how subword vocabularies write the blank before a word
-_BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # how they write a character that has no piece of its own
+# --- Records prepared for a picture.
+
+SPACE = "▁"  # the blank before a word in subword vocabularies
+_BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # a character without a piece of its own
 
 
 @dataclass(frozen=True)
 class _Grouping:
-    """Which tokens stand together: ``group_of`` says for each place of the old axis its place on the new one."""
+    """Tokens in groups: ``group_of`` gives for each place of the old axis its place on the new one."""
 
     axis: Axis
     group_of: np.ndarray
 
 
 def merge_words(record: Record) -> Record:
-    """The same map of words: what a word's tokens were given is added up, what they looked at is averaged.
+    """The same map of words: weights of a word's columns are added, weights of its rows are averaged.
 
-    Special tokens stay on their own. An axis of which no words are known stays as it is. Scores are left out: a sum of
-    weights has no score.
+    Special tokens stay separate. An axis without known words stays as it is. Scores are dropped: a sum of weights has
+    no score.
     """
     rows, columns = _grouped(record.rows), _grouped(record.columns)
     weights: np.ndarray | TopK
@@ -94,7 +94,7 @@ def merge_words(record: Record) -> Record:
 def shifted(record: Record, rows: int) -> Record:
     """The map moved down by ``rows`` (up if negative): row r shows what row r − rows had, or nothing.
 
-    For decoders that look at a word one step before or after they write it.
+    For decoders that attend to a word one step before or after they write it.
     """
     if rows == 0:
         return record
@@ -140,8 +140,7 @@ def _grouped(axis: Axis) -> _Grouping:
     special = set(axis.special)
     groups: list[list[int]] = []
     for place, word in enumerate(axis.words):
-        goes_on = place > 0 and word == axis.words[place - 1] and not {place, place - 1} & special
-        if goes_on:
+        if place > 0 and word == axis.words[place - 1] and not {place, place - 1} & special:
             groups[-1].append(place)
         else:
             groups.append([place])
@@ -154,15 +153,15 @@ def _grouped(axis: Axis) -> _Grouping:
 def _word(pieces: Sequence[str], special: bool) -> str:
     if special:
         return pieces[0]
-    # "##" and "@@" are the marks of vocabularies that write where a word goes on instead of where it begins
+    # "##" and "@@" mark where a word continues, in vocabularies that do not mark where it begins
     parts = [piece.removeprefix("##") if place else piece for place, piece in enumerate(pieces)]
     parts = [part.removesuffix("@@") if place < len(parts) - 1 else part for place, part in enumerate(parts)]
     text = _BYTES.sub(_from_bytes, "".join(parts)).replace(SPACE, " ").strip()
     return text or BLANK
 
 
-def _from_bytes(found: re.Match[str]) -> str:
-    return bytes(int(one, 16) for one in re.findall("[0-9A-F]{2}(?=>)", found[0])).decode("utf-8", "replace")
+def _from_bytes(match: re.Match[str]) -> str:
+    return bytes(int(one, 16) for one in re.findall("[0-9A-F]{2}(?=>)", match[0])).decode("utf-8", "replace")
 
 
 def _merge_all(weights: np.ndarray, rows: _Grouping, columns: _Grouping) -> np.ndarray:
@@ -175,7 +174,7 @@ def _merge_all(weights: np.ndarray, rows: _Grouping, columns: _Grouping) -> np.n
 
 def _merge_largest(top: TopK, rows: _Grouping, columns: _Grouping) -> TopK:
     """Row by row, so that memory stays linear in the length."""
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    merged_rows: list[tuple[np.ndarray, np.ndarray]] = []
     for number in range(len(rows.axis)):
         own = np.flatnonzero(rows.group_of == number)
         places, values = top.places[own], top.weights[own]
@@ -184,10 +183,10 @@ def _merge_largest(top: TopK, rows: _Grouping, columns: _Grouping) -> TopK:
         np.add.at(merged, columns.group_of[places[kept]], values[kept])
         some = np.unique(columns.group_of[places[kept]])
         some = some[np.argsort(-merged[some], kind="stable")]
-        found.append((some, merged[some] / max(len(own), 1)))
-    most = max((len(some) for some, _ in found), default=0)
-    places = np.full((len(found), most), -1, dtype=np.int32)
-    weights = np.zeros((len(found), most), dtype=top.weights.dtype)
-    for number, (some, values) in enumerate(found):
+        merged_rows.append((some, merged[some] / max(len(own), 1)))
+    most = max((len(some) for some, _ in merged_rows), default=0)
+    places = np.full((len(merged_rows), most), -1, dtype=np.int32)
+    weights = np.zeros((len(merged_rows), most), dtype=top.weights.dtype)
+    for number, (some, values) in enumerate(merged_rows):
         places[number, : len(some)], weights[number, : len(some)] = some, values
     return TopK(places, weights, len(columns.axis))

@@ -1,8 +1,11 @@
-"""Does the order of the weights agree with the order of what the columns are worth by another measure?
+"""Measures of evidence: rank agreement, the cost of hiding columns, shifts, changed attention, rollout.
 
-Kendall's τ-b, as in Jain and Wallace 2019: of all pairs of columns, how many more stand in the same order than in the
-opposite one, with ties taken out of the count. What people get wrong: most weights of a row are nearly zero and their
-order is chance, so a map can name the right column in every row and still not come near 1.
+Agreement is Kendall's τ-b, as in Jain and Wallace 2019: of all pairs of columns, how many more have the same order
+than the opposite one, without ties. What people get wrong: most weights of a row are nearly zero and their order is
+chance, so a map can name the right column in every row and still not come near 1.
+
+Costs are in nats: by how much the log-probability of a row falls. A cost of c makes the row exp(c) times less likely; a
+negative cost makes it likelier.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -24,14 +27,14 @@ Weights = Float[np.ndarray, "t s"]
 
 
 def kendall(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
-    """τ-b of two measures of the same things; NaN where one of them tells nothing apart."""
+    """τ-b of two measures of the same things; NaN where one of them is constant."""
     one, other = (np.sign(np.subtract.outer(v, v)) for v in (x, y))
     apart = float(np.sqrt((one**2).sum() * (other**2).sum()))
     return float((one * other).sum()) / apart if apart else float("nan")
 
 
 def agreement(weights: Weights, worth: Weights) -> Float[np.ndarray, " t"]:
-    """τ-b of each row, over the columns whose worth is known (not NaN); NaN for a row that says nothing."""
+    """τ-b of each row, over the columns whose worth is known (not NaN); NaN for a row where either is constant."""
     taus = []
     for row, values in zip(weights, worth, strict=True):
         known = ~(np.isnan(row) | np.isnan(values))
@@ -45,11 +48,7 @@ def mean_of_known(values: Float[np.ndarray, " t"]) -> float | None:
     return float(known.mean()) if known.size else None
 
 
-# What it costs to hide columns: each alone, those that were looked at most, others at random.
-#
-# Costs are in nats: by how much the log-probability of the written row falls. A cost of c makes it exp(c) times less
-# likely; below zero, it becomes likelier.
-
+# --- The cost of hiding columns: each alone, those with the highest weights, others at random.
 
 DRAWS = 8
 MOST_ROWS = 64
@@ -62,11 +61,6 @@ def chosen_rows(rows: int, most: int = MOST_ROWS) -> list[int]:
     return np.linspace(0, rows - 1, most).round().astype(int).tolist()
 
 
-def default_k(hideable: int) -> int:
-    """A tenth of what can be hidden, and at least one."""
-    return max(1, hideable // 10)
-
-
 def leave_one_out(subject: Subject, rows: Sequence[int]) -> Float[np.ndarray, "t s"]:
     """The cost, for each of the rows, of hiding each column alone; NaN for columns that are never hidden."""
     places = np.flatnonzero(subject.hideable)
@@ -74,8 +68,7 @@ def leave_one_out(subject: Subject, rows: Sequence[int]) -> Float[np.ndarray, "t
     hidden[np.arange(len(places)), places] = True
     costs = np.full((len(rows), subject.columns), np.nan)
     if len(places):
-        found = _log_probs(subject, ~hidden)[:, rows]
-        costs[:, places] = (whole(subject, rows) - found).T
+        costs[:, places] = (whole(subject, rows) - _log_probs(subject, ~hidden)[:, rows]).T
     return costs
 
 
@@ -86,16 +79,11 @@ def whole(subject: Subject, rows: Sequence[int]) -> Float[np.ndarray, " t"]:
 
 @dataclass(frozen=True)
 class Removal:
-    """Cost of a row, on average, of hiding its ``k`` most looked-at columns, and of k of the others at random."""
+    """Mean cost of a row of hiding its ``k`` columns with the ``highest`` weights, and of k ``others`` at random."""
 
     k: int
-    looked_at: float
+    highest: float
     others: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times as much; not a number to trust where ``others`` is near zero or below."""
-        return self.looked_at / self.others if self.others else float("inf")
 
 
 def removal(
@@ -108,31 +96,31 @@ def removal(
     seed: int = 0,
     alone: Float[np.ndarray, "t s"] | None = None,
 ) -> Removal | None:
-    """Hide what each row looked at most, and as many others (Serrano and Smith 2019 compare with others too).
+    """Hide the columns with the highest weights of each row, and as many others (as Serrano and Smith 2019 do).
 
-    ``weights`` has one row for each of ``rows``. For k = 1 the costs of hiding each column ``alone`` are all there is
-    to know (made here unless given) and nothing is drawn; else ``draws`` sets of others for each row, from ``seed``.
+    ``weights`` has one row for each of ``rows``. For k = 1 the costs of hiding each column ``alone`` are enough
+    (computed here unless given) and nothing is drawn; else ``draws`` sets of others are drawn for each row.
     None where there are not k others to hide.
     """
     places = np.flatnonzero(subject.hideable)
-    k = default_k(len(places)) if k is None else k
+    k = max(1, len(places) // 10) if k is None else k
     if k < 1:
         raise UserError(f"k is {k}; at least one column must be hidden")
     if len(places) < 2 * k:
         return None
     random = np.random.default_rng(seed)
-    # Shuffled first, so that of equal weights (zeros, with sparse attention) none is preferred for its place.
+    # Shuffled first, so that among equal weights (zeros, with sparse attention) no position is preferred.
     shuffled = random.permutation(places)
     order = shuffled[np.argsort(-weights[:, shuffled], axis=1, kind="stable")]
     top, rest = order[:, :k], order[:, k:]
     if k == 1:
         alone = leave_one_out(subject, rows) if alone is None else alone
-        looked_at, others = (np.take_along_axis(alone, some, axis=1).mean() for some in (top, rest))
-        return Removal(k, float(looked_at), float(others))
+        highest, others = (np.take_along_axis(alone, some, axis=1).mean() for some in (top, rest))
+        return Removal(k, float(highest), float(others))
     before = whole(subject, rows)
-    looked_at = before - _own_log_probs(subject, top, rows)
+    highest = before - _own_log_probs(subject, top, rows)
     costs = [before - _own_log_probs(subject, random.permuted(rest, axis=1)[:, :k], rows) for _ in range(draws)]
-    return Removal(k, float(looked_at.mean()), float(np.mean(costs)))
+    return Removal(k, float(highest.mean()), float(np.mean(costs)))
 
 
 def _own_log_probs(subject: Subject, hidden: np.ndarray, rows: Sequence[int]) -> Float[np.ndarray, " t"]:
@@ -146,22 +134,18 @@ def _log_probs(subject: Subject, keep: Bool[np.ndarray, "n s"]) -> Float[np.ndar
     return subject.log_probs(torch.from_numpy(keep)).double().cpu().numpy()
 
 
-# Some decoders look at a word one row before or after they write it. Which row a map's row belongs to is measured.
-
+# --- Shifts: some decoders attend to a word one row before or after they write it. The shift is measured.
 
 SHIFTS = (-1, 0, 1)
-CLEARLY = 0.1  # of τ: less than that is no reason to show something else than what was computed
-FEWEST_ROWS = 6  # fewer agree by chance
+CLEARLY = 0.1  # of τ: a smaller gain is no reason to show another map than the computed one
+FEWEST_ROWS = 6  # fewer may agree by chance
 
 
 def moved(weights: Float[np.ndarray, "t s"], shift: int) -> Float[np.ndarray, "t s"]:
     """The rows moved down by ``shift`` (up, below zero); a row that nothing moved to is NaN."""
-    found = np.full(weights.shape, np.nan)
-    rows = np.arange(len(weights))
-    to = rows + shift
-    inside = (to >= 0) & (to < len(weights))
-    found[to[inside]] = weights[rows[inside]]
-    return found
+    source = np.arange(len(weights)) - shift
+    inside = (source >= 0) & (source < len(weights))
+    return np.where(inside[:, None], weights[np.where(inside, source, 0)], np.nan)
 
 
 def choose_shift(
@@ -169,9 +153,9 @@ def choose_shift(
 ) -> int:
     """How far the rows of a run's maps should be moved down: −1, 0 or 1.
 
-    The shift whose maps agree best with leave-one-out, row by row over a few inputs. Away from 0 only where it is
-    clearly better: by `CLEARLY` on average, and by three standard errors of the rows' differences. The first and
-    the last row of an input have no map in some shift and do not count; of a long input the first ``most_rows`` do.
+    The shift whose maps agree best with leave-one-out, row by row over a few inputs. A shift other than 0 must be
+    clearly better: by `CLEARLY` on average, and by three standard errors of the rows' differences. The first and the
+    last row of an input have no map in some shift and do not count; of a long input the first ``most_rows`` count.
     """
     taus: list[np.ndarray] = []
     for subject in subjects:
@@ -192,7 +176,7 @@ def choose_shift(
     return SHIFTS[best] if gains.mean() >= max(CLEARLY, 3 * error) else 0
 
 
-# What is lost when attention is changed: made uniform, or one head cut (Michel et al. 2019).
+# --- The cost of changed attention: made uniform, or one head ablated (Michel et al. 2019).
 
 
 def attentions(subject: Subject) -> dict[str, int]:
@@ -201,14 +185,13 @@ def attentions(subject: Subject) -> dict[str, int]:
 
 
 def uniform_cost(subject: Subject, names: Collection[str] | None = None) -> float:
-    """Nats that a row loses, on average, when these attentions (or all that look at the columns) are made uniform."""
+    """Nats that a row loses, on average, when these attentions (or all that attend to the columns) are made uniform."""
     trace, before = _read(subject, None)
-    looking = [name for name in trace.names if subject.looks_at_columns(name)]
-    chosen = looking if names is None else list(names)
+    chosen = [name for name in trace.names if subject.looks_at_columns(name)] if names is None else list(names)
     missing = [name for name in chosen if name not in trace.names]
     if missing or not chosen:
-        wanted = f"attention named {missing[0]!r} ran" if missing else "attention looks at the columns"
-        raise ValueError(f"no {wanted}; there is {', '.join(trace.names) or 'none'}")
+        problem = f"attention named {missing[0]!r} ran" if missing else "attention attends to the columns"
+        raise ValueError(f"no {problem}; there is {', '.join(trace.names) or 'none'}")
 
     def change(site: Site, look: Look) -> Tensor:
         return uniform(site, look) if site.name in chosen else look.weights
@@ -217,10 +200,10 @@ def uniform_cost(subject: Subject, names: Collection[str] | None = None) -> floa
 
 
 def head_costs(subjects: Sequence[Subject], names: Collection[str] | None = None) -> tuple[HeadCost, ...]:
-    """What the loss of a row grows by when a head reads nothing, the costliest head first.
+    """By how much the loss of a row grows when a head is ablated, the costliest head first.
 
     Of all attentions unless ``names`` are given; the mean over all rows of all the subjects. What people get wrong: a
-    head that can be cut at no cost may still do something that another head does as well.
+    head that can be ablated at no cost may still do something that another head does as well.
     """
     total: dict[tuple[str, int], float] = {}
     rows = sum(subject.rows for subject in subjects)
@@ -243,27 +226,27 @@ def _heads(trace: Trace) -> dict[str, int]:
 def _read(subject: Subject, change: Change | None) -> tuple[Trace, float]:
     """The mean log-probability of a row, with attention changed."""
     keep = torch.ones(1, subject.columns, dtype=torch.bool)
-    # Only the changes count here. Keeping one weight of each row, in blocks, bounds memory on long inputs.
+    # Only the change matters here. Keeping one weight of each row, in blocks, bounds memory on long inputs.
     with capture(subject.model, top=1, change=change) as trace:
         log_probs = subject.log_probs(keep)
     return trace, float(log_probs.double().mean())
 
 
-# Attention rollout (Abnar and Zuidema 2020): self-attention followed through the layers, back to the input.
+# --- Attention rollout (Abnar and Zuidema 2020): self-attention multiplied through the layers, back to the input.
 #
-# Half of what a position holds behind a layer came past the attention, along the residual path: Ã = ½A + ½I, with rows
-# that sum to one, and R_l = Ã_l R_{l−1}. What people get wrong: it is bookkeeping of weights, not of what the values
-# hold, and the half is a guess; it is one more map to look at, with no more claim to be believed than the others.
+# Half of the state of a position after a layer came along the residual path: Ã = ½A + ½I, with rows that sum to one,
+# and R_l = Ã_l R_{l−1}. What people get wrong: it multiplies weights and ignores the values, and the half is a guess;
+# it is one more map, no more reliable than the others.
 
 
 def rollout(matrices: Sequence[Float[np.ndarray, "t t"]]) -> list[Float[np.ndarray, "t t"]]:
-    """Of the layers' attention, heads averaged, first layer first: where each layer's positions looked in the input."""
-    found: list[np.ndarray] = []
+    """Of the layers' attention, heads averaged, first layer first: each layer's attention to the input."""
+    rolled: list[np.ndarray] = []
     for matrix in matrices:
         mixed = 0.5 * matrix.astype(np.float64) + 0.5 * np.eye(len(matrix))
         mixed /= mixed.sum(axis=1, keepdims=True)
-        found.append(mixed @ found[-1] if found else mixed)
-    return found
+        rolled.append(mixed @ rolled[-1] if rolled else mixed)
+    return rolled
 
 
 def rollout_records(records: Sequence[Record], name: str = "encoder.rollout") -> list[Record]:
@@ -275,8 +258,8 @@ def rollout_records(records: Sequence[Record], name: str = "encoder.rollout") ->
     for record in records:
         if record.rows != record.columns:
             raise ValueError(
-                f"{record.name} looks from {len(record.rows)} rows at {len(record.columns)} other columns; a rollout "
-                f"is of self-attention"
+                f"{record.name} attends from {len(record.rows)} rows to {len(record.columns)} other columns; a rollout "
+                f"needs self-attention"
             )
         layers.setdefault(record.name, []).append(record)
     means = [np.mean([head.matrix() for head in heads], axis=0) for heads in layers.values()]

@@ -1,7 +1,7 @@
-"""Believe it? The numbers that stand beside a map, each with one plain sentence, and never one score for all.
+"""Believe it? The numbers beside a map, each with one plain sentence, and never a single score for all.
 
-Where a model looked is not why it wrote what it wrote: other weights may give the same output (Jain and Wallace 2019),
-and whether that matters depends on what one wants to know (Wiegreffe and Pinter 2019). So nothing here says yes or no.
+Attention weights do not say why an output was written: other weights may give the same output (Jain and Wallace 2019),
+and whether that matters depends on the question (Wiegreffe and Pinter 2019). So there is no yes or no here.
 """
 
 from collections.abc import Collection, Sequence
@@ -45,12 +45,12 @@ def believe(
     most_rows: int = MOST_ROWS,
     seed: int = 0,
 ) -> Belief:
-    """What there is to say about a map of this subject: its own, or any other of the same shape.
+    """The findings about a map of this subject: its own, or any other of the same shape.
 
-    Of several records the mean is meant. ``names`` are the attentions that are made uniform (those of the records; of
-    a plain array, all that look at the columns); ``special`` the places of special columns (those of the records'
-    axis; else those that are never hidden). ``shift`` moves the map's rows first, as `choose_shift` says. With
-    ``heads`` every head of the model is cut in turn. ``k`` columns are hidden together (a tenth unless given).
+    Several records are averaged. ``names`` are the attentions that are made uniform (those of the records; of a plain
+    array, all that attend to the columns); ``special`` are the places of special columns (those of the records' axis;
+    else those that are never hidden). ``shift`` moves the map's rows first, as `choose_shift` measured. With ``heads``
+    every head of the model is ablated in turn. ``k`` columns are hidden together (a tenth unless given).
     """
     matrix, records = _matrix(weights, subject)
     placed = moved(matrix, shift)
@@ -58,7 +58,7 @@ def believe(
     if not mapped:
         raise UserError("the map has no row with any weight in it")
     rows = [mapped[i] for i in chosen_rows(len(mapped), most_rows)]
-    looks = placed[rows]
+    chosen = placed[rows]
     alone = leave_one_out(subject, rows)
     if names is None and records:
         names = tuple(dict.fromkeys(record.name for record in records))
@@ -67,60 +67,52 @@ def believe(
         about=f"{about or _title(records)}, {measured}",
         rows=len(rows),
         findings=(
-            *spread(subject, looks, _special(subject, records) if special is None else special),
-            *agreements(subject, looks, rows, alone),
-            _removed(subject, looks, rows, alone, k, draws, seed),
+            *spread(subject, chosen, _special(subject, records) if special is None else special),
+            *agreements(subject, chosen, rows, alone),
+            sentences.removed(subject, removal(subject, chosen, rows, k=k, draws=draws, seed=seed, alone=alone)),
             sentences.made_uniform(subject, uniform_cost(subject, names)),
         ),
         heads=head_costs([subject]) if heads else (),
     )
 
 
-def spread(subject: Subject, looks: Weights, special: Sequence[int]) -> list[Finding]:
-    """How even the rows are, and how much of them rests on special columns and on the first."""
-    shares = looks / looks.sum(axis=1, keepdims=True)
+def spread(subject: Subject, weights: Weights, special: Sequence[int]) -> list[Finding]:
+    """The entropy of the rows, and their weight on special columns and on the first."""
+    shares = weights / weights.sum(axis=1, keepdims=True)
     columns = shares.shape[1]
     entropy = None
     if columns > 1:
         logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-        entropy = max(0.0, float(-(shares * logs).sum(axis=1).mean() / np.log(columns)))  # rounding goes below
+        entropy = max(0.0, float(-(shares * logs).sum(axis=1).mean() / np.log(columns)))  # rounding may give less
     places = sorted(set(special))
-    resting = float(shares[:, places].sum(axis=1).mean())
     return [
         sentences.entropy(subject, entropy),
-        sentences.special(resting, len(places), columns),
+        sentences.special(float(shares[:, places].sum(axis=1).mean()), len(places), columns),
         sentences.first(subject, float(shares[:, 0].mean()), columns),
     ]
 
 
-def agreements(subject: Subject, looks: Weights, rows: Sequence[int], alone: Weights) -> list[Finding]:
+def agreements(subject: Subject, weights: Weights, rows: Sequence[int], alone: Weights) -> list[Finding]:
     """Rank correlation of the rows with what hiding costs and with |gradient × input|, both over hideable columns."""
     gradients = subject.gradient_times_input(rows).double().abs().cpu().numpy()
     gradients[:, ~subject.hideable] = np.nan
     return [
-        sentences.leave_one_out(subject, mean_of_known(agreement(looks, alone))),
-        sentences.gradient(subject, mean_of_known(agreement(looks, gradients))),
+        sentences.leave_one_out(subject, mean_of_known(agreement(weights, alone))),
+        sentences.gradient(subject, mean_of_known(agreement(weights, gradients))),
     ]
 
 
-def _removed(
-    subject: Subject, looks: Weights, rows: Sequence[int], alone: Weights, k: int | None, draws: int, seed: int
-) -> Finding:
-    return sentences.removed(subject, removal(subject, looks, rows, k=k, draws=draws, seed=seed, alone=alone))
-
-
 def _matrix(weights: Map, subject: Subject) -> tuple[Weights, list[Record]]:
-    records = [] if isinstance(weights, np.ndarray) else [weights] if isinstance(weights, Record) else list(weights)
-    if records:
-        matrix = np.mean([record.matrix() for record in records], axis=0)
-    elif isinstance(weights, np.ndarray):
-        matrix = weights
+    if isinstance(weights, np.ndarray):
+        matrix, records = weights, []
     else:
-        raise UserError("there is no map to believe: no records were given")
+        records = [weights] if isinstance(weights, Record) else list(weights)
+        if not records:
+            raise UserError("there is no map to measure: no records were given")
+        matrix = np.mean([record.matrix() for record in records], axis=0)
     if matrix.shape != (subject.rows, subject.columns):
         raise UserError(
-            f"the map has shape {matrix.shape}; there are {subject.rows} rows that were written and "
-            f"{subject.columns} columns to look at"
+            f"the map has shape {matrix.shape}; there are {subject.rows} rows and {subject.columns} columns"
         )
     return matrix.astype(np.float64), records
 

@@ -1,8 +1,7 @@
 """The page: one HTML file that shows explanations, alone or side by side, and needs nothing but a browser.
 
-It asks for nothing from anywhere: its scripts, its style and its data are inside, and a content security policy that
-names them by their hash forbids everything else. Texts come from strangers: they travel as compressed data and are
-only ever set as text.
+It loads nothing: its scripts, its style and its data are inside, and a content security policy that names them by their
+hash forbids everything else. Texts are untrusted: they are compressed data and only ever set as text.
 """
 
 import re
@@ -18,7 +17,7 @@ from sightline.explain.explanation import Explanation
 from sightline.files import write_text
 from sightline.view.page.packing import pack
 
-# A module comes after those that it imports; `joined` holds them to that.
+# A module comes after those that it imports; `joined` checks that.
 MODULES = (
     "text", "dom", "colour", "pen", "data", "axis", "look", "over", "sight", "table", "legend", "captioned", "geometry",
     "heatmap", "lines", "heads", "calculation", "replay", "belief", "about", "marked", "labelled", "exporting",
@@ -31,7 +30,7 @@ UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 def page(explanations: Sequence[Explanation], *, title: str | None = None) -> str:
-    """The whole document. Several explanations (two inputs, two models, two checkpoints) stand side by side."""
+    """The whole document. Several explanations (two inputs, two models, two checkpoints) are shown side by side."""
     if not explanations:
         raise UserError("there is nothing to show: give the page at least one explanation")
     if title is None:
@@ -47,17 +46,17 @@ def page(explanations: Sequence[Explanation], *, title: str | None = None) -> st
             for name, content in pack(explanations, title).items()
         ),
     }
-    # One pass, so that nothing inside a part is taken for a hole.
+    # One pass, so that nothing inside a part is replaced.
     return HOLE.sub(lambda hole: parts[hole[1]], _asset("template.html"))
 
 
 def write_page(explanations: Sequence[Explanation], path: str | Path) -> Path:
-    """Write the page to a file, whole or not at all."""
+    """Write the page to a file, atomically."""
     return write_text(Path(path), page(explanations))
 
 
 def fragment(explanation: Explanation) -> str:
-    """The page in a frame, as a notebook shows it. The frame may run its own script and save files, nothing else."""
+    """The page in a frame for a notebook. The frame may run its own script and save files, nothing else."""
     return (
         '<iframe title="Sightline" sandbox="allow-scripts allow-downloads" width="100%" height="820" '
         f'style="border:0" srcdoc="{escape(page([explanation]))}"></iframe>'
@@ -67,7 +66,7 @@ def fragment(explanation: Explanation) -> str:
 def joined(modules: Sequence[str] | None = None) -> str:
     """The modules as one script: a page opened from a disk cannot import files beside it.
 
-    Each becomes a function that gives what the module exports, so that none sees the others' names.
+    Each becomes a function that returns the exports of the module, so that their names do not clash.
     """
     exports: dict[str, list[str]] = {}
     parts = []
@@ -78,7 +77,7 @@ def joined(modules: Sequence[str] | None = None) -> str:
             if unknown:
                 raise ValueError(f"{module}.js imports {', '.join(sorted(unknown))}, which {source}.js does not export")
         exports[module] = EXPORT.findall(code)
-        body = EXPORT.sub(lambda found: found[0].removeprefix("export "), IMPORT.sub(r"const {\1} = from_\2;\n", code))
+        body = EXPORT.sub(lambda match: match[0].removeprefix("export "), IMPORT.sub(r"const {\1} = from_\2;\n", code))
         parts.append(f"const from_{module} = (() => {{\n{body}return {{ {', '.join(exports[module])} }};\n}})();\n")
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 

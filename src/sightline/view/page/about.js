@@ -1,4 +1,4 @@
-// What went in, what came out, what else might have come out, and what has to be said about the maps.
+// The input, the output, its alternatives, and notes about the maps.
 
 import { isolated, make } from "./dom.js";
 import { decimals, short } from "./text.js";

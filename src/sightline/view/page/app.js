@@ -139,7 +139,7 @@ export class App {
   }
 
   /** Whether the map that is shown has a row for each of these cells. */
-  looksFrom(explanation, cells) {
+  attendsFrom(explanation, cells) {
     const axis = this.panes.find((pane) => pane.explanation === explanation)?.shown?.rows.axis;
     return axis?.kind === "Grid" && axis.height === cells.height && axis.width === cells.width;
   }

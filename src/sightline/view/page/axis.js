@@ -1,4 +1,4 @@
-// What stands along a side of a map, ready to be shown: labels, which of them are special, which belong to one word.
+// The labels along a side of a map: which of them are special, which belong to one word.
 
 import { mergedText, rightToLeft, visible } from "./text.js";
 

@@ -1,4 +1,4 @@
-// "Believe it?": each finding with its number, what to hold it against, and one sentence. Never one score for all.
+// "Believe it?": each finding with its number, a reference and one sentence. Never a single score for all.
 
 import { isolated, make } from "./dom.js";
 import { bar } from "./calculation.js";
@@ -13,8 +13,8 @@ export function beliefPanel(app, explanation) {
   const panel = make("aside", { class: "belief", "aria-label": label }, make("h2", {}, "Believe it?"));
   if (!belief) {
     const costs = explanation.stacks.length > 0 && explanation.stacks.every(isOfCosts);
-    const unknown = "Nothing was measured for this map. It shows where the model looked; whether that mattered is not known.";
-    const known = "This map is measured itself: it shows what it costs to hide words, one at a time.";
+    const unknown = "Nothing was measured for this map. It shows attention weights; whether they mattered is not known.";
+    const known = "This map is itself a measurement: it shows the cost of hiding each word alone.";
     panel.append(make("p", { class: "hint" }, costs ? known : unknown));
     return panel;
   }
@@ -23,7 +23,7 @@ export function beliefPanel(app, explanation) {
     make("dl", {}, ...belief.findings.map(finding)),
   );
   if (belief.heads.length) panel.append(headsByCost(app, explanation, belief.heads));
-  panel.append(make("p", { class: "hint" }, "A map says what the model looked at, not why it wrote what it wrote."));
+  panel.append(make("p", { class: "hint" }, "Attention weights show what the model attended to, not why it wrote its output."));
   return panel;
 }
 
@@ -80,7 +80,7 @@ function headsByCost(app, explanation, heads) {
     "div",
     { class: "by-cost" },
     make("h3", {}, "Heads by cost"),
-    make("p", { class: "hint" }, "What is lost when the head reads nothing."),
+    make("p", { class: "hint" }, "The cost of ablating each head."),
     make("ol", { class: "choices" }, ...items),
     more > 0 ? make("p", { class: "hint" }, `${more} more cost less.`) : null,
   );

@@ -52,12 +52,12 @@ function readTable(shown, found, row, weights, soft) {
   const scores = found.scores?.row(row);
   const kind = (column) => (shown.columns.special.has(column) ? "special" : null);
   const head = [
-    "looked at",
-    found.values ? `annotation (${found.values.width} of ${found.size} numbers)` : null,
+    "attended to",
+    found.values ? `value (${found.values.width} of ${found.size} numbers)` : null,
     scores ? "score" : null,
     soft ? "e^(score − largest)" : null,
     "weight",
-    found.values ? "weight × annotation" : null,
+    found.values ? "weight × value" : null,
   ].filter((title) => title !== null);
   const heading = head.map((title) => make("th", { scope: "col" }, title));
   const body = rows.map(({ column, weight }) => {
@@ -73,15 +73,15 @@ function readTable(shown, found, row, weights, soft) {
       values ? make("td", {}, strip(values.map((value) => value * weight), product)) : null,
     );
   });
-  const some = all ? "" : ` Of ${shown.columns.size} the ${rows.length} most looked at are listed; the sum is over all.`;
+  const some = all ? "" : ` Of ${shown.columns.size} columns the ${rows.length} with the highest weights are listed; the sum is over all.`;
   return make(
     "section",
     {},
-    make("h4", {}, "1. Annotations are scored, and the scores become weights"),
+    make("h4", {}, "1. Scores become weights"),
     make("p", { class: "hint" }, howMade(soft, scores) + some),
     make(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Annotations, scores and weights" },
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Values, scores and weights" },
       make("table", {}, make("thead", {}, make("tr", {}, ...heading)), make("tbody", {}, ...body)),
     ),
   );
@@ -89,8 +89,8 @@ function readTable(shown, found, row, weights, soft) {
 
 function howMade(soft, scores) {
   if (soft) return `The scores become weights by the softmax: each power over their sum, ${decimals(soft.total, 4)}.`;
-  if (!scores) return "The scores were not kept; the weights are shown as the model made them.";
-  return "These weights are not a plain softmax of the scores; they are shown as the model made them.";
+  if (!scores) return "The scores were not kept; the weights are shown as the model computed them.";
+  return "These weights are not a plain softmax of the scores; they are shown as the model computed them.";
 }
 
 /** How near the sum done here comes to the context that the model itself had. */

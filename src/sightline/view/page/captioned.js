@@ -1,4 +1,4 @@
-// Words and the image that they look at: choose a word, and the map of that word lies over the image.
+// Words and the image that they attend to: choose a word to see its attention map over the image.
 
 import { isolated, make, setText } from "./dom.js";
 import { lightLegend } from "./legend.js";
@@ -12,11 +12,11 @@ export function captionedView(app, shown) {
   const sight = overSight(shown, app);
   const choosing = shown.rows.axis.kind === "Grid" || shown.rows.size === 1 ? null : wordButtons(app, shown);
   const { height, width } = shown.columns.axis;
-  const places = `The image is seen as ${height} × ${width} places; framed are those with at least half of the largest weight.`;
+  const places = `The image has ${height} × ${width} places; those with at least half of the largest weight are framed.`;
   const hint = choosing
-    ? "Point at a word, or use the arrow keys, to see where it looked."
+    ? "Point at a word, or use the arrow keys, to see its attention."
     : shown.rows.size > 1
-      ? "Choose a place in the image to see where it looked."
+      ? "Choose a place in the image to see its attention."
       : "";
   const element = make(
     "div",

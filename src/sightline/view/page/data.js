@@ -67,7 +67,7 @@ export async function readSent(packs) {
   return { steps, explanations: abouts.flatMap((about) => about.explanations) };
 }
 
-/** The image that was looked at, ready to be drawn; null where there is none, or none that this browser can read. */
+/** The image, ready to be drawn; null where there is none, or none that this browser can read. */
 export function loadPicture(explanation) {
   const { image } = explanation;
   if (!image) return Promise.resolve(null);
@@ -147,7 +147,7 @@ export function mergedMap(map, rowGroups, columnGroups) {
   return { rows: rowGroups?.length ?? map.rows, columns, largest: map.largest, row };
 }
 
-/** The map some rows further down. A row that nothing moved to is null: it is not known where it looked. */
+/** The map some rows further down. A row that nothing moved to is null: its weights are not known. */
 export function movedMap(map, shift) {
   const row = (i) => (i - shift >= 0 && i - shift < map.rows ? map.row(i - shift) : null);
   return { ...map, row };

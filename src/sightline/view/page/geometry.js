@@ -1,4 +1,4 @@
-// Where everything on a heat map stands, and how it is drawn: the part that is seen, or the whole for a file.
+// The layout of a heat map, and its drawing: the visible part, or the whole for a file.
 
 import { inkOn, level, theme } from "./colour.js";
 import { textWidth } from "./pen.js";

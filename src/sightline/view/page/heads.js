@@ -1,4 +1,4 @@
-// Every head of every layer, small. A head is inflated and drawn when it comes into sight. Where there is an image, it
+// Every head of every layer, small. A head is inflated and drawn when it becomes visible. Where there is an image, it
 // is that with the map of one word over it; else the whole map.
 
 import { wordButtons } from "./captioned.js";
@@ -66,10 +66,10 @@ export function headsView(app, shown, explanation, room) {
 
   const ofLayer = (layer) => heads.filter((one) => one.layer === layer);
   const layers = shown.stack.layers.map((_, layer) => [`Layer ${layer + 1}`, ofLayer(layer)]);
-  const groups = sorted ? [["Most costly to cut first", heads]] : layers;
+  const groups = sorted ? [["Highest cost of ablation first", heads]] : layers;
   const strongest = over ? "is fully lit" : "has the strongest shade";
   const hint = `Each picture has its own scale: its largest weight ${strongest}. Choose one to open it.`;
-  const meaning = "What the loss grows by when the head reads nothing";
+  const meaning = "The growth of the loss when the head is ablated";
   const element = make(
     "div",
     { class: "heads" },
@@ -148,7 +148,7 @@ export function headsView(app, shown, explanation, room) {
   return { element, pick, resize: () => {}, picture, close: () => watcher.disconnect() };
 }
 
-/** What one row of a head looked at, as the other views show it: moved, and the mean of a word's pieces. */
+/** One attention row of a head, as the other views show it: shifted, and the mean of a word's pieces. */
 function weightsOf(shown, map, row) {
   const members = shown.rows.groups ? shown.rows.groups[row] : [row];
   const there = members.map((one) => one - shown.shift).filter((one) => one >= 0 && one < map.rows);

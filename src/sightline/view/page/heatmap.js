@@ -1,4 +1,4 @@
-// The alignment: a heat map with words on both sides, and above it the line of sight of one row.
+// The alignment: a heat map with words on both sides, and above it one attention row.
 
 import { captionedView } from "./captioned.js";
 import { CanvasPen } from "./pen.js";
@@ -18,7 +18,7 @@ export function alignmentView(app, shown) {
   const sight = sightOf(shown, app);
   if (shown.rows.size === 1) return pooledView(app, shown, words, sight);
   const map = heatMap(app, shown);
-  const hint = "Point at a word or a cell, or use the arrow keys, to see its line of sight.";
+  const hint = "Point at a word or a cell, or use the arrow keys, to see its attention row.";
   const element = make(
     "div",
     { class: "alignment" },

@@ -55,7 +55,7 @@ async function prepare(app, explanation, { canvas, said, counts, found }) {
     const share = decimals(probabilities[place], 2);
     setText(said, `Row ${row}, column ${column}: \u2068${name(labels[place])}\u2069, probability ${share}.`);
     if (event) app.tip(event, name(labels[place]), share);
-    if (app.looksFrom(explanation, cells)) app.pick(place);
+    if (app.attendsFrom(explanation, cells)) app.pick(place);
     paint();
   }
 

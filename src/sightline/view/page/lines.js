@@ -1,4 +1,4 @@
-// Lines between words: what asks on the left, what is looked at on the right, the stronger the darker.
+// Lines between words: queries on the left, what they attend to on the right; darker lines have more weight.
 
 import { theme } from "./colour.js";
 import { CanvasPen, textWidth } from "./pen.js";
@@ -63,11 +63,11 @@ export function linesView(app, shown) {
 
   function said() {
     if (chosen.side === "rows") return sentence(shown, chosen.place);
-    const best = lookers(shown, chosen.place).slice(0, 4);
+    const best = attendersOf(shown, chosen.place).slice(0, 4);
     const word = quoted(shown.columns.labels[chosen.place]);
-    if (!best.length) return `${word} was looked at by nothing in particular.`;
+    if (!best.length) return `${word} was attended to by no row: no weight reaches 0.005.`;
     const list = best.map((link) => `${quoted(shown.rows.labels[link.row])} ${decimals(link.weight, 2)}`);
-    return `${word} was looked at by ${list.join(", ")}.`;
+    return `${word} was attended to by ${list.join(", ")}.`;
   }
 
   function paint() {
@@ -155,7 +155,7 @@ function linksFrom(shown, least) {
   return found.slice(0, MOST_LINES).reverse(); // the strongest are drawn last, on top
 }
 
-function lookers(shown, column) {
+function attendersOf(shown, column) {
   const found = [];
   for (let row = 0; row < shown.rows.size; row += 1) {
     const weight = shown.map.row(row)?.[column] ?? 0;
@@ -173,7 +173,7 @@ function drawLines(pen, shown, layout, part, links, chosen, app) {
   const { ink, soft, mark, css, paper } = theme();
   const y = (place) => TOP + (place + 0.5) * HEIGHT - part.y;
   const seen = (link) => Math.max(y(link.row), y(link.column)) > 0 && Math.min(y(link.row), y(link.column)) < part.height;
-  const own = chosen && (chosen.side === "rows" ? ofRow(shown, chosen.place) : lookers(shown, chosen.place));
+  const own = chosen && (chosen.side === "rows" ? ofRow(shown, chosen.place) : attendersOf(shown, chosen.place));
   const draw = (link, faded) => {
     const share = Math.min(1, link.weight / (app.top || 1));
     const opacity = faded ? 0.06 + 0.06 * share : 0.15 + 0.85 * share;
@@ -205,5 +205,5 @@ function drawLines(pen, shown, layout, part, links, chosen, app) {
   pen.rect(0, 0, layout.width, TOP - 8, { fill: paper });
   const asks = shown.stack.kind === "cross" ? "writes" : "asks";
   pen.text(layout.left - part.x, 17, asks, { size: 11, anchor: "end", fill: soft });
-  pen.text(layout.right - part.x, 17, "is looked at", { size: 11, fill: soft });
+  pen.text(layout.right - part.x, 17, "is attended to", { size: 11, fill: soft });
 }

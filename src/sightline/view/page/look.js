@@ -1,4 +1,4 @@
-// What is looked at now: one attention, one layer, one head or the mean of them, as chosen in the controls.
+// The map on the screen: one attention, one layer, one head or the mean of them, as chosen in the controls.
 
 import { largestOf, loadMap, loadPicture, meanOf, mergedMap, movedMap, remembered } from "./data.js";
 import { sideOf } from "./axis.js";
@@ -62,7 +62,7 @@ function nameOf(stack, layer, head, heads) {
   return parts.join(", ");
 }
 
-/** Whether a map says what mattered, not what was looked at. */
+/** Whether a map shows costs of hiding, not attention weights. */
 export function isOfCosts(stack) {
   return stack.title.startsWith("What hiding");
 }
@@ -79,7 +79,7 @@ export function strongest(weights, most, least = 0.005) {
   return found;
 }
 
-/** A line of sight in words, as it is read aloud. */
+/** An attention row in words, as it is read aloud. */
 export function sentence(shown, row) {
   const weights = shown.map.row(row);
   const word = quoted(shown.rows.labels[row]);
@@ -87,8 +87,8 @@ export function sentence(shown, row) {
   const best = strongest(weights, 4);
   const costs = isOfCosts(shown.stack);
   if (!best.length && costs) return `${word} loses nothing: no word costs 0.005.`;
-  if (!best.length) return `${word} looked at nothing in particular: no weight reaches 0.005.`;
+  if (!best.length) return `${word} attended to nothing in particular: no weight reaches 0.005.`;
   const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);
   if (costs && shown.stack.kind !== "pool") return `${word} loses without ${list.join(", ")}.`;
-  return shown.stack.kind === "pool" ? `Looked most at ${list.join(", ")}.` : `${word} looked at ${list.join(", ")}.`;
+  return shown.stack.kind === "pool" ? `Highest weights: ${list.join(", ")}.` : `${word} attended to ${list.join(", ")}.`;
 }

@@ -1,4 +1,4 @@
-// The text of a classifier as it stands: words shaded by their weight, sentences with a mark beside them, and the labels.
+// The text of a classifier: words shaded by their weight, sentences with a mark beside them, and the labels.
 
 import { bar } from "./calculation.js";
 import { isolated, make } from "./dom.js";
@@ -28,7 +28,7 @@ export function markedText(app, explanation) {
     : `A word's shade is its weight, at most ${decimals(most, 3)}.${words.some((piece) => piece[3]) ? " The answer has a frame." : ""}`;
   return make(
     "section",
-    { class: "marked", "aria-label": "The text, with what was looked at" },
+    { class: "marked", "aria-label": "The text, with its attention weights" },
     labels(marks),
     make("div", { class: "passages", tabindex: 0, role: "group", "aria-label": "Words by weight" }, ...passages),
     make("p", { class: "hint" }, marks.note ? `${scale} Not all is shown: ${marks.note}.` : scale),

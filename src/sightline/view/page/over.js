@@ -1,4 +1,4 @@
-// A map laid over the image that was looked at: bright where it was looked, dark where it was not. Light instead of
+// A map over the image: bright where there is weight, dark where there is none. Brightness instead of
 // colour: the image keeps its own, and every kind of colour vision sees the same.
 
 import { level, theme } from "./colour.js";
@@ -6,7 +6,7 @@ import { make, sizeCanvas } from "./dom.js";
 import { bareWord, decimals, short } from "./text.js";
 import { textWidth } from "./pen.js";
 
-export const DARKEST = 0.72; // how much of the light is taken: the shape of what was not looked at can still be seen
+export const DARKEST = 0.72; // how much a place without weight is darkened: its shape can still be seen
 const WIDEST = 520;
 const TALLEST = 460;
 const ASIDE = 200; // the image itself, small
@@ -142,10 +142,10 @@ export function overSight(shown, app) {
   const own = shown.rows.axis.kind === "Grid" ? shown.rows.axis : null;
   const size = sizeOf(image);
   const name = image.name ? ` ${short(image.name, 60)}` : "";
-  const choosing = "Arrow keys choose the place that looks.";
+  const choosing = "Arrow keys choose the place whose attention is shown.";
   const canvas = make("canvas", {
     role: own ? "application" : "img",
-    "aria-label": `The image${name}, bright where it was looked at.${own ? ` ${choosing}` : ""}`,
+    "aria-label": `The image${name}, bright where there is attention.${own ? ` ${choosing}` : ""}`,
     tabindex: own ? 0 : null,
   });
   let now = null;

@@ -1,7 +1,7 @@
 """Explanations as compressed blocks of bytes in base64, one for what is small and one for each map.
 
-A weight is kept as a whole number of steps between the smallest and the largest weight that it could be. How many
-steps depends on how many weights there are: enough for four decimals on a page of sentences, for three on a large one.
+A weight is quantised between the smallest and the largest possible weight. The number of steps depends on how many
+weights there are: enough for four decimals on a page of sentences, for three on a large one.
 Numbers of several bytes are stored plane by plane (all first bytes, then all second bytes), which compresses better.
 """
 
@@ -27,31 +27,31 @@ ROOM = 1 << 19  # scores and numbers of vectors on one page: about 3 MB. The hea
 MOST_MARKED, LABELS = 3_000, 20  # words of a marked text, and labels beside it
 
 
-class Blocks:
-    """The blocks of a page by name, and what is left of the room for calculations."""
+class PageBlocks:
+    """The blocks of a page by name, and the remaining room for calculations."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
         self.room = ROOM
-        self.found: dict[str, str] = {}
+        self.blocks: dict[str, str] = {}
 
     def add(self, *parts: np.ndarray) -> str:
-        name = f"block-{len(self.found)}"
-        self.found[name] = compressed(b"".join(planes(part) for part in parts))
+        name = f"block-{len(self.blocks)}"
+        self.blocks[name] = compressed(b"".join(planes(part) for part in parts))
         return name
 
 
 def pack(explanations: Sequence[Explanation], title: str) -> dict[str, str]:
-    """Base64 text by the id of the element that it belongs in."""
+    """Base64 text by the id of its element."""
     weights = sum(_kept(record) for one in explanations for record in one.records)
-    blocks = Blocks(next((steps for most, steps in STEPS if weights <= most), FEWEST_STEPS))
+    blocks = PageBlocks(next((steps for most, steps in STEPS if weights <= most), FEWEST_STEPS))
     about = {
         "title": title,
         "steps": blocks.steps,
         "explanations": [_explanation(one, blocks) for one in explanations],
     }
-    # Escapes keep lone surrogates, which no file of text could hold.
-    return {"about": compressed(json.dumps(about, ensure_ascii=True, allow_nan=False).encode()), **blocks.found}
+    # Escapes keep lone surrogates, which a text file cannot hold.
+    return {"about": compressed(json.dumps(about, ensure_ascii=True, allow_nan=False).encode()), **blocks.blocks}
 
 
 def compressed(content: bytes) -> str:
@@ -68,13 +68,13 @@ def _kept(record: Record) -> int:
     return record.weights.weights.size if isinstance(record.weights, TopK) else record.weights.size
 
 
-def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
+def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
     axes: dict[Axis, int] = {}
     maps = [_map(record, axes, blocks) for record in one.records]
     stacks = one.stacks or tuple(_unsorted(one.records))
-    calculations = {(found.name, found.head): found for found in one.calculations}
+    calculations = {(calculation.name, calculation.head): calculation for calculation in one.calculations}
     order = {name: place for stack in stacks for place, name in enumerate(stack.names)}
-    # The page opens at the last layer of a stack: its calculations are the ones to keep.
+    # The page opens at the last layer of a stack: its calculations are kept first.
     for place in sorted(range(len(maps)), key=lambda i: (-order.get(one.records[i].name, -1), one.records[i].head)):
         record = one.records[place]
         maps[place]["calculation"] = _calculation(record, calculations.get((record.name, record.head)), blocks)
@@ -96,15 +96,15 @@ def _explanation(one: Explanation, blocks: Blocks) -> dict[str, Any]:
     }
 
 
-def _highlights(found: Highlights) -> dict[str, Any]:
-    """Passages in pieces: what is between words as text alone, a word with its weight (and that in its sentence)."""
-    some = excerpt(found, MOST_MARKED)
+def _highlights(highlights: Highlights) -> dict[str, Any]:
+    """Passages in pieces: a word with its weight (and that in its sentence), the text between words without."""
+    some = excerpt(highlights, MOST_MARKED)
     return _plain(
         {
-            "label": found.label,
-            "probabilities": [[one.text, one.probability] for one in found.probabilities[:LABELS]],
-            "others": max(len(found.probabilities) - LABELS, 0),
-            "sentences": bool(found.sentences),
+            "label": highlights.label,
+            "probabilities": [[one.text, one.probability] for one in highlights.probabilities[:LABELS]],
+            "others": max(len(highlights.probabilities) - LABELS, 0),
+            "sentences": bool(highlights.sentences),
             "note": some.note,
             "passages": [
                 {
@@ -118,12 +118,12 @@ def _highlights(found: Highlights) -> dict[str, Any]:
     )
 
 
-def _image(picture: Picture, blocks: Blocks) -> dict[str, Any]:
+def _image(picture: Picture, blocks: PageBlocks) -> dict[str, Any]:
     about = {name: getattr(picture, name) for name in ("name", "width", "height", "box", "kind")}
     return {**about, "block": blocks.add(np.frombuffer(picture.content, dtype=np.uint8))}
 
 
-def _cells(cells: Labelling, blocks: Blocks) -> dict[str, Any]:
+def _cells(cells: Labelling, blocks: PageBlocks) -> dict[str, Any]:
     """The labels of all cells and then their probabilities."""
     height, width = cells.labels.shape
     block = blocks.add(cells.labels.astype(np.int32), cells.probabilities.astype(np.float32))
@@ -145,11 +145,11 @@ def _heads(name: str, records: Sequence[Record]) -> list[int]:
 
 
 def _unsorted(records: Sequence[Record]) -> list[Stack]:
-    """Records that nobody put in stacks: one for each attention, because their shapes may differ."""
+    """A stack for each attention of records without stacks, because their shapes may differ."""
     return [Stack(name, "cross", (name,)) for name in dict.fromkeys(record.name for record in records)]
 
 
-def _map(record: Record, axes: dict[Axis, int], blocks: Blocks) -> dict[str, Any]:
+def _map(record: Record, axes: dict[Axis, int], blocks: PageBlocks) -> dict[str, Any]:
     kept = record.weights.weights if isinstance(record.weights, TopK) else record.weights
     values = np.nan_to_num(kept.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = min(0.0, float(values.min(initial=0.0))), float(values.max(initial=0.0))
@@ -169,9 +169,9 @@ def _map(record: Record, axes: dict[Axis, int], blocks: Blocks) -> dict[str, Any
     }
 
 
-def _calculation(record: Record, found: Calculation | None, blocks: Blocks) -> dict[str, Any] | None:
+def _calculation(record: Record, calculation: Calculation | None, blocks: PageBlocks) -> dict[str, Any] | None:
     """The scores and vectors behind a map, as long as there is room for them."""
-    vectors = [] if found is None else [found.values, found.queries, found.contexts]
+    vectors = [] if calculation is None else [calculation.values, calculation.queries, calculation.contexts]
     if record.scores is not None:
         vectors.append(record.scores)
     size = sum(vector.size for vector in vectors)
@@ -184,13 +184,13 @@ def _calculation(record: Record, found: Calculation | None, blocks: Blocks) -> d
         "left_out": False,
         "block": blocks.add(*(vector.astype(np.float32) for vector in vectors)),
         "scores": record.scores is not None,
-        "vectors": None if found is None else [found.values.shape[1], found.queries.shape[1]],
-        "size": 0 if found is None else found.size,
+        "vectors": None if calculation is None else [calculation.values.shape[1], calculation.queries.shape[1]],
+        "size": 0 if calculation is None else calculation.size,
     }
 
 
 def _plain(data: Any) -> Any:
-    """JSON knows no NaN or infinity; the page shows None as a dash."""
+    """JSON has no NaN or infinity; the page shows None as a dash."""
     if isinstance(data, dict):
         return {key: _plain(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -1,4 +1,4 @@
-// Decoding step by step: the word that was written, where the model looked, and what else it might have written.
+// Decoding step by step: the written word, its attention, and the likeliest alternatives.
 
 import { calculationOf, bar, placeOfCalculation } from "./calculation.js";
 import { loadMap } from "./data.js";
@@ -75,7 +75,7 @@ export function replayView(app, shown, explanation) {
 
   const none = shown.places.some((one) => explanation.maps[one].calculation?.left_out)
     ? "The scores and vectors of this attention were left out to keep the page small."
-    : "The scores and vectors behind this attention were not kept.";
+    : "The scores and vectors of this attention were not kept.";
   const legend = shown.image ? lightLegend(app) : legendOf(app);
   const looked = make("div", { class: "line" }, sight.element, make("div", { class: "under" }, legend));
   const element = make(
@@ -112,7 +112,7 @@ function replayPicture(app, shown, row) {
     const word = short(shown.rows.labels[row]);
     pen.text(0, 22, word, { size: 22, bold: true, fill: mark });
     const after = textWidth(word, { size: 22, bold: true }) + 10;
-    pen.text(after, 22, `step ${row + 1} of ${shown.rows.size}, looked at`, { fill: soft });
+    pen.text(after, 22, `step ${row + 1} of ${shown.rows.size}, attention`, { fill: soft });
     pen.group(0, 40, () => sight.draw(pen));
     choicesHere.forEach((one, i) => {
       const y = 64 + sight.height + i * 22;

@@ -1,4 +1,4 @@
-// A line of sight: what was looked at, each word with its shade and its number.
+// An attention row: each word with its shade and its weight.
 
 import { inkOn, level, theme } from "./colour.js";
 import { isolated, make, sizeCanvas } from "./dom.js";
@@ -38,7 +38,7 @@ function wordSight(shown, app) {
   });
   const element = make(
     "ol",
-    { class: long ? "sight long" : "sight", dir, "aria-label": "What was looked at, with the weights", tabindex: 0 },
+    { class: long ? "sight long" : "sight", dir, "aria-label": "The attention row, with the weights", tabindex: 0 },
     ...chips.map((chip) => chip.element),
   );
   const show = (weights) => {
@@ -59,11 +59,11 @@ function wordSight(shown, app) {
   return { element, show };
 }
 
-/** Of very many words those that were looked at most, in their order. */
+/** Of very many words those with the highest weights, in their order. */
 function bestSight(shown, app) {
   const { columns } = shown;
   const dir = columns.rightToLeft ? "rtl" : "ltr";
-  const label = "What was looked at most, with the weights";
+  const label = "The highest attention weights";
   const element = make("ol", { class: "sight", dir, "aria-label": label, tabindex: 0 });
   const show = (weights) => {
     const best = strongest(weights ?? [], 60, Number.MIN_VALUE).sort((a, b) => a.column - b.column);

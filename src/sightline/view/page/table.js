@@ -1,4 +1,4 @@
-// The map as a table, for those who read rather than look. Made only when it is opened.
+// The map as a table, for screen readers and for exact numbers. Made only when it is opened.
 
 import { isolated, make } from "./dom.js";
 import { strongest } from "./look.js";
@@ -18,7 +18,7 @@ export function tableOf(shown, app) {
 
 function table(shown, app) {
   const whole = shown.columns.size <= MOST_COLUMNS;
-  const head = whole ? shown.columns.labels : ["looked most at"];
+  const head = whole ? shown.columns.labels : ["highest weights"];
   const body = make("tbody");
   const rows = Math.min(shown.rows.size, MOST_ROWS);
   for (let row = 0; row < rows; row += 1) {

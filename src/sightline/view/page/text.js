@@ -1,4 +1,4 @@
-// Texts come from strangers. What is shown is always text, never markup; what cannot be seen is made visible.
+// Texts may be hostile: they are always set as text, never as markup, and invisible characters are made visible.
 
 const LONGEST = 28;
 const START = "·";
@@ -35,7 +35,7 @@ export function short(text, most = LONGEST) {
   return start.length <= most && text.length <= most * 12 ? text : `${kept}…`;
 }
 
-/** A word without the sign that a space stands before it. */
+/** A word without the sign of the space before it. */
 export function bareWord(text) {
   return text.length > 1 && text.startsWith(START) ? text.slice(1) : text;
 }

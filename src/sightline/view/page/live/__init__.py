@@ -1,7 +1,7 @@
-"""The pages of the server: the front end, which asks it for explanations and draws them, and its documentation.
+"""The pages of the server: the front end, which requests explanations and draws them, and its documentation.
 
-The same modules and the same style as the page that stands alone, and a few of their own. They hold no data and may
-speak with the server that they come from, and with nothing else.
+They share modules and style with the page in one file, and have a few of their own. They hold no data and may connect
+to their own server only.
 """
 
 from typing import NamedTuple
@@ -20,12 +20,12 @@ class Document(NamedTuple):
 
 
 def front_page() -> Document:
-    """Type a text or drop an image, see the prediction, its alternatives, the map and the panel."""
+    """Type a text or drop an image, see the prediction, its alternatives, the map and the evidence."""
     return _document("front", FRONT)
 
 
 def documentation_page() -> Document:
-    """What can be asked of the server, drawn from its own schema, with a way to try it."""
+    """The requests of the server, from its schema, with a form to try them."""
     return _document("documentation", DOCUMENTATION)
 
 

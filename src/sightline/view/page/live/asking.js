@@ -1,4 +1,4 @@
-// The form: a text or an image, one run or two, how to search, and whether to measure what to make of the map.
+// The form: a text or an image, one run or two, the search, and whether to measure evidence about the map.
 
 import { check, choice, make, newId, setText } from "../dom.js";
 import { imageField } from "./dropping.js";
@@ -16,7 +16,7 @@ export function askingForm(health, onask, refuse) {
   const id = newId("text");
   const count = make("span", { class: "hint count" });
   const text = make("textarea", { id, rows: 2, dir: "auto", spellcheck: "false", placeholder: "Type or paste a text" });
-  const button = make("button", { class: "main" }, "Look");
+  const button = make("button", { class: "main" }, "Explain");
   const most = grouped(health.most_characters);
   const otherId = newId("text");
   const second = make("textarea", { id: otherId, rows: 2, dir: "auto", spellcheck: "false" });
@@ -27,7 +27,7 @@ export function askingForm(health, onask, refuse) {
   const field = health.most_image_bytes ? imageField(health.most_image_bytes, () => go(), refuse) : null;
   const asked = () => health.runs.filter((run) => run.name === chosen.run || run.name === chosen.other);
   const sees = (name) => Boolean(health.runs.find((run) => run.name === name)?.images);
-  const tallies = make("span", { class: "hint" }, count, " · Ctrl + Enter looks");
+  const tallies = make("span", { class: "hint" }, count, " · Ctrl + Enter explains");
   const compare = choice("Compare with", [["", "no other"], ...names], "", (other) => fit({ other }));
   /** Runs that give labels have no beam, some read two texts, some an image; only what reads the same is compared. */
   const fit = (changes) => {
@@ -93,7 +93,7 @@ export function askingForm(health, onask, refuse) {
       choice("Run", names, chosen.run, (run) => fit({ run })),
       several ? compare : null,
       beam,
-      check("Believe it? Measure that too", false, (measure) => Object.assign(chosen, { measure }), "Takes some seconds"),
+      check("Believe it? Measure the evidence too", false, (measure) => Object.assign(chosen, { measure }), "Takes some seconds"),
       button,
       tallies,
     ),

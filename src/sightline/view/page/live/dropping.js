@@ -1,4 +1,4 @@
-// An image to look at: chosen from a disk, dropped anywhere on the page, or pasted.
+// The image of a request: chosen from a disk, dropped anywhere on the page, or pasted.
 
 import { clean } from "../about.js";
 import { make, newId, setText } from "../dom.js";

@@ -1,4 +1,4 @@
-// The front end: the prediction first, then where the model looked, then, if asked, what to make of it.
+// The front end: the prediction first, then its attention, then, on request, the evidence.
 
 import { App } from "../app.js";
 import { readSent } from "../data.js";
@@ -8,8 +8,8 @@ import { Refusal, ask } from "./talk.js";
 import { askForToken, showProblem } from "./token.js";
 
 const ALTERNATIVES = 3;
-const TITLE = "Type a text and see where the model looks";
-const SEEING = "Drop an image and see where the model looks";
+const TITLE = "Type a text and see the attention of the model";
+const SEEING = "Drop an image and see the attention of the model";
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
 let controller = null;
@@ -86,7 +86,7 @@ function show(about, same) {
   return app.replace(about, same);
 }
 
-/** What every run answered; one that cannot explain stands there with its output and its reason. */
+/** What every run answered; one that cannot explain is shown with its output and the reason. */
 async function explained(request, outputs, measure, signal) {
   const writing = { beam: request.beam, alternatives: ALTERNATIVES };
   const body = (run) => bodyOf(request, run, false, { form: "page", measure }, writing);
@@ -103,7 +103,7 @@ async function explained(request, outputs, measure, signal) {
   return { title: request.runs.join(" · "), steps: about.steps, explanations };
 }
 
-async function look(request) {
+async function explain(request) {
   asked += 1;
   const mine = asked;
   controller?.abort();
@@ -119,7 +119,7 @@ async function look(request) {
     const answers = await Promise.all(request.runs.map((run) => ask("/predict", body(run), signal)));
     const outputs = answers.map(({ predictions: [one] }) => outputsOf(one));
     if (!current()) return;
-    const waiting = "Looking where it looked…";
+    const waiting = "Computing the attention…";
     const first = request.runs.map((run, i) => plain(request, run, outputs[i], { waiting }));
     await show({ title: request.runs.join(" · "), steps: 1, explanations: first }, false);
     say(waiting);
@@ -127,7 +127,7 @@ async function look(request) {
     if (!current()) return;
     await show(maps, true);
     if (request.measure) {
-      say("Measuring what to make of it…");
+      say("Measuring the evidence…");
       const measured = await explained(request, outputs, true, signal);
       if (!current()) return;
       await show(measured, true);
@@ -135,7 +135,7 @@ async function look(request) {
     say("");
     document.documentElement.dataset.answered = "yes";
   } catch (error) {
-    if (current()) refuse(error, () => look(request));
+    if (current()) refuse(error, () => explain(request));
   }
 }
 
@@ -144,7 +144,7 @@ async function begin() {
     const health = await ask("/health");
     showProblem(null);
     known = new Map(health.runs.map((run) => [run.name, run]));
-    askingForm(health, look, showProblem);
+    askingForm(health, explain, showProblem);
     if (health.runs[0].images) setText(document.getElementById("title"), SEEING);
     document.documentElement.dataset.open = "yes";
   } catch (error) {

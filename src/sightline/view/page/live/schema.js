@@ -5,7 +5,7 @@ export function resolved(schema, all) {
   return schema.$ref.replace("#/", "").split("/").reduce((found, part) => found[part], all);
 }
 
-/** What may stand there, in a few words. */
+/** The allowed values, in a few words. */
 export function kindOf(schema, all) {
   const one = resolved(schema, all);
   if (one.anyOf) return one.anyOf.map((part) => kindOf(part, all)).join(" or ");

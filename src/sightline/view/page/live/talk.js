@@ -11,13 +11,13 @@ export class Refusal extends Error {
 
 const SAYS = {
   0: "The server does not answer. Is it still running? Start it again, then try again here.",
-  401: "This server wants a token. Enter it above.",
+  401: "This server requires a token. Enter it above.",
   403: "The server refuses requests from here.",
   408: "The request took too long to reach the server. Try again.",
   413: "That is too large for this server.",
-  422: "The server cannot take that as it is.",
-  500: "Something went wrong in the server. Its log says what.",
-  503: "The server is busy just now. Wait a moment, then try again.",
+  422: "The server cannot process this request.",
+  500: "The server failed. Its log has the details.",
+  503: "The server is busy. Wait a moment, then try again.",
   504: "That took too long. Try a shorter text, or try again when the server is less busy.",
 };
 
