@@ -316,7 +316,7 @@ def test_a_run_goes_on_from_another_with_its_vocabulary_and_encoder(run, tmp_pat
     assert any("zebra (1)" in line for line in said)
     with pytest.raises(UserError, match="another image encoder"):
         trained_on("caption", table, tmp_path / "other", tiny(), start=run)
-    with pytest.raises(UserError, match="not that of the run to go on from"):
+    with pytest.raises(UserError, match="differs from that of the earlier run"):
         trained_on("caption", table, tmp_path / "other", replace(config, model=TRANSFORMER), start=run)
 
 

@@ -25,7 +25,8 @@ from sightline.outputs.labels import LabelsOutput
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.evaluate import compare
 from sightline.tasks.prepare import Prepared
-from sightline.tasks.run import Run, examples
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example
 from sightline.text.encoding import TextReader
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
@@ -39,6 +40,10 @@ def config(steps=60, model=SMALL, rate=0.02, **options):
     training = TrainingConfig(learning_rate=rate, warmup=5, steps=steps, validate_every=steps, averaged=1)
     words = TokeniserConfig("words", words=60, lower=True, minimum=1)
     return ClassifyConfig(model=model, tokeniser=words, training=training, batch_tokens=600, **options)
+
+
+def examples(rows):
+    return [Example(*row) for row in rows]
 
 
 def write(path, rows):
@@ -339,7 +344,7 @@ def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
     with pytest.raises(UserError, match=r"run has a vocabulary of \d+ tokens \(words, 60"):
         trained_on("classify", data, tmp_path / "a", other, start=folder / "run")
     wide = config(model=replace(SMALL, size=32))
-    with pytest.raises(UserError, match=r"not a start for this model: model\.\S+ is .* there and .* here"):
+    with pytest.raises(UserError, match=r"does not fit this model: model\.\S+ is .* there and .* here"):
         trained_on("classify", data, tmp_path / "b", wide, start=folder / "run")
     with pytest.raises(UserError, match="say with --from what to adapt"):
         trained_on("classify", data, tmp_path / "c", replace(config(), lora=LoraConfig()))

@@ -223,7 +223,7 @@ def test_another_run_begins_with_it(trained, tmp_path):
     assert [name for name in weights if not torch.equal(other[name], weights[name])] == ["output.weight", "output.bias"]
     with pytest.raises(UserError, match=r"run has another image encoder"):
         trained_on("classify", data, tmp_path / "x", config(encoder=CNNConfig(size=32)), start=path)
-    with pytest.raises(UserError, match="not that of the run to go on from"):
+    with pytest.raises(UserError, match="differs from that of the earlier run"):
         trained_on("classify", data, tmp_path / "x", config(model=ImageToLabelsConfig(size=8)), start=path)
     assert not (tmp_path / "x").exists()
 

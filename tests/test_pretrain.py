@@ -134,12 +134,12 @@ def test_the_translator_s_encoder_begins_with_it(trained):
         (
             "translate",
             "model.size=64",
-            "not a start for this model: the encoder's size is 32, the translator needs 64",
+            "does not fit this model: the encoder's size is 32, the translator needs 64",
         ),
         ("translate", "model.activation=relu", "the encoder's activation is gelu, the translator needs relu"),
-        ("translate", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 words asked for\)"),
-        ("tag", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 words asked for\)"),
-        ("tag", "model.feed_forward=16", r"not a start for this model: model\.layers\.0\S+ is .* there and .* here"),
+        ("translate", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
+        ("tag", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
+        ("tag", "model.feed_forward=16", r"does not fit this model: model\.layers\.0\S+ is .* there and .* here"),
         ("classify", "tokeniser.lower=true", r"run has a vocabulary of 2\d tokens"),
     ],
 )
