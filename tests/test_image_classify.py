@@ -374,7 +374,7 @@ def test_evaluating_and_comparing(trained, tmp_path):
     root, _, _ = trained
     run, data = root / "run", ("--data", root / "data")
     printed = done("evaluate", run, *data, "--errors", 1, "--out", tmp_path / "o.jsonl", cwd=tmp_path)
-    assert "29 of 29 images stand in the run's own data" in printed.stdout
+    assert "29 of 29 images are in the run's own data" in printed.stdout
     assert f"sightline: {root / 'data' / 'blue' / 'broken.jpg'}: it is no image" in printed.stderr
     assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 29
     found = json.loads(done("evaluate", run, *data, "--json", cwd=tmp_path).stdout)

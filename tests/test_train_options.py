@@ -112,7 +112,7 @@ def test_going_on_from_a_run_keeps_its_vocabulary_and_begins_with_its_weights(sh
         "--set", "training.learning_rate=1e-9", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "nothing for 5 of " in done.stdout
+    assert "cannot write 5 of " in done.stdout
     assert "z (2)" in done.stdout
     for name in ("source.json", "target.json"):
         assert (folder / "next" / name).read_text() == (folder / "run" / name).read_text()
@@ -236,8 +236,8 @@ def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
 
 
 def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
-    from sightline.align.choosing import overlap_with_training
     from sightline.data.store import write_corpus
+    from sightline.tasks.prepare import overlap_with_training
 
     words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))
     pairs = [("hello bye", "bye hello"), ("hello new bye", "bye")]

@@ -5,6 +5,7 @@ rows, except for the validation rows, which are few.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
 from sightline.tasks.task import Column, Example, Task, Variant, imported
+from sightline.text.tokeniser import Tokeniser
+from sightline.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
     from sightline.inputs.base import Input
@@ -293,6 +296,50 @@ def seen_in_training(run: Path | None, input: "Input", xs: Iterable[Any]) -> np.
     """For each item, whether it is in the run's training or validation data; None if the run has no data folder."""
     known = None if run is None else input.known_keys(run / DATA)
     return None if known is None else np.isin(np.array([input.key(x) for x in xs], dtype=np.uint64), known)
+
+
+def overlap_with_training(
+    run: Path, source: Tokeniser, target: Tokeniser, pairs: Sequence[tuple[str, str]]
+) -> Overlap | None:
+    """How many of these pairs the run was trained on; None if the run has no data folder."""
+    if not (run / DATA / TRAIN).is_dir():
+        return None
+    corpus = Corpus.open(run / DATA / TRAIN)
+    sides = [
+        [np.array(row, dtype=np.int64).tobytes() for row in tokeniser.encode([pair[side] for pair in pairs])]
+        for side, tokeniser in enumerate((source, target))
+    ]
+    counts: dict[bytes, Counter[bytes]] = {}  # target tokens by source tokens
+    unknown = np.int64(UNKNOWN).tobytes()
+    for read, written in zip(*sides, strict=True):
+        if _holds(read, unknown) or _holds(written, unknown):
+            continue  # unknown words have one token: whether these were seen cannot be decided
+        counts.setdefault(read, Counter())[written] += 1
+    sources, overlapping = 0, 0
+    met: dict[bytes, set[bytes]] = {}
+    # Only rows as long as one of the sources can equal one: most are skipped without being read.
+    lengths = np.unique([len(read) // 8 for read in counts])
+    for row in _of_lengths(corpus.lengths()[0], lengths):
+        read, written = (side.astype(np.int64).tobytes() for side in corpus[row])
+        if read not in counts:
+            continue
+        if read not in met:
+            met[read] = set()
+            sources += counts[read].total()
+        if written not in met[read]:
+            met[read].add(written)
+            overlapping += counts[read][written]
+    return Overlap(len(pairs), overlapping, sources)
+
+
+def _of_lengths(lengths: np.ndarray, searched: np.ndarray, some: int = 1 << 18) -> Iterator[int]:
+    """The rows that have one of the lengths, found in parts: a corpus may be large."""
+    for start in range(0, len(lengths), some):
+        yield from (start + np.flatnonzero(np.isin(lengths[start : start + some], searched))).tolist()
+
+
+def _holds(tokens: bytes, token: bytes) -> bool:
+    return any(tokens[start : start + 8] == token for start in range(0, len(tokens), 8))
 
 
 def read_keys(path: Path) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_te
 from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
-    from sightline.align.choosing import Aligned
+    from sightline.align.choosing import Alignments
     from sightline.explain.explanation import Explanation
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
@@ -161,7 +161,7 @@ class Run:
 
         return self.output.explain(self, self.input.item(item), ExplainOptions(output, **options))
 
-    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Aligned":
+    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Alignments":
         """Which words of pairs belong together, by attention; options are those of `sightline.align.choosing.align`."""
         from sightline.align.choosing import align
 
