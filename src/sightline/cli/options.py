@@ -13,7 +13,7 @@ import tyro
 from sightline.errors import UserError
 
 REQUIRED: Any = dataclasses.MISSING
-METAVARS = {int: "N", float: "X", str: "TEXT"}
+METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
 # Groups of options that do not apply to every run.
 GROUPS = {
     "search": "For runs that write text: translate, summarise, caption.",

@@ -6,6 +6,12 @@ from pathlib import Path
 from sightline.cli.options import DEVICE, JSON, REQUIRED, THREADS, Arg, Command
 from sightline.serve.limits import Limits
 
+
+def several(name: str, metavar: str, help: str) -> Arg:
+    """Positional paths."""
+    return Arg(name, tuple[Path, ...], help, REQUIRED, metavar, positional=True)
+
+
 RUN = Arg("run", Path, "The run folder.", REQUIRED, "RUN", positional=True)
 SEARCH, ITEMS, PICTURE = "search", "items", "picture"
 DATA = (
@@ -51,13 +57,7 @@ RESUME = Command(
         DEVICE,
         THREADS,
         Arg("tensorboard", bool, "Also write RUN/tensorboard."),
-        Arg(
-            "set",
-            tuple[str, ...],
-            "Set fields of the training, or the batch size: epochs=60 batch_tokens=4096",
-            (),
-            "FIELD=VALUE",
-        ),
+        Arg("set", tuple[str, ...], "Set training fields or the batch size: epochs=60 batch=16", (), "FIELD=VALUE"),
     ),
     "sightline.cli.train:resume_command",
 )
@@ -84,14 +84,7 @@ COMPARE = Command(
     "compare",
     "Score several runs on the same data, and test whether they differ by more than chance (paired bootstrap).",
     (
-        Arg(
-            "runs",
-            tuple[Path, ...],
-            "Two or more run folders; each is compared with the first.",
-            REQUIRED,
-            "RUN RUN ...",
-            positional=True,
-        ),
+        several("runs", "RUN RUN ...", "Two or more run folders; each is compared with the first."),
         *DATA,
         Arg("metrics", tuple[str, ...], "Compare these metrics; by default, the main ones.", None, "METRIC"),
         Arg("samples", int, "Draw the rows this many times.", 1000),
@@ -114,7 +107,7 @@ PREDICT = Command(
         Arg(
             "input",
             str,
-            "Read this file, one item per line (- reads a pipe); for images, a table or a folder.",
+            "Read items, one per line, - from a pipe; for images, a table or folder.",
             None,
             "FILE",
             group=ITEMS,
@@ -129,9 +122,7 @@ PREDICT = Command(
         LENGTH,
         Arg("best", int, "Write this many outputs for each item, the most likely first.", group=SEARCH),
         Arg("min-length", int, "The fewest tokens of an output.", group=SEARCH),
-        Arg(
-            "max-length", int, "The most tokens; by default, three times the source's tokens plus twenty.", group=SEARCH
-        ),
+        Arg("max-length", int, "The most tokens; by default, three times the source's plus twenty.", group=SEARCH),
         Arg("no-repeat", int, "Never repeat a sequence of this many tokens.", group=SEARCH),
         Arg("prefix", str, "Start every output with this text; end it where a word ends.", group=SEARCH),
         Arg("keep-unknown", bool, "Keep <unk> instead of copying a word from the source.", group=SEARCH),
@@ -159,36 +150,19 @@ VIEW = Command(
     "view",
     "Show what a run attends to for a prediction: a picture for a paper, an animation, or a page for any browser.",
     (
-        Arg(
+        several(
             "runs",
-            tuple[Path, ...],
+            "RUN|hf:DIR [...]",
             "A run folder, one of its checkpoints (RUN/checkpoints/step-N), or hf:DIR, a Hugging Face model; a page "
             "shows several.",
-            REQUIRED,
-            "RUN|hf:DIR [...]",
-            positional=True,
         ),
         Arg("out", Path, "Write .png, .svg, .pdf, .gif, .html (the page) or .json (plain data).", REQUIRED, "FILE"),
         Arg("text", tuple[str, ...], "A text; a page shows several.", (), group=ITEMS),
-        Arg(
-            "text2",
-            tuple[str, ...],
-            "The second text of each pair, or the text that answers a question.",
-            (),
-            "TEXT",
-            group=ITEMS,
-        ),
+        Arg("text2", tuple[str, ...], "The second text of each pair, or the text to find answers in.", (), group=ITEMS),
         Arg("image", tuple[Path, ...], "An image, for runs that read images; a page shows several.", (), group=ITEMS),
         Arg("input", str, "Read items from this file, one per line; - reads a pipe.", None, "FILE", group=ITEMS),
         Arg("output", str, "Explain this output or label instead of the model's own.", None, group=ITEMS),
-        Arg(
-            "layout",
-            str,
-            "What a picture shows.",
-            "alignment",
-            choices=("alignment", "heads", "layers"),
-            group=PICTURE,
-        ),
+        Arg("layout", str, "What a picture shows.", "alignment", None, ("alignment", "heads", "layers"), PICTURE),
         Arg("attention", str, "Show this attention, such as decoder.2.cross; the last by default.", group=PICTURE),
         Arg("head", int, "Show this head, counted from 0; the mean of all by default.", group=PICTURE),
         Arg("pieces", bool, "Show tokens instead of whole words.", group=PICTURE),
@@ -279,14 +253,7 @@ SERVE = Command(
     "one batch; the answers are those of predict. Ctrl-C or SIGTERM stops the server: it refuses new requests and "
     "answers open ones.",
     (
-        Arg(
-            "runs",
-            tuple[Path, ...],
-            "Run folders, or their checkpoints (RUN/checkpoints/step-N); the page compares any two.",
-            REQUIRED,
-            "RUN [RUN ...]",
-            positional=True,
-        ),
+        several("runs", "RUN [RUN ...]", "Run folders or checkpoints (RUN/checkpoints/step-N); the page compares two."),
         Arg("port", int, "Listen on this port; 0 chooses a free one.", 8000),
         Arg("host", str, "Listen on this address; one that other machines can reach needs a token.", "127.0.0.1"),
         Arg(
@@ -342,14 +309,7 @@ SALIENCY = Command(
     "the maps), photo.saliency.npy (the map as an array, at most 640 pixels along its longer side) and "
     "photo.saliency.json (the fixations in pixels of the image, with simulated milliseconds).",
     (
-        Arg(
-            "images",
-            tuple[Path, ...],
-            "Images (JPEG, PNG, WebP, BMP, GIF, TIFF), or folders of them.",
-            REQUIRED,
-            "IMAGE [IMAGE ...]",
-            positional=True,
-        ),
+        several("images", "IMAGE [IMAGE ...]", "Images (JPEG, PNG, WebP, BMP, GIF, TIFF), or folders of them."),
         Arg("out", Path, "Write to this folder.", REQUIRED, "FOLDER"),
         Arg("fixations", int, "Compute at most this many fixations.", 8),
         Arg("blur", float, "Smooth the map by a Gaussian of this fraction of the longer side."),
