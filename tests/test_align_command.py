@@ -163,7 +163,7 @@ def test_gold_may_bring_its_own_pairs(command, tmp_path, links, pairs):
         ("0-0\n" * 40, "gold.txt", "40 lines and the data 24 rows"),
         ("\n\n", "gold.txt", "no gold links"),
         (b"\xff0-0\n", "gold.txt", "bad UTF-8: found byte 0xff"),
-        (b"\x1f\x8bxx", "gold.txt.gz", "damaged gzip file"),
+        (b"\x1f\x8bxx", "gold.txt.gz", "gzip file cut short"),
         ("{}\n", "gold.jsonl", "gold.jsonl:1: found no pair"),
         ("[\n", "gold.jsonl", "gold.jsonl:1: bad JSON"),
         ('{"source": "一", "target": "二", "links": [[0, -1]]}\n', "gold.jsonl", "no pairs of numbers"),
