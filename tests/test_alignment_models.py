@@ -59,7 +59,7 @@ def test_weights_are_those_of_one_pair_alone_summed_by_hand(kind):
     translator = make(MODELS[kind])
     model = translator.model.train()  # and it stays so
     sides = [sides_of(translator.input.tokeniser, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
-    places = attentions_to_source(translator).places()
+    places = attentions_to_source(translator).selectors()
     assert len(places) == (3 * 3 * 3 if kind == "transformer" else 3)
     found = dict(weights_of_words(translator, *sides, places))
     assert model.training

@@ -380,6 +380,27 @@ def test_comparison_is_paired_and_of_one_kind(trained):
         compare({"a": classifier, "b": classifier}, rows, metrics=["pearson"])
 
 
+def test_runs_of_one_name_are_compared_under_two(trained):
+    _, classifier = trained
+    found = classifier.compare([classifier, classifier], examples(ordered(20, seed=8)), samples=5)
+    names = [classifier.name, f"{classifier.name} (2)", f"{classifier.name} (3)"]
+    assert list(found.resampled["accuracy"]) == names
+
+
+def test_a_generator_loses_no_row(tmp_path):
+    rows = ordered(40, seed=3)
+    given = ({"text": text, "label": label} for text, label in rows)
+    run = sightline.train(given, tmp_path / "run", task="classify", config=config(steps=1))
+    about = json.loads((tmp_path / "run" / "about.json").read_text())
+    assert about["pairs"] + about["valid_pairs"] == len({text for text, _ in rows})
+    assert run.variant.stored == "classify"
+
+
+def test_a_separator_needs_several_labels(tmp_path):
+    with pytest.raises(UserError, match="--separator needs --labels several, but --labels is one"):
+        sightline.train([("a", "b")], tmp_path / "run", task="classify", labels="one", separator=",")
+
+
 def test_a_strangers_labels_are_checked(trained, tmp_path):
     import shutil
 

@@ -403,7 +403,7 @@ def test_wrong_options_of_training(tmp_path):
 def test_a_separator_means_several_labels(tmp_path):
     asked = config().for_source(Source.of(tmp_path, separator=";"))
     assert asked.labels == "several"
-    with pytest.raises(UserError, match="stands between several labels; ask for --labels several"):
+    with pytest.raises(UserError, match="is for several labels; give --labels several"):
         config(labels="number").for_source(Source.of(tmp_path, separator=";"))
 
 

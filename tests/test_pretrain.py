@@ -160,7 +160,7 @@ def test_next_sentences_and_what_cannot_go_on_from_them(tmp_path):
     assert 0 <= outcome.scores["next_accuracy"] <= 100
     with pytest.raises(UserError, match=r"not that of a translating Transformer: .* parts=0 \(so no next_sentence\)"):
         config_from("translate", tmp_path / "run")
-    with pytest.raises(ValueError, match="ask for next_sentence=true instead"):
+    with pytest.raises(ValueError, match="set next_sentence=true instead"):
         replace(config(), masking=replace(config().masking, pairs=True))
 
 
@@ -227,7 +227,7 @@ def test_by_command_down_to_lora(trained, tmp_path):
                "model.size=16", "model.layers=1", "tokeniser.method=words", "tokeniser.minimum=1")  # fmt: skip
     assert "hidden words a second" in dry
     message = said("train", "pretrain", "--data", "plain.txt", "--out", "no", "--model", "attentive", code=2)
-    assert "pre-training is of an encoder" in message
+    assert "pre-training needs an encoder" in message
     said("train", "classify", "--data", folder / "labelled.tsv", "--out", "lora", "--from", folder / "run",
          "--steps", "3", "--no-floors", "--set", "lora.rank=4", "training.learning_rate=0.01")  # fmt: skip
     before, after = (

@@ -57,7 +57,7 @@ def test_the_card_says_data_scores_command_and_limits(short):
     folder, _ = short
     card = (folder / "run" / "card.md").read_text()
     assert "200 pairs to train on, from train.tsv" in card
-    assert "8 pairs to validate on, from valid.tsv. Of these, 7 stand in the training data too." in card
+    assert "8 pairs to validate on, from valid.tsv. Of these, 7 are in the training data too." in card
     assert "sightline train translate --data train.tsv" in card
     lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     assert f"| exact | {lines[-1]['exact']:g} |" in card

@@ -78,9 +78,7 @@ class Predict(Strict):
     max_length: int | None = None
     no_repeat: int = Field(0, ge=0, le=64, description="No run of this many tokens twice; 0 allows all.")
     sample: bool = Field(False, description="Draw at random, each text by itself, instead of searching.")
-    temperature: float = Field(
-        1.0, gt=0, le=100, description="Of samples: below 1 conservative, above 1 diverse."
-    )
+    temperature: float = Field(1.0, gt=0, le=100, description="Of samples: below 1 conservative, above 1 diverse.")
     top: int | None = Field(None, ge=1, le=1_000_000, description="With sample: draw from this many tokens.")
     mass: float = Field(1.0, gt=0, le=1, description="With sample: draw from tokens with this much probability.")
     seed: int = Field(0, ge=0, le=SEED, description="With sample: the same seed and text give the same outputs.")
