@@ -200,7 +200,7 @@ def test_a_photo_in_training_and_validation_is_counted(data, tmp_path):
         valid=Source.of(table),
         on_report=lambda prepared, model: said.extend(prepared.lines()),
     )
-    assert "of 4 validation images, 1 stand in the training data: scores on them flatter" in said
+    assert "of 4 validation images, 1 are in the training data: scores on them are too high" in said
     photos, _ = read_as("caption", table)
     assert evaluate(found, photos, beam=1).seen.tolist() == [True] * 4  # those that chose the weights count as seen
 

@@ -40,7 +40,7 @@ def short(tmp_path_factory):
 
 def test_pairs_on_both_sides_are_counted(short):
     _, output = short
-    assert "of 8 validation pairs, 7 stand in the training data" in " ".join(output.split())
+    assert "of 8 validation pairs, 7 are in the training data" in " ".join(output.split())
 
 
 def test_evaluation_says_what_was_trained_on(short):

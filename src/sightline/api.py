@@ -93,7 +93,7 @@ def train(
 
 
 class _Stream:
-    """Rows of an iterator. The first can be looked at before the rows are read: it decides how a task reads them."""
+    """Rows of an iterator whose first row can be inspected before they are read: it decides the task's variant."""
 
     def __init__(self, rows: Iterator[Any]) -> None:
         self.first, self.rest = list(itertools.islice(rows, 1)), rows

@@ -157,9 +157,9 @@ class AlignmentScore:
         return {"links": self.found, "sure": self.sure} | {name: getattr(self, name) for name in names}
 
 
-def score(found: Links, gold: GoldLinks) -> AlignmentScore:
+def score(links: Links, gold: GoldLinks) -> AlignmentScore:
     """The counts of one pair."""
-    return AlignmentScore(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
+    return AlignmentScore(len(links), len(gold.sure), len(links & gold.sure), len(links & gold.possible))
 
 
 def agreement_of(forward: Links, backward: Links) -> AlignmentScore:
@@ -168,11 +168,11 @@ def agreement_of(forward: Links, backward: Links) -> AlignmentScore:
 
 
 def all_error_rates(
-    found: Bool[np.ndarray, "n c"], sure: Bool[np.ndarray, " c"], possible: Bool[np.ndarray, " c"]
+    links: Bool[np.ndarray, "n c"], sure: Bool[np.ndarray, " c"], possible: Bool[np.ndarray, " c"]
 ) -> Float[np.ndarray, " n"]:
     """The error rate of each of n sets of links over the same cells."""
-    right = found @ sure.astype(np.float64) + found @ (sure | possible).astype(np.float64)
-    total = found.sum(axis=1) + sure.sum()
+    right = links @ sure.astype(np.float64) + links @ (sure | possible).astype(np.float64)
+    total = links.sum(axis=1) + sure.sum()
     return np.where(total > 0, 1 - right / np.maximum(total, 1), 0.0)
 
 

@@ -59,7 +59,7 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
     check_seed(seed)
     _clear(out)
     check_writable(out)
-    write_text(out / MARK, "Made by `sightline demo`, which makes this folder anew each time.\n")
+    write_text(out / MARK, "Made by `sightline demo`, which overwrites this folder each time.\n")
     held_back = min(2000, pairs // 10)
     train, valid, test = split_dates(seed, train=pairs, valid=held_back, test=held_back)
     unseen = held_out_language(seed, count=held_back // 2)

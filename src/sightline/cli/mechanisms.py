@@ -9,8 +9,8 @@ from sightline.config import ConfigError, kinds
 from sightline.errors import UserError
 
 FAMILIES = {
-    "score": "how well a query goes with a key",
-    "relative_position": "what the distance adds to the scaled dot score",
+    "score": "how well a query matches a key",
+    "relative_position": "what the distance adds to the scaled dot-product score",
     "normaliser": "how scores become weights",
     "pooling": "a learned query around any mechanism: reads a sequence into one vector",
     "attention": "mechanisms: 'composed' is any score with any normaliser, 'multi_head' wraps any of them",

@@ -1,4 +1,4 @@
-"""How fast a run trains and predicts on this machine, how much memory that takes, and where the time goes."""
+"""Measure the speed, memory and profile of training and prediction of a run on this machine."""
 
 import copy
 import itertools

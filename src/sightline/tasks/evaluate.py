@@ -114,8 +114,9 @@ def evaluate(
     if seen is not None and seen.any() and not seen.all():
         without = run.output.scores_of(statistics, np.flatnonzero(~seen).tolist())
     values = run.output.scores_of(statistics, None)
-    scores = {"statistics": statistics, "values": values, "seen": seen, "without": without, "seconds": seconds}
-    return run.output.finished(Evaluation(**made._asdict(), **scores), scoring)
+    scores = (statistics, values, seen, without, seconds, made.options)
+    evaluation = Evaluation(run, made.examples, made.predictions, made.raws, *scores, bad=made.bad)
+    return run.output.finished(evaluation, scoring)
 
 
 class Predicted(NamedTuple):

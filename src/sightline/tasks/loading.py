@@ -57,7 +57,9 @@ class Saved(NamedTuple):
             raise UserError(f"{self.path} is damaged: {field} is {words!r}, and {file} has {tokeniser.words:,} words")
         return tokeniser
 
-    def model(self, build: Callable[[], M], finish: Callable[[M, dict[str, Tensor]], None]) -> M:
+    def model(
+        self, build: Callable[[], M], finish: Callable[[M, dict[str, Tensor]], None] = lambda model, tensors: None
+    ) -> M:
         """The model with its weights, in evaluation mode.
 
         Shapes are compared with those of the weights before the model is built: a configuration of a few bytes can

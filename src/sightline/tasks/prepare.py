@@ -74,9 +74,9 @@ class Rows:
     def __iter__(self) -> Iterator[Example]:
         return map(self.unpack, self.spool.rows(self.marks))
 
-    def texts(self, of: Callable[[Example], Iterable[str]]) -> "Texts":
-        """Texts of the examples to learn a vocabulary from; they can be read repeatedly."""
-        return Texts(self, of)
+    def texts(self, of: Callable[[Example], Iterable[str]]) -> "VocabularyTexts":
+        """VocabularyTexts of the examples to learn a vocabulary from; they can be read repeatedly."""
+        return VocabularyTexts(self, of)
 
     def limited(self, most: int, seed: int) -> "Rows":
         """All rows, or about ``most`` of them drawn at random."""
@@ -88,8 +88,8 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Texts that can be read repeatedly; progress is reported while they are read."""
+class VocabularyTexts:
+    """VocabularyTexts that can be read repeatedly; progress is reported while they are read."""
 
     rows: Rows
     of: Callable[[Example], Iterable[str]]
@@ -134,11 +134,11 @@ def overlap_lines(overlap: Overlap | None, rows: str, pairs: bool) -> list[str]:
     """A line on validation rows that are training rows too."""
     if overlap is None or not overlap.sources:
         return []
-    same = f"{overlap.pairs:,} stand in the training data and {overlap.sources:,} have their source there"
+    same = f"{overlap.pairs:,} are in the training data and {overlap.sources:,} have their source there"
     if not pairs:
-        same = f"{overlap.sources:,} stand in the training data"
+        same = f"{overlap.sources:,} are in the training data"
         same += f", {overlap.pairs:,} with the same target" if overlap.pairs != overlap.sources else ""
-    return [f"of {overlap.evaluation:,} validation {rows}, {same}: scores on them flatter"]
+    return [f"of {overlap.evaluation:,} validation {rows}, {same}: scores on them are too high"]
 
 
 def unfitted(setting: Setting) -> tuple["Input", "Output"]:
@@ -402,7 +402,7 @@ def validated_rows(rows: int, most: int, seed: int) -> list[int]:
 
 
 def normalised(*texts: str) -> str:
-    """Texts as one string that does not depend on how their white space is written."""
+    """VocabularyTexts as one string that does not depend on how their white space is written."""
     return "\0".join(map(normalise, texts))
 
 

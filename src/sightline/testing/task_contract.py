@@ -221,7 +221,7 @@ def law_bad_rows_are_named(case: TaskCase) -> None:
 
 
 def law_resumes_bit_for_bit(case: TaskCase) -> None:
-    """A training that was stopped, and goes on with `sightline resume`, ends as one without a break: bit for bit."""
+    """A training that is stopped and resumed ends as an uninterrupted one, bit for bit."""
 
     def stop(event: Any) -> None:
         if event.progress.step == STOPPED:
@@ -238,7 +238,7 @@ def law_resumes_bit_for_bit(case: TaskCase) -> None:
     differing = [name for name, tensor in states[0].items() if not tensor.equal(states[1][name])]
     assert not differing, f"after resuming, {len(differing)} tensors differ, such as {differing[0]}"
     places = [replace(read_progress(end), seconds=0.0) for end in ends]
-    assert places[0] == places[1], f"it stands at {places[1]}, not at {places[0]}"
+    assert places[0] == places[1], f"it is at {places[1]}, not at {places[0]}"
     same(
         case.predicted(Run.load(case.folder / "stopped")),
         case.predicted(Run.load(whole.name)),
