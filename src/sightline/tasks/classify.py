@@ -2,7 +2,7 @@
 
 from sightline.data.tables import LINE_LIMIT
 from sightline.tasks.caption import FEATURES, IMAGE, IMAGE_RATES
-from sightline.tasks.configs.base import ATTENTIVE, ENCODER, HAN, RATES
+from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, RATES
 from sightline.tasks.task import Column, Option, Task, Variant
 
 CLASSIFY = Task(

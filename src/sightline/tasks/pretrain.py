@@ -1,6 +1,6 @@
 """Pretrain: an encoder trained on plain text, for other tasks to start from."""
 
-from sightline.tasks.configs.base import ENCODER, READING_RATES, READING_TOKENS
+from sightline.tasks.presets import ENCODER, READING_RATES, READING_TOKENS
 from sightline.tasks.task import Column, Task, Variant
 
 PRETRAIN = Task(

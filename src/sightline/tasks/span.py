@@ -1,6 +1,6 @@
 """Span: the answer to a question as a span of a text."""
 
-from sightline.tasks.configs.base import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.presets import ATTENTIVE, ENCODER, LOUD, RATES
 from sightline.tasks.task import Column, Task, Variant
 
 SPAN = Task(

@@ -1,6 +1,6 @@
 """Tag: a label for each word of a sentence."""
 
-from sightline.tasks.configs.base import ATTENTIVE, ENCODER, LOUD, RATES
+from sightline.tasks.presets import ATTENTIVE, ENCODER, LOUD, RATES
 from sightline.tasks.task import Column, Task, Variant
 
 TAG = Task(
