@@ -22,7 +22,7 @@ import sightline
 from report import machine, write_section
 from sightline.align.aligning import Aligner, Alignment, Pair
 from sightline.align.choosing import align, choose
-from sightline.align.links import AlignmentScore, Gold, Symmetrising, score
+from sightline.align.links import AlignmentScore, GoldLinks, Symmetrising, score
 from sightline.cli.train import preset
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
@@ -57,10 +57,10 @@ def made_pairs(count: int, seed: int) -> list[Pair]:
     return pairs
 
 
-def gold_of(pair: Pair) -> Gold:
+def gold_of(pair: Pair) -> GoldLinks:
     count = len(pair[0].split())
     links = frozenset((count - 1 - target, target) for target in range(count))
-    return Gold(links, links)
+    return GoldLinks(links, links)
 
 
 def trained(kind: str, folder: Path, pairs: Sequence[Pair], seed: int) -> Run:
@@ -134,7 +134,7 @@ def _reversed(kind: str, place: Path) -> list[tuple[str, str, AlignmentScore]]:
     return rows
 
 
-def _total(found: Sequence[Alignment | None], gold: Sequence[Gold]) -> AlignmentScore:
+def _total(found: Sequence[Alignment | None], gold: Sequence[GoldLinks]) -> AlignmentScore:
     parts = (score(frozenset(one.links), truth) for one, truth in zip(found, gold, strict=True) if one is not None)
     return sum(parts, AlignmentScore())
 
@@ -165,7 +165,7 @@ def multi30k(
     started = time.perf_counter()
     chosen = choose(translators[0], rows[:1000], reverse=translators[1])
     choosing = time.perf_counter() - started
-    aligner = Aligner(translators[0], chosen.place, translators[1], chosen.reverse)
+    aligner = Aligner(translators[0], chosen.selector, translators[1], chosen.reverse)
     started = time.perf_counter()
     found = [one for start in range(0, len(rows), 2048) for one in aligner.align(rows[start : start + 2048])]
     seconds = time.perf_counter() - started

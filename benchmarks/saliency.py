@@ -23,11 +23,11 @@ from PIL import Image
 from report import machine, write_section
 from sightline.data.images import read_image
 from sightline.errors import UserError
-from sightline.saliency import PathConfig, Saliency, SaliencyConfig, fixation_density, look, make_ready
+from sightline.saliency import PathConfig, Saliency, SaliencyConfig, fixation_density, prepare_image, saliency_stream
 from sightline.saliency.arrays import Oddity, pop_out
 from sightline.saliency.picture import draw
 from sightline.saliency.pyramids import blur, resize
-from sightline.saliency.truth import METRICS, SPREAD, Looked, score_one
+from sightline.saliency.truth import METRICS, SPREAD, HumanFixations, score_one
 
 EXAMPLES = Path("runs/saliency.png")  # other people's photos: not among the results
 SIDES = (640, 960, 1280)
@@ -46,7 +46,7 @@ class Photos:
 
     names: list[str]
     pixels: dict[str, np.ndarray]
-    looked: dict[str, Looked]
+    looked: dict[str, HumanFixations]
     densities: dict[str, np.ndarray] = field(default_factory=dict)
 
     def density(self, name: str) -> np.ndarray:
@@ -68,7 +68,7 @@ class Photos:
         return {metric: np.array([row[metric] for row in rows]) for metric in metrics}
 
 
-def read(data: Path) -> tuple[Photos, Photos, dict[str, tuple[Looked, Looked]]]:
+def read(data: Path) -> tuple[Photos, Photos, dict[str, tuple[HumanFixations, HumanFixations]]]:
     """The photos to choose by, those to report, and for each photo the fixations of each half of its viewers."""
     viewers: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     with (data / "fixations.tsv").open(encoding="utf-8", newline="") as table:
@@ -83,7 +83,7 @@ def read(data: Path) -> tuple[Photos, Photos, dict[str, tuple[Looked, Looked]]]:
         parts = [
             np.array([place for one in some for place in one]).reshape(-1, 2) for some in (each, each[::2], each[1::2])
         ]
-        looked[name], one, other = (Looked(part, *size) for part in parts)
+        looked[name], one, other = (HumanFixations(part, *size) for part in parts)
         halves[name] = one, other
     choosing = names[::4]
     reported = [name for name in names if name not in set(choosing)]
@@ -91,8 +91,8 @@ def read(data: Path) -> tuple[Photos, Photos, dict[str, tuple[Looked, Looked]]]:
 
 
 def ours(photos: Photos, config: SaliencyConfig, path: PathConfig | None = None) -> dict[str, Saliency]:
-    ready = ((name, make_ready(photos.pixels[name], config)) for name in photos.names)
-    return {name: found for name, _, found in look(ready, config, path or PathConfig(fixations=0))}
+    ready = ((name, prepare_image(photos.pixels[name], config)) for name in photos.names)
+    return {name: found for name, _, found in saliency_stream(ready, config, path or PathConfig(fixations=0))}
 
 
 def at_photo_size(photos: Photos, found: dict[str, Saliency]) -> Maps:
@@ -141,7 +141,7 @@ def noise(photos: Photos) -> Maps:
     return {name: draw_from.random(photos.pixels[name].shape[:2]) for name in photos.names}
 
 
-def half_of_the_viewers(photos: Photos, halves: dict[str, tuple[Looked, Looked]]) -> Scores:
+def half_of_the_viewers(photos: Photos, halves: dict[str, tuple[HumanFixations, HumanFixations]]) -> Scores:
     """How well the fixations of one half of the viewers, blurred, say those of the other half."""
     other = Photos(photos.names, photos.pixels, {name: halves[name][1] for name in photos.names})
     one = Photos(photos.names, photos.pixels, {name: halves[name][0] for name in photos.names})
@@ -183,9 +183,9 @@ def difference(first: np.ndarray, second: np.ndarray) -> str:
 def found_first(oddity: Oddity, config: SaliencyConfig) -> int:
     """In how many arrays the first fixation is nearest to the odd one."""
     arrays = [pop_out(oddity, seed) for seed in range(ARRAYS)]
-    ready = ((number, make_ready(array.pixels, config)) for number, array in enumerate(arrays))
+    ready = ((number, prepare_image(array.pixels, config)) for number, array in enumerate(arrays))
     hits = 0
-    for number, _, found in look(ready, config, PathConfig(fixations=1)):
+    for number, _, found in saliency_stream(ready, config, PathConfig(fixations=1)):
         hits += bool(found.path) and arrays[number].nearest(found.path[0].x, found.path[0].y) == arrays[number].odd
     return hits
 
@@ -208,8 +208,8 @@ def draw_examples(photos: Photos, config: SaliencyConfig, path: Path) -> None:
     """Six photos of the reported part, spread over it, two in a row."""
     path.parent.mkdir(exist_ok=True)
     names = photos.names[:: len(photos.names) // 6][:6]
-    ready = {name: make_ready(photos.pixels[name], config) for name in names}
-    found = {name: one for name, _, one in look(ready.items(), config)}
+    ready = {name: prepare_image(photos.pixels[name], config) for name in names}
+    found = {name: one for name, _, one in saliency_stream(ready.items(), config)}
     pictures = [draw(ready[name], found[name]) for name in names]
     for picture in pictures:
         picture.thumbnail((600, 600), Image.Resampling.LANCZOS)
@@ -220,7 +220,7 @@ def draw_examples(photos: Photos, config: SaliencyConfig, path: Path) -> None:
     sheet.save(path)
 
 
-def measure(choosing: Photos, reported: Photos, halves: dict[str, tuple[Looked, Looked]]) -> str:
+def measure(choosing: Photos, reported: Photos, halves: dict[str, tuple[HumanFixations, HumanFixations]]) -> str:
     config, tried = SaliencyConfig(), choices(choosing)
     theirs_blur = best_blur(choosing, spectral_residual(choosing)[0])
     theirs, version = spectral_residual(reported)

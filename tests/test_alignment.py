@@ -10,7 +10,7 @@ import pytest
 from sightline.align.aligning import sides_of
 from sightline.align.links import (
     AlignmentScore,
-    Gold,
+    GoldLinks,
     agreement_of,
     all_agreements,
     all_error_rates,
@@ -103,7 +103,7 @@ def test_growing_goes_on_from_what_it_added():
 
 
 def test_the_error_rate_by_hand():
-    gold = Gold(frozenset({(0, 0), (1, 1)}), frozenset({(1, 2)}))
+    gold = GoldLinks(frozenset({(0, 0), (1, 1)}), frozenset({(1, 2)}))
     assert gold.possible == {(0, 0), (1, 1), (1, 2)}
     found = score(frozenset({(0, 0), (1, 2), (3, 3)}), gold)
     # 3 found, 2 sure; found and sure 1, found and possible 2
@@ -130,15 +130,15 @@ def test_many_at_once_are_as_one_by_one():
 
     flat = np.stack([cells(way) for way in ways])
     rates = all_error_rates(flat, cells(sure), cells(possible))
-    np.testing.assert_allclose(rates, [score(way, Gold(sure, possible)).error_rate for way in ways])
+    np.testing.assert_allclose(rates, [score(way, GoldLinks(sure, possible)).error_rate for way in ways])
     agreements = all_agreements(flat, flat[:3])
     np.testing.assert_allclose(agreements, [[agreement_of(a, b).f1 for b in ways[:3]] for a in ways], atol=1e-6)
 
 
 def test_links_are_read_as_they_are_written():
     assert pharaoh([(2, 1), (0, 0), (10, 3)]) == "0-0 2-1 10-3"
-    assert parse_links(" 0-0  2p1 10-3\n") == Gold(frozenset({(0, 0), (10, 3)}), frozenset({(2, 1)}))
-    assert parse_links("") == Gold(frozenset(), frozenset())
+    assert parse_links(" 0-0  2p1 10-3\n") == GoldLinks(frozenset({(0, 0), (10, 3)}), frozenset({(2, 1)}))
+    assert parse_links("") == GoldLinks(frozenset(), frozenset())
     for wrong in ("0", "0-", "-1-2", "0:0", "a-b", "0-0,1-1", "0-12345678"):
         with pytest.raises(ValueError, match="expected links such as"):
             parse_links(wrong)

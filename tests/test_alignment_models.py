@@ -10,10 +10,10 @@ import torch
 import runs
 import sightline
 from sightline.align import aligning, choosing
-from sightline.align.aligning import Aligner, Place, attentions_to_source, sides_of, weights_of_words
+from sightline.align.aligning import Aligner, MapSelector, attentions_to_source, sides_of, weights_of_words
 from sightline.align.choosing import align, choose
 from sightline.align.links import (
-    Gold,
+    GoldLinks,
     pharaoh,
 )
 from sightline.errors import UserError
@@ -59,7 +59,7 @@ def test_weights_are_those_of_one_pair_alone_summed_by_hand(kind):
     translator = make(MODELS[kind])
     model = translator.model.train()  # and it stays so
     sides = [sides_of(translator.input.tokeniser, list(texts), "spaces") for texts in zip(*PAIRS, strict=True)]
-    places = attentions_to_source(translator).places()
+    places = attentions_to_source(translator).selectors()
     assert len(places) == (3 * 3 * 3 if kind == "transformer" else 3)
     found = dict(weights_of_words(translator, *sides, places))
     assert model.training
@@ -91,10 +91,12 @@ def test_the_pass_ends_where_nothing_more_is_needed(monkeypatch):
     known = attentions_to_source(translator)
     monkeypatch.setattr(aligning, "attentions_to_source", lambda _: known)
     ran.clear()
-    early = dict(weights_of_words(translator, *sides, [Place("decoder.1.cross", 1, 0)]))
+    early = dict(weights_of_words(translator, *sides, [MapSelector("decoder.1.cross", 1, 0)]))
     assert set(ran) == {0}
     both = dict(
-        weights_of_words(translator, *sides, [Place("decoder.1.cross", 1, 0), Place("decoder.2.cross", None, 0)])
+        weights_of_words(
+            translator, *sides, [MapSelector("decoder.1.cross", 1, 0), MapSelector("decoder.2.cross", None, 0)]
+        )
     )
     assert set(ran) == {0, 1}
     for number, weights in both.items():
@@ -103,7 +105,7 @@ def test_the_pass_ends_where_nothing_more_is_needed(monkeypatch):
 
 def test_small_batches_change_nothing(monkeypatch):
     translator = make(MODELS["rnnsearch"])
-    aligner = Aligner(translator, Place("decoder.attention", None, 0))
+    aligner = Aligner(translator, MapSelector("decoder.attention", None, 0))
     pairs = [(f"{'dog ' * n}sleeps", f"a {'cat ' * (9 - n)}") for n in range(9)] + [("", "a"), ("a", " "), ("", "")]
     whole = aligner.align(pairs)
     monkeypatch.setattr(aligning, "BATCH_TOKENS", 1)
@@ -119,17 +121,17 @@ def test_small_batches_change_nothing(monkeypatch):
 
 
 def test_places_are_read_and_checked():
-    place = Place.parse("decoder.2.cross:mean:-1")
-    assert place == Place("decoder.2.cross", None, -1)
-    assert Place.parse(str(Place("a", 3, 1))) == Place("a", 3, 1)
+    place = MapSelector.parse("decoder.2.cross:mean:-1")
+    assert place == MapSelector("decoder.2.cross", None, -1)
+    assert MapSelector.parse(str(MapSelector("a", 3, 1))) == MapSelector("a", 3, 1)
     for wrong in ("", "a", "a:1", "a:x:0", ":1:0", "a:1:2", "a:-1:0"):
         with pytest.raises(UserError, match="NAME:HEAD:SHIFT"):
-            Place.parse(wrong)
+            MapSelector.parse(wrong)
     translator = make(MODELS["transformer"])
     with pytest.raises(UserError, match=r"there is decoder\.0\.cross"):
-        Aligner(translator, Place("decoder.cross", None, 0)).align(PAIRS)
+        Aligner(translator, MapSelector("decoder.cross", None, 0)).align(PAIRS)
     with pytest.raises(UserError, match="2 heads"):
-        Aligner(translator, Place("decoder.0.cross", 2, 0)).align(PAIRS)
+        Aligner(translator, MapSelector("decoder.0.cross", 2, 0)).align(PAIRS)
     with pytest.raises(UserError, match="no attention"):
         align(make(Seq2SeqConfig(8, 8, 8)), ["a"], ["b"])
 
@@ -155,7 +157,7 @@ def reversal():
     generator = random.Random(0)
     sources = ["".join(generator.sample(HAN, generator.randint(3, 5))) for _ in range(24)]
     links = [frozenset((len(text) - 1 - place, place) for place in range(len(text))) for text in sources]
-    return sources, [text[::-1] for text in sources], [Gold(one, one) for one in links]
+    return sources, [text[::-1] for text in sources], [GoldLinks(one, one) for one in links]
 
 
 @pytest.mark.parametrize("by", ["gold", "agreement", "hiding"])
@@ -164,12 +166,12 @@ def test_a_model_that_reads_backwards_is_aligned_without_a_fault(backwards, reve
     options = {"gold": {"gold": gold[:10]}, "agreement": {"reverse": backwards}, "hiding": {}}[by]
     found = backwards.align(sources, targets, **options)
     assert found.chosen.by == by
-    assert found.chosen.place == Place("decoder.attention", None, 0)
+    assert found.chosen.selector == MapSelector("decoder.attention", None, 0)
     assert found.cuttings == ("characters", "characters")
     assert found.score(gold).error_rate <= 0.02
     assert found.alignments[0].pharaoh == pharaoh(gold[0].sure)
     assert by in ("gold", "hiding") or found.agreement.f1 > 0.98
-    assert str(found.chosen.place) in str(found.chosen)
+    assert str(found.chosen.selector) in str(found.chosen)
     moved = align(backwards, sources, targets, use="decoder.attention:mean:1")
     assert moved.chosen.by == "given"
     assert moved.score(gold).error_rate > 0.5
@@ -179,11 +181,11 @@ def test_gold_chooses_what_is_nearest_to_it(backwards, reversal):
     """Gold that is one word late wants a map that is moved by one."""
     sources, targets, gold = reversal
     late = [frozenset((source, target + 1) for source, target in one.sure if source > 0) for one in gold]
-    late = [Gold(links, links) for links in late]
+    late = [GoldLinks(links, links) for links in late]
     chosen = choose(
         backwards, list(zip(sources, targets, strict=True)), gold=late, cuttings=("characters", "characters")
     )
-    assert chosen.place.shift == 1
+    assert chosen.selector.shift == 1
     assert chosen.score < 0.05
     with pytest.raises(UserError, match="gold for 3 pairs"):
         choose(backwards, list(zip(sources, targets, strict=True)), gold=gold[:3])
@@ -223,36 +225,39 @@ def test_two_maps_that_are_wrong_alike_do_not_win(monkeypatch):
     Planted(monkeypatch, maps, lambda turned: lambda row, columns: (row + (-1 if turned else 1)) % columns)
     pairs = [("a b c d e f", "f e d c b a"), ("a b c", "a b c")] * 3
     chosen = choose(forward, pairs, reverse=backward)
-    assert (chosen.place, chosen.reverse) == (Place("decoder.1.cross", 0, 1), Place("decoder.1.cross", 1, -1))
+    assert (chosen.selector, chosen.reverse) == (
+        MapSelector("decoder.1.cross", 0, 1),
+        MapSelector("decoder.1.cross", 1, -1),
+    )
     assert (chosen.by, chosen.score, chosen.pairs) == ("agreement", pytest.approx(1.0), 6)
     alone = choose(forward, pairs)
-    assert (alone.place, alone.by) == (Place("decoder.1.cross", 0, 1), "hiding")
-    held = choose(forward, pairs, reverse=backward, use=Place("decoder.0.cross", None, 0))
-    assert held.place == Place("decoder.0.cross", None, 0)
+    assert (alone.selector, alone.by) == (MapSelector("decoder.1.cross", 0, 1), "hiding")
+    held = choose(forward, pairs, reverse=backward, use=MapSelector("decoder.0.cross", None, 0))
+    assert held.selector == MapSelector("decoder.0.cross", None, 0)
 
 
 def test_gold_is_turned_for_the_other_direction(monkeypatch):
     """Source word j + 1 belongs to target word j: the one run must look a word ahead, the other a word back."""
     forward, backward = make(MODELS["rnnsearch"]), make(MODELS["rnnsearch"])
     Planted(monkeypatch, lambda name, place: lambda row, columns: row + place.shift, lambda turned: None)
-    gold = [Gold(frozenset((place + 1, place) for place in range(4)), frozenset())] * 2
+    gold = [GoldLinks(frozenset((place + 1, place) for place in range(4)), frozenset())] * 2
     chosen = choose(forward, [("a b c d e", "a b c d")] * 2, reverse=backward, gold=gold)
-    assert (chosen.place.shift, chosen.reverse.shift, chosen.by) == (1, -1, "gold")
+    assert (chosen.selector.shift, chosen.reverse.shift, chosen.by) == (1, -1, "gold")
     assert (chosen.score, chosen.reverse_score) == (0.0, pytest.approx(1 - 8 / 9))  # source word 0 has a link too many
 
 
 def test_of_equal_places_the_runs_own_shift_is_read(monkeypatch):
     translator = make(MODELS["rnnsearch"])
     Planted(monkeypatch, lambda name, place: lambda row, columns: 0, lambda turned: lambda row, columns: row)
-    assert choose(translator, PAIRS).place.shift == 0
+    assert choose(translator, PAIRS).selector.shift == 0
     translator.output.shift = -1
-    assert choose(translator, PAIRS).place.shift == -1
+    assert choose(translator, PAIRS).selector.shift == -1
 
 
 def test_there_must_be_something_to_choose_by():
     with pytest.raises(UserError, match="no pair to choose by"):
         align(make(MODELS["rnnsearch"]), ["", " "], ["a", ""])
-    with pytest.raises(UserError, match="as many in both"):
+    with pytest.raises(UserError, match="of the same length"):
         align(make(MODELS["rnnsearch"]), ["a"], [])
     with pytest.raises(UserError, match="threshold"):
         align(make(MODELS["rnnsearch"]), ["a"], ["a"], threshold=1.0)

@@ -200,7 +200,7 @@ def test_a_photo_in_training_and_validation_is_counted(data, tmp_path):
         valid=Source.of(table),
         on_report=lambda prepared, model: said.extend(prepared.lines()),
     )
-    assert "of 4 validation images, 1 stand in the training data: scores on them flatter" in said
+    assert "of 4 validation images, 1 are in the training data: scores on them are too high" in said
     photos, _ = read_as("caption", table)
     assert evaluate(found, photos, beam=1).seen.tolist() == [True] * 4  # those that chose the weights count as seen
 
@@ -316,7 +316,7 @@ def test_a_run_goes_on_from_another_with_its_vocabulary_and_encoder(run, tmp_pat
     assert any("zebra (1)" in line for line in said)
     with pytest.raises(UserError, match="another image encoder"):
         trained_on("caption", table, tmp_path / "other", tiny(), start=run)
-    with pytest.raises(UserError, match="not that of the run to go on from"):
+    with pytest.raises(UserError, match="differs from that of the earlier run"):
         trained_on("caption", table, tmp_path / "other", replace(config, model=TRANSFORMER), start=run)
 
 

@@ -114,7 +114,7 @@ def test_evaluate_prints_every_score_with_how_it_was_computed(trained, tmp_path)
         assert name in printed
     assert "tok:alnum" in printed
     assert "12 images with 24 references, beam 2" in printed
-    assert "12 of 12 images stand in the run's own data: scores on them flatter" in printed
+    assert "12 of 12 images are in the run's own data: scores on them are too high" in printed
     assert printed.count("reference   ") == 2
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(rows) == 12

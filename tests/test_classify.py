@@ -25,7 +25,8 @@ from sightline.outputs.labels import LabelsOutput
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.evaluate import compare
 from sightline.tasks.prepare import Prepared
-from sightline.tasks.run import Run, examples
+from sightline.tasks.run import Run
+from sightline.tasks.task import Example
 from sightline.text.encoding import TextReader
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
@@ -39,6 +40,10 @@ def config(steps=60, model=SMALL, rate=0.02, **options):
     training = TrainingConfig(learning_rate=rate, warmup=5, steps=steps, validate_every=steps, averaged=1)
     words = TokeniserConfig("words", words=60, lower=True, minimum=1)
     return ClassifyConfig(model=model, tokeniser=words, training=training, batch_tokens=600, **options)
+
+
+def examples(rows):
+    return [Example(*row) for row in rows]
 
 
 def write(path, rows):
@@ -339,7 +344,7 @@ def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
     with pytest.raises(UserError, match=r"run has a vocabulary of \d+ tokens \(words, 60"):
         trained_on("classify", data, tmp_path / "a", other, start=folder / "run")
     wide = config(model=replace(SMALL, size=32))
-    with pytest.raises(UserError, match=r"not a start for this model: model\.\S+ is .* there and .* here"):
+    with pytest.raises(UserError, match=r"does not fit this model: model\.\S+ is .* there and .* here"):
         trained_on("classify", data, tmp_path / "b", wide, start=folder / "run")
     with pytest.raises(UserError, match="say with --from what to adapt"):
         trained_on("classify", data, tmp_path / "c", replace(config(), lora=LoraConfig()))
@@ -373,6 +378,27 @@ def test_comparison_is_paired_and_of_one_kind(trained):
     assert set(found.resampled) == {"accuracy", "macro_f1"}
     with pytest.raises(UserError, match="pearson is no metric of a; there is accuracy, macro_f1"):
         compare({"a": classifier, "b": classifier}, rows, metrics=["pearson"])
+
+
+def test_runs_of_one_name_are_compared_under_two(trained):
+    _, classifier = trained
+    found = classifier.compare([classifier, classifier], examples(ordered(20, seed=8)), samples=5)
+    names = [classifier.name, f"{classifier.name} (2)", f"{classifier.name} (3)"]
+    assert list(found.resampled["accuracy"]) == names
+
+
+def test_a_generator_loses_no_row(tmp_path):
+    rows = ordered(40, seed=3)
+    given = ({"text": text, "label": label} for text, label in rows)
+    run = sightline.train(given, tmp_path / "run", task="classify", config=config(steps=1))
+    about = json.loads((tmp_path / "run" / "about.json").read_text())
+    assert about["pairs"] + about["valid_pairs"] == len({text for text, _ in rows})
+    assert run.variant.stored == "classify"
+
+
+def test_a_separator_needs_several_labels(tmp_path):
+    with pytest.raises(UserError, match="--separator needs --labels several, but --labels is one"):
+        sightline.train([("a", "b")], tmp_path / "run", task="classify", labels="one", separator=",")
 
 
 def test_a_strangers_labels_are_checked(trained, tmp_path):

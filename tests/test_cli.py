@@ -36,6 +36,24 @@ def test_help_teaches():
         assert word in done.stdout
 
 
+def test_help_respects_no_color_and_names_the_nearest_option(monkeypatch, tmp_path):
+    code = (
+        "import sys, tyro; sys.argv = ['sightline', 'predict', '--help']\n"
+        "from tyro import _fmtlib\n"
+        "_fmtlib._FORCE_ANSI = True\n"
+        "from sightline.cli import main; main()"
+    )
+    shown = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **more}).stdout
+        for more in ({"NO_COLOR": ""}, {"NO_COLOR": "1"})
+    ]
+    assert ["\x1b[" in text for text in shown] == [True, False]
+    done = run("predict", "run", "--beem", "3", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "sightline: predict has no option --beem; did you mean --beam?\n")
+    done = run("predit", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "sightline: there is no command predit; did you mean predict?\n")
+
+
 def test_mechanisms_lists_every_kind():
     found = json.loads(sightline("mechanisms", "--json").stdout)
     assert {"additive", "scaled_dot", "fixed"} <= set(found["score"])

@@ -47,10 +47,10 @@ def test_an_interrupt_before_the_first_step_says_what_is_kept(made, tmp_path, mo
         assert done.returncode == 130
         return done.stderr
 
-    said = "sightline: stopped before training began; there is nothing to go on with yet: give the same command again\n"
+    said = "sightline: stopped before training began; nothing was kept: give the same command again\n"
     assert interrupted("preparing") == said
     assert not (tmp_path / "run").exists()
-    said = "sightline: stopped before the first step; what was prepared is kept; begin with: sightline resume run\n"
+    said = "sightline: stopped before the first step; the prepared data is kept; continue with: sightline resume run\n"
     assert interrupted("train") == said
     done = invoke.run("resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -222,7 +222,7 @@ def test_another_run_begins_with_it(trained, tmp_path):
     assert [name for name in weights if not torch.equal(other[name], weights[name])] == ["output.weight", "output.bias"]
     with pytest.raises(UserError, match=r"run has another image encoder"):
         trained_on("classify", data, tmp_path / "x", config(encoder=CNNConfig(size=32)), start=path)
-    with pytest.raises(UserError, match="not that of the run to go on from"):
+    with pytest.raises(UserError, match="differs from that of the earlier run"):
         trained_on("classify", data, tmp_path / "x", config(model=ImageToLabelsConfig(size=8)), start=path)
     assert not (tmp_path / "x").exists()
 
@@ -373,7 +373,7 @@ def test_evaluating_and_comparing(trained, tmp_path):
     root, _, _ = trained
     run, data = root / "run", ("--data", root / "data")
     printed = done("evaluate", run, *data, "--errors", 1, "--out", tmp_path / "o.jsonl", cwd=tmp_path)
-    assert "29 of 29 images stand in the run's own data" in printed.stdout
+    assert "29 of 29 images are in the run's own data" in printed.stdout
     assert f"sightline: {root / 'data' / 'blue' / 'broken.jpg'}: it is no image" in printed.stderr
     assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 29
     found = json.loads(done("evaluate", run, *data, "--json", cwd=tmp_path).stdout)
@@ -402,7 +402,7 @@ def test_wrong_options_of_training(tmp_path):
 def test_a_separator_means_several_labels(tmp_path):
     asked = config().for_source(Source.of(tmp_path, separator=";"))
     assert asked.labels == "several"
-    with pytest.raises(UserError, match="stands between several labels; ask for --labels several"):
+    with pytest.raises(UserError, match="is for several labels; give --labels several"):
         config(labels="number").for_source(Source.of(tmp_path, separator=";"))
 
 

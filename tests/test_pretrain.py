@@ -134,12 +134,12 @@ def test_the_translator_s_encoder_begins_with_it(trained):
         (
             "translate",
             "model.size=64",
-            "not a start for this model: the encoder's size is 32, the translator needs 64",
+            "does not fit this model: the encoder's size is 32, the translator needs 64",
         ),
         ("translate", "model.activation=relu", "the encoder's activation is gelu, the translator needs relu"),
-        ("translate", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 words asked for\)"),
-        ("tag", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 words asked for\)"),
-        ("tag", "model.feed_forward=16", r"not a start for this model: model\.layers\.0\S+ is .* there and .* here"),
+        ("translate", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
+        ("tag", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
+        ("tag", "model.feed_forward=16", r"does not fit this model: model\.layers\.0\S+ is .* there and .* here"),
         ("classify", "tokeniser.lower=true", r"run has a vocabulary of 2\d tokens"),
     ],
 )
@@ -160,7 +160,7 @@ def test_next_sentences_and_what_cannot_go_on_from_them(tmp_path):
     assert 0 <= outcome.scores["next_accuracy"] <= 100
     with pytest.raises(UserError, match=r"not that of a translating Transformer: .* parts=0 \(so no next_sentence\)"):
         config_from("translate", tmp_path / "run")
-    with pytest.raises(ValueError, match="ask for next_sentence=true instead"):
+    with pytest.raises(ValueError, match="set next_sentence=true instead"):
         replace(config(), masking=replace(config().masking, pairs=True))
 
 
@@ -227,7 +227,7 @@ def test_by_command_down_to_lora(trained, tmp_path):
                "model.size=16", "model.layers=1", "tokeniser.method=words", "tokeniser.minimum=1")  # fmt: skip
     assert "hidden words a second" in dry
     message = said("train", "pretrain", "--data", "plain.txt", "--out", "no", "--model", "attentive", code=2)
-    assert "pre-training is of an encoder" in message
+    assert "pre-training needs an encoder" in message
     said("train", "classify", "--data", folder / "labelled.tsv", "--out", "lora", "--from", folder / "run",
          "--steps", "3", "--no-floors", "--set", "lora.rank=4", "training.learning_rate=0.01")  # fmt: skip
     before, after = (

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from sightline.errors import UserError
-from sightline.saliency import PathConfig, SaliencyConfig, look, make_ready, saliency
+from sightline.saliency import PathConfig, SaliencyConfig, prepare_image, saliency, saliency_stream
 from sightline.saliency import model as model_module
 from sightline.saliency.arrays import pop_out
 from sightline.saliency.model import LOWEST_PEAK, opponents, promote, saliency_maps
@@ -299,16 +299,16 @@ def test_a_batch_gives_what_each_image_gives_alone():
 
 
 def test_a_stream_gives_every_image_back_and_keeps_few(monkeypatch):
-    monkeypatch.setattr("sightline.saliency.looking.WAITING", 3)
+    monkeypatch.setattr("sightline.saliency.compute.WAITING", 3)
     taken = []
 
     def images():
         for number in range(9):
             taken.append(number)
-            yield number, make_ready(noise_image(16 + 16 * (number % 4), 64, number), SMALL)
+            yield number, prepare_image(noise_image(16 + 16 * (number % 4), 64, number), SMALL)
 
     back = []
-    for number, _, found in look(images(), SMALL, PathConfig(0), batch=2):
+    for number, _, found in saliency_stream(images(), SMALL, PathConfig(0), batch=2):
         back.append(number)
         assert len(taken) - len(back) <= 3
         assert found.height == 16 + 16 * (number % 4)

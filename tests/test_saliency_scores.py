@@ -16,13 +16,13 @@ from sightline.saliency import (
     auc_shuffled,
     fixation_density,
     kl_divergence,
-    make_ready,
     nss,
+    prepare_image,
     saliency,
     similarity,
 )
 from sightline.saliency.picture import PANEL, PATH, draw
-from sightline.saliency.truth import METRICS, Looked, read_fixations, score_each
+from sightline.saliency.truth import METRICS, HumanFixations, read_fixations, score_each
 
 EMPTY = np.zeros((0, 2))
 
@@ -108,10 +108,10 @@ def test_the_density_counts_every_fixation():
 
 
 def test_fixations_elsewhere_are_shares_of_the_sides():
-    small = Looked(np.array([[9.5, 9.5]]), 10, 10)
-    large = Looked(np.array([[5.0, 95.0]]), 100, 200)
+    small = HumanFixations(np.array([[9.5, 9.5]]), 10, 10)
+    large = HumanFixations(np.array([[5.0, 95.0]]), 100, 200)
     map_of = [np.eye(10), np.arange(20_000.0).reshape(100, 200)].__getitem__
-    each = score_each(map_of, [small, large], ["shuffled AUC"])
+    each = score_each(map(map_of, range(2)), [small, large], ["shuffled AUC"])
     assert each["shuffled AUC"][0] == 1  # the corner against (0, 9), where eye is 0
     assert each["shuffled AUC"][1] == 0.0 if 95 * 200 + 5 < 95 * 200 + 190 else 1.0
 
@@ -146,7 +146,7 @@ def scene(height=48, width=64, x=50, y=10):
 def test_the_picture_has_its_numbers_where_the_fixations_are():
     image, config = scene(), SaliencyConfig(side=640)
     (found,) = saliency([image], config)
-    picture = np.asarray(draw(make_ready(image, config), found))
+    picture = np.asarray(draw(prepare_image(image, config), found))
     scale = PANEL / 64
     first = found.path[0]
     assert math.dist((first.x, first.y), (50, 10)) < 6
@@ -164,7 +164,7 @@ def test_any_shape_has_a_picture(shape):
     image = np.full((*shape, 3), 9, dtype=np.uint8)
     config = SaliencyConfig(side=256)
     (found,) = saliency([image], config)
-    assert min(draw(make_ready(image, config), found).size) > 40
+    assert min(draw(prepare_image(image, config), found).size) > 40
 
 
 # ---- The command.
@@ -262,7 +262,7 @@ def test_maps_are_scored_by_where_people_looked(look_at, tmp_path):
     (tmp_path / "other.tsv").write_text("image\tx\ty\nelse.png\t1\t2\n")
     done = look_at("a.png", "--out", "early", "--quick", "--truth", "other.tsv")
     assert done.returncode == 2
-    assert "none of the images stands in the table of --truth, whose first is " in done.stderr
+    assert "none of the images is in the table of --truth, whose first is " in done.stderr
     assert not (tmp_path / "early").exists()  # said before any map is made
     (tmp_path / "other.tsv").write_text("photo\tx\ty\na.png\t1\t2\n")
     done = look_at("a.png", "--out", "early", "--quick", "--truth", "other.tsv")

@@ -102,7 +102,7 @@ def test_an_explanation_packed_for_the_page(client, runs):
 def test_what_takes_too_long_is_not_measured(client):
     found = client.post("/explain", json={"text": "abcdefgh" * 5, "measure": True}).json()
     assert found["belief"] is None
-    assert "this server does up to 40" in found["notes"][0]
+    assert "the limit of this server is 40" in found["notes"][0]
 
 
 def test_what_is_too_large_is_not_sent(client):

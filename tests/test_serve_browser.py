@@ -11,7 +11,7 @@ from chromium import cell_of, tip
 from serving import FIXTURES, Gate, some_runs
 from sightline.cli.serve import named
 from sightline.serve import Limits, application
-from sightline.serve.running import Server, bind
+from sightline.serve.server import Server, bind
 
 TOKEN = "s3cret"
 
@@ -155,7 +155,7 @@ def test_errors_are_shown_kindly(served, open_page, runs, monkeypatch):
     page.unroute("**/explain")
     gate = Gate(runs["frozen"], monkeypatch)
     look(page, "abc")
-    page.wait_for_selector("text=Predicting…")
+    page.wait_for_selector("text=PredictJob…")
     assert gate.inside.wait(20)
     look(page, "hgfe")  # who asks again does not wait for what was asked before
     time.sleep(0.1)
@@ -207,7 +207,7 @@ def test_a_token_is_asked_for(runs, open_page):
         assert "requires a token" in problem(page)
         page.get_by_label("Token").fill("other")
         page.keyboard.press("Enter")
-        page.wait_for_selector("text=knows another token")
+        page.wait_for_selector("text=has another token")
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
         page.wait_for_selector("html[data-open]")

@@ -106,7 +106,7 @@ def test_no_other_site_may_read(client):
 def test_a_token(runs):
     with client_of(runs, token="s3cret") as client:
         response = client.post("/predict", json=GOOD)
-        refused(response, 401, "wants a token")
+        refused(response, 401, "requires a token")
         assert response.headers["www-authenticate"] == "Bearer"
         for wrong in ("Bearer other", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret", "Bearer", "Bearer é"):
             headers = {"authorization": wrong.encode("latin-1")}

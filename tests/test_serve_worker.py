@@ -9,13 +9,13 @@ from serving import Gate, client_of, some_runs
 from sightline.errors import UserError
 from sightline.outputs.sequence import SequenceOptions
 from sightline.serve import Limits
-from sightline.serve.asking import How
-from sightline.serve.problems import RefusedError
-from sightline.serve.worker import TURN_TEXTS, Explaining, Predicting, Worker
+from sightline.serve.adapter import TurnKey
+from sightline.serve.refusals import RefusedError
+from sightline.serve.worker import TURN_TEXTS, ExplainJob, PredictJob, Worker
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 
-GREEDY = How("frozen", SequenceOptions(beam=1))
+GREEDY = TurnKey("frozen", SequenceOptions(beam=1))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def held(worker, runs, monkeypatch):
     """A worker that is busy with one text until its gate is opened."""
     gate = Gate(runs["frozen"], monkeypatch)
     worker.start()
-    first = Predicting(GREEDY, ["first"])
+    first = PredictJob(GREEDY, ["first"])
     worker.submit(first)
     assert gate.inside.wait(60)
     return gate, first
@@ -42,8 +42,8 @@ def held(worker, runs, monkeypatch):
 
 def test_what_waits_is_predicted_together(worker, runs, monkeypatch):
     gate, first = held(worker, runs, monkeypatch)
-    jobs = [Predicting(GREEDY, [text]) for text in ("abc", "", "hgfedcba", "aaaa")]
-    other = Predicting(How("frozen", SequenceOptions(beam=2)), ["abc"])
+    jobs = [PredictJob(GREEDY, [text]) for text in ("abc", "", "hgfedcba", "aaaa")]
+    other = PredictJob(TurnKey("frozen", SequenceOptions(beam=2)), ["abc"])
     for job in (jobs[0], other, *jobs[1:]):
         worker.submit(job)
     assert worker.waiting == 6
@@ -51,14 +51,14 @@ def test_what_waits_is_predicted_together(worker, runs, monkeypatch):
     found = [job.answer.result(60)[0][0]["text"] for job in jobs]
     assert [one["text"] for one in other.answer.result(60)[0]] == [runs["frozen"].predict(["abc"], beam=2)[0].text]
     assert gate.batches[:3] == [["first"], ["abc", "", "hgfedcba", "aaaa"], ["abc"]]
-    assert found == [runs["frozen"].predict([job.texts[0]], beam=1)[0].text for job in jobs]
+    assert found == [runs["frozen"].predict([job.items[0]], beam=1)[0].text for job in jobs]
     assert first.answer.done()
 
 
 def test_a_small_request_does_not_wait_for_all_of_a_large_one(worker, runs, monkeypatch):
     gate, _ = held(worker, runs, monkeypatch)
     texts = [f"{'abcdefgh'[i % 8]}{'abcdefgh'[i // 8 % 8]}" for i in range(3 * TURN_TEXTS)]
-    large, small = Predicting(GREEDY, texts), Predicting(GREEDY, ["abc"])
+    large, small = PredictJob(GREEDY, texts), PredictJob(GREEDY, ["abc"])
     worker.submit(large)
     worker.submit(small)
     gate.opened.set()
@@ -73,8 +73,8 @@ def test_a_small_request_does_not_wait_for_all_of_a_large_one(worker, runs, monk
 def test_large_texts_come_a_few_at_a_time(worker, runs, monkeypatch):
     monkeypatch.setattr("sightline.serve.worker.TURN_TOKENS", 100)
     gate, _ = held(worker, runs, monkeypatch)
-    short = How("frozen", SequenceOptions(beam=1, max_length=4))
-    job = Predicting(short, ["a" * 32, "b" * 32, "c" * 32, "d" * 200, "e"])  # 40, 40, 40, 208 and 9 tokens
+    short = TurnKey("frozen", SequenceOptions(beam=1, max_length=4))
+    job = PredictJob(short, ["a" * 32, "b" * 32, "c" * 32, "d" * 200, "e"])  # 40, 40, 40, 208 and 9 tokens
     worker.submit(job)
     gate.opened.set()
     job.answer.result(60)
@@ -82,8 +82,8 @@ def test_large_texts_come_a_few_at_a_time(worker, runs, monkeypatch):
 
 
 def test_samples_are_drawn_one_by_one(worker, runs):
-    how = How("frozen", SequenceOptions(sample=True, seed=5, temperature=3.0))
-    job = Predicting(how, ["abc", "abc", "hh"])
+    key = TurnKey("frozen", SequenceOptions(sample=True, seed=5, temperature=3.0))
+    job = PredictJob(key, ["abc", "abc", "hh"])
     worker.start()
     worker.submit(job)
     first, again, _ = (some[0]["text"] for some in job.answer.result(60))
@@ -103,8 +103,8 @@ def test_explanations_and_predictions_take_turns(worker, runs, monkeypatch):
     predicted = worker._predict
     monkeypatch.setattr(worker, "_predict", lambda chosen: (order.append("predict"), predicted(chosen))[1])
     wanted = ExplainOptions(beam=1, measure=False)
-    jobs = [Explaining("transformer", "the dog", wanted) for _ in range(3)]
-    jobs += [Predicting(How("frozen", SequenceOptions(beam=width)), ["abc"]) for width in (1, 2, 3)]
+    jobs = [ExplainJob("transformer", "the dog", wanted) for _ in range(3)]
+    jobs += [PredictJob(TurnKey("frozen", SequenceOptions(beam=width)), ["abc"]) for width in (1, 2, 3)]
     for job in jobs:
         worker.submit(job)
     gate.opened.set()
@@ -116,8 +116,8 @@ def test_explanations_and_predictions_take_turns(worker, runs, monkeypatch):
 def test_measuring_is_a_turn_of_its_own(worker, runs, monkeypatch):
     order = []
     explained = worker._explain
-    monkeypatch.setattr(worker, "_explain", lambda job: (order.append(job.seen), explained(job))[1])
-    job = Explaining("frozen", "abc", ExplainOptions(beam=1))
+    monkeypatch.setattr(worker, "_explain", lambda job: (order.append(job.mapped), explained(job))[1])
+    job = ExplainJob("frozen", "abc", ExplainOptions(beam=1))
     worker.submit(job)
     worker.start()
     assert job.answer.result(60).belief is not None
@@ -126,11 +126,11 @@ def test_measuring_is_a_turn_of_its_own(worker, runs, monkeypatch):
 
 def test_too_many_are_refused(worker, runs, monkeypatch):
     gate, _ = held(worker, runs, monkeypatch)
-    jobs = [Predicting(GREEDY, ["abc"]) for _ in range(20)]
+    jobs = [PredictJob(GREEDY, ["abc"]) for _ in range(20)]
     for job in jobs:
         worker.submit(job)
     with pytest.raises(RefusedError, match="20 requests wait already") as refused:
-        worker.submit(Predicting(GREEDY, ["abc"]))
+        worker.submit(PredictJob(GREEDY, ["abc"]))
     assert refused.value.status == 503
     assert refused.value.headers["retry-after"] == "1"
     gate.opened.set()
@@ -147,7 +147,7 @@ def test_one_bad_text_harms_no_other(worker, runs, monkeypatch):
         return raw(self, texts, **options)
 
     monkeypatch.setattr(Run, "raw", breaking)
-    jobs = [Predicting(GREEDY, texts) for texts in (["abc"], ["ab", "bad", "cd"], ["hg"])]
+    jobs = [PredictJob(GREEDY, texts) for texts in (["abc"], ["ab", "bad", "cd"], ["hg"])]
     for job in jobs:
         worker.submit(job)
     gate.opened.set()
@@ -168,7 +168,7 @@ def test_a_text_that_cannot_be_read_harms_no_other(worker, runs, monkeypatch):
         return encode(texts, **options)
 
     monkeypatch.setattr(tokeniser, "encode", breaking)
-    jobs = [Predicting(GREEDY, texts) for texts in (["bad"], ["abc"])]
+    jobs = [PredictJob(GREEDY, texts) for texts in (["bad"], ["abc"])]
     for job in jobs:
         worker.submit(job)
     gate.opened.set()
@@ -179,7 +179,7 @@ def test_a_text_that_cannot_be_read_harms_no_other(worker, runs, monkeypatch):
 
 def test_what_nobody_waits_for_is_left_out(worker, runs, monkeypatch):
     gate, _ = held(worker, runs, monkeypatch)
-    left, stays = Predicting(GREEDY, ["left"]), Predicting(GREEDY, ["stays"])
+    left, stays = PredictJob(GREEDY, ["left"]), PredictJob(GREEDY, ["stays"])
     worker.submit(left)
     worker.submit(stays)
     left.answer.cancel()
@@ -192,13 +192,13 @@ def test_what_nobody_waits_for_is_left_out(worker, runs, monkeypatch):
 def test_stopping_finishes_what_waits(runs, monkeypatch):
     worker = Worker(runs, Limits())
     gate, first = held(worker, runs, monkeypatch)
-    job = Predicting(GREEDY, ["abc"])
+    job = PredictJob(GREEDY, ["abc"])
     worker.submit(job)
     stopping = threading.Thread(target=worker.stop, args=(60.0,))
     stopping.start()
     time.sleep(0.05)
     with pytest.raises(RefusedError, match="stopping"):
-        worker.submit(Predicting(GREEDY, ["late"]))
+        worker.submit(PredictJob(GREEDY, ["late"]))
     gate.opened.set()
     stopping.join(60)
     assert not worker.alive
@@ -234,7 +234,7 @@ def test_requests_that_come_together_are_answered_together(runs, monkeypatch):
 
 def test_a_turn_that_nobody_waits_for_ends(worker, runs):
     """A long search stops at its next step, and others are served."""
-    long = Predicting(How("frozen", SequenceOptions(beam=4, min_length=200_000, max_length=200_000)), ["abc"])
+    long = PredictJob(TurnKey("frozen", SequenceOptions(beam=4, min_length=200_000, max_length=200_000)), ["abc"])
     worker.start()
     worker.submit(long)
     deadline = time.monotonic() + 60
@@ -243,19 +243,19 @@ def test_a_turn_that_nobody_waits_for_ends(worker, runs):
     time.sleep(0.2)
     assert not long.answer.done()
     long.answer.cancel()
-    small = Predicting(GREEDY, ["abc"])
+    small = PredictJob(GREEDY, ["abc"])
     worker.submit(small)
     assert small.answer.result(60)
 
 
 def test_clients_that_left_make_room(worker, runs, monkeypatch):
     gate, _ = held(worker, runs, monkeypatch)
-    left = [Predicting(GREEDY, ["abc"]) for _ in range(20)]
+    left = [PredictJob(GREEDY, ["abc"]) for _ in range(20)]
     for job in left:
         worker.submit(job)
     for job in left:
         job.answer.cancel()
-    stays = Predicting(GREEDY, ["abc"])
+    stays = PredictJob(GREEDY, ["abc"])
     worker.submit(stays)
     assert worker.waiting == 2
     gate.opened.set()

@@ -246,7 +246,7 @@ def test_by_command(trained, tmp_path):
     dry = said("train", "tag", "--data", held_out, "--out", "dry", "--dry-run", "--steps", "2")
     assert "words a second" in dry
     assert "sentences to train on" in dry
-    assert "has nothing to say of single words" in said(
+    assert "has no output for single words" in said(
         "train", "tag", "--data", held_out, "--out", "no", "--model", "han", code=2
     )
     wrong = said("train", "tag", "--data", held_out, "--out", "no", "--metric", "bleu", code=2)

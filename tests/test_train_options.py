@@ -40,7 +40,7 @@ def short(tmp_path_factory):
 
 def test_pairs_on_both_sides_are_counted(short):
     _, output = short
-    assert "of 8 validation pairs, 7 stand in the training data" in " ".join(output.split())
+    assert "of 8 validation pairs, 7 are in the training data" in " ".join(output.split())
 
 
 def test_evaluation_says_what_was_trained_on(short):
@@ -57,7 +57,7 @@ def test_the_card_says_data_scores_command_and_limits(short):
     folder, _ = short
     card = (folder / "run" / "card.md").read_text()
     assert "200 pairs to train on, from train.tsv" in card
-    assert "8 pairs to validate on, from valid.tsv. Of these, 7 stand in the training data too." in card
+    assert "8 pairs to validate on, from valid.tsv. Of these, 7 are in the training data too." in card
     assert "sightline train translate --data train.tsv" in card
     lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     assert f"| exact | {lines[-1]['exact']:g} |" in card
@@ -112,7 +112,7 @@ def test_going_on_from_a_run_keeps_its_vocabulary_and_begins_with_its_weights(sh
         "--set", "training.learning_rate=1e-9", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "nothing for 5 of " in done.stdout
+    assert "cannot write 5 of " in done.stdout
     assert "z (2)" in done.stdout
     for name in ("source.json", "target.json"):
         assert (folder / "next" / name).read_text() == (folder / "run" / name).read_text()
@@ -133,9 +133,9 @@ WRONG = {
     "unknown field": (["--config", "wrong.json"], "did you mean 'model'?"),
     "no such preset": (["--preset", "huge"], "huge"),
     "size of an earlier run": (["--from", "run", "--preset", "small"], "leave out --preset"),
-    "another size": (["--from", "run", "--set", "model.size=16"], "not that of the run to go on from"),
-    "heads that do not fit": (["--set", "model.size=10"], "no model with this configuration"),
-    "a negative size": (["--model", "rnnsearch", "--set", "model.size=-4"], "no model with this configuration"),
+    "another size": (["--from", "run", "--set", "model.size=16"], "differs from that of the earlier run"),
+    "heads that do not fit": (["--set", "model.size=10"], "invalid model configuration"),
+    "a negative size": (["--model", "rnnsearch", "--set", "model.size=-4"], "invalid model configuration"),
     "two vocabularies, one table": (["--set", "tokeniser.joint=false"], "set model.tied=output too"),
     "a negative seed": (["--set", "seed=-1"], "seed is -1"),
     "columns of files without": (["--source", "a", "--target", "b", "--columns", "x", "y"], ""),
@@ -236,8 +236,8 @@ def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
 
 
 def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
-    from sightline.align.choosing import overlap_with_training
     from sightline.data.store import write_corpus
+    from sightline.tasks.prepare import overlap_with_training
 
     words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))
     pairs = [("hello bye", "bye hello"), ("hello new bye", "bye")]

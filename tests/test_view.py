@@ -87,7 +87,7 @@ WRONG = {
     "a folder": (["--text", "a", "--out", "run.html"], "which is a folder"),
     "outputs for two texts": (
         ["--text", "a", "b", "--output", "a", "--out", "map.html"],
-        "--output goes with one text",
+        "--output explains one text",
     ),
     "too many": (["--input", "many.txt", "--out", "map.html"], "too many for one file"),
     "no weights": (["--text", "a", "--top", "0", "--out", "map.html"], "top is 0"),

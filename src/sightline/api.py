@@ -1,5 +1,7 @@
-"""The same as on the command line, in Python: `sightline.train(...)` and `sightline.load(...)` give a `Run`."""
+"""The commands in Python: `sightline.train(...)` and `sightline.load(...)` return a `Run`."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +13,7 @@ from sightline.kernels.allocator import keep_memory
 from sightline.machine import choose_device
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
-from sightline.tasks.task import Task, Variant, imported
+from sightline.tasks.task import Task, imported
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
@@ -40,12 +42,12 @@ def train(
     on_remark: Any = None,
     **options: Any,
 ) -> Run:
-    """Train a model, and give it back trained.
+    """Train a model, and return the run.
 
-    ``data`` is a path, rows (dictionaries, or tuples in the order of the task's columns), a DataFrame of pandas or
-    polars, or a `datasets.Dataset`. ``out`` is the run folder. The configuration is that of ``model`` in its ``size``,
-    or that of the run to ``start`` from, unless ``config`` is given whole. ``options`` are the task's own, as on the
-    command line, such as ``labels="several"`` of classify.
+    ``data`` is a path, rows (dictionaries, or tuples in the order of the task's columns; a generator is read once), a
+    DataFrame of pandas or polars, or a `datasets.Dataset`. ``out`` is the run folder. The configuration is ``config``,
+    or that of ``model`` in its ``size``, or that of the run to ``start`` from. ``options`` are the task's own, as on
+    the command line, such as ``labels="several"`` of classify.
     """
     from sightline.cli.train import base_config
     from sightline.tasks.train import train_together
@@ -58,13 +60,19 @@ def train(
             there = f"; there is {', '.join(known)}" if known else ""
             raise UserError(f"{name} is no option of {chosen.name}{there}")
     sets, reader = chosen.own_options(options)
-    source = Source.of(data, columns, **reader)
+    source = Source.of(_Stream(data) if isinstance(data, Iterator) else data, columns, **reader)
     variant = chosen.variant_for(source)
     begin = None if start is None else Path(start)
-    whole = _whole(chosen, variant, config, lambda: base_config(chosen, variant, model, size, begin), model)
+    kind = imported(variant.config)
+    if config is None:
+        config = base_config(chosen, variant, model, size, begin)
+    elif not isinstance(config, kind):
+        raise UserError(f"config is a {type(config).__name__}; {chosen.name} takes a {kind.__name__}")
+    if model not in (None, config.model.kind):
+        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {config.model.kind}")
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
-    whole = replace(whole, training=replace(whole.training, **changed), **sets)
+    config = replace(config, training=replace(config.training, **changed), **sets)
     listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
     fresh = {
         "valid": None if valid is None else Source.of(valid, columns),
@@ -72,41 +80,41 @@ def train(
         "start": begin,
         "on_items": on_items,
     }
-    ended = train_together(
+    trained = train_together(
         chosen,
         source,
         Path(out),
-        whole,
+        config,
         device=choose_device(device),
         fresh=fresh,
         **{name: one for name, one in listeners.items() if one is not None},
     )
-    return Run.load(out) if ended is None else ended[0]
+    return Run.load(out) if trained is None else trained[0]
 
 
-def _whole(task: Task, variant: Variant, config: Any, base: Any, model: str | None) -> Any:
-    kind = imported(variant.config)
-    if config is not None and not isinstance(config, kind):
-        raise UserError(f"config is a {type(config).__name__}; {task.name} takes a {kind.__name__}")
-    whole = base() if config is None else config
-    if model not in (None, whole.model.kind):
-        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
-    return whole
+class _Stream:
+    """Rows of an iterator whose first row can be inspected before they are read: it decides the task's variant."""
+
+    def __init__(self, rows: Iterator[Any]) -> None:
+        self.first, self.rest = list(itertools.islice(rows, 1)), rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain(self.first, self.rest)
 
 
 def load(run: str | Path) -> Run:
-    """A trained model from its run folder, or as it was at one of its checkpoints.
+    """Load a run from its folder, or from one of its checkpoints.
 
-    The folder may be anybody's: nothing in it can run code.
+    An untrusted folder is safe to load: nothing in it can run code.
     """
     if str(run).startswith("hf:"):
-        raise UserError(f"{run} is a model of Hugging Face's; sightline.load_huggingface looks into those")
+        raise UserError(f"{run} is a Hugging Face model; load it with sightline.load_huggingface")
     keep_memory()
     return Run.load(run)
 
 
 def load_huggingface(folder: str | Path) -> "HuggingFaceModel":
-    """A model of Hugging Face's from a folder on the disk, to look into: `explain` shows where it looks."""
+    """Load a Hugging Face model from a folder on the disk; its `explain` shows its attention."""
     from sightline.interop.huggingface import load as load_folder
 
     keep_memory()

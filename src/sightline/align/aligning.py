@@ -1,17 +1,18 @@
-"""Word alignment by attention: where the model looked while it was made to write the target.
+"""Word alignment by attention: where the model attends while it is forced to write a given target.
 
-One teacher-forced pass gives, for every word of the target, weights over the words of the source: those of the pieces,
-summed over the pieces of a source word and averaged over those of a target word. The end of the source is no word.
-`sightline.align.choosing` says which layer, head and shift to read.
+One teacher-forced pass gives, for every word of the target, weights over the words of the source: those of the tokens,
+summed over the tokens of a source word and averaged over those of a target word. The end of the source is not a word.
+`sightline.align.choosing` chooses the layer, head and shift.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.align.links import (
@@ -30,7 +31,6 @@ from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence.measures import SHIFTS
 from sightline.explain.evidence.subject import evaluating
-from sightline.models.text_to_text import TextToText
 from sightline.text.tokeniser import Tokeniser
 from sightline.text.words import Cutting, covered_words, word_spans
 from sightline.vocabulary import END, START
@@ -38,21 +38,19 @@ from sightline.vocabulary import END, START
 if TYPE_CHECKING:
     from sightline.tasks.run import Run
 
-BATCH_TOKENS = 2048  # of the longer side, in work together
-BATCH_CELLS = 1 << 21  # target × source tokens in work together: what bounds the memory of long pairs
-LONGEST = (
-    2000  # tokens of either side; the weights of a longer pair would not fit into memory, nor did training see any
-)
+BATCH_TOKENS = 2048  # of the longer side of a batch
+BATCH_CELLS = 1 << 21  # target × source tokens of a batch: bounds the memory of long pairs
+LONGEST = 2000  # tokens of either side; the weights of a longer pair would not fit into memory
 DEFAULT: Symmetrising = "grow-diag-final-and"
 Cuttings = tuple[Cutting, Cutting]
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which weights to read: the attention of this ``name``, one ``head`` or the mean of all (None), and the shift.
+class MapSelector:
+    """An attention map: the attention of this ``name``, one ``head`` or the mean of all (None), and the shift.
 
-    ``shift`` is by how many rows the map is moved down: with −1, a word is linked by the row behind the one that wrote
+    ``shift`` is by how many rows the map is moved down: with −1, a word is linked by the row after the one that wrote
     it, which is the row that reads it.
     """
 
@@ -64,8 +62,8 @@ class Place:
         return f"{self.name}:{'mean' if self.head is None else self.head}:{self.shift}"
 
     @classmethod
-    def parse(cls, text: str) -> "Place":
-        """What ``str`` gives, such as ``decoder.2.cross:mean:-1``."""
+    def parse(cls, text: str) -> "MapSelector":
+        """The inverse of ``str``, for text such as ``decoder.2.cross:mean:-1``."""
         name, _, rest = text.partition(":")
         head, _, shift = rest.partition(":")
         if not name or not (head == "mean" or (head.isdecimal() and len(head) < 6)) or shift not in map(str, SHIFTS):
@@ -80,7 +78,7 @@ class Place:
 
 
 def tokenisers(run: "Run") -> tuple[Tokeniser, Tokeniser]:
-    """Of what a run reads and of what it writes; only runs from text to text have both."""
+    """The tokenisers of source and target; only runs from text to text have both."""
     sides = [getattr(one, "tokeniser", None) for one in (run.input, run.output)]
     if not all(isinstance(one, Tokeniser) for one in sides):
         raise UserError(f"{run.name} is a run of {run.task.name}; words are aligned by runs from text to text")
@@ -88,7 +86,7 @@ def tokenisers(run: "Run") -> tuple[Tokeniser, Tokeniser]:
 
 
 class Side(NamedTuple):
-    """A text as a model reads it and as its writer does: which piece covers which word, with its share."""
+    """A text as tokens and as words; ``covered`` are (token, word, share of the token) of all tokens."""
 
     ids: list[int]
     words: tuple[str, ...]
@@ -96,68 +94,69 @@ class Side(NamedTuple):
 
 
 def sides_of(tokeniser: Tokeniser, texts: Sequence[str], cutting: Cutting) -> list[Side]:
-    """The texts with their words; a piece that covers several words (of a script without spaces) belongs to each."""
-    found = []
+    """The texts with their words; a token that covers several words (of a script without spaces) belongs to each."""
+    sides = []
     for text, ids in zip(texts, tokeniser.encode(list(texts)), strict=True):
         words = word_spans(text, cutting)
         pieces = [span for _, span in tokeniser.pieces(text)]
-        found.append(Side(ids, tuple(text[start:end] for start, end in words), covered_words(pieces, words)))
-    return found
+        sides.append(Side(ids, tuple(text[start:end] for start, end in words), covered_words(pieces, words)))
+    return sides
 
 
 class Attentions(NamedTuple):
-    """The attentions that look from the target at the source, first layer first, and how many heads each has."""
+    """The attentions from target to source, first layer first, and how many heads each has."""
 
     modules: dict[str, nn.Module]
     heads: dict[str, int]
 
-    def places(self, shifts: Sequence[int] = SHIFTS) -> list[Place]:
-        """Everything that can be read: of each attention the mean of its heads, then each head where there are more."""
-        found = []
-        for name, count in self.heads.items():
-            found += [
-                Place(name, head, shift) for head in (None, *range(count if count > 1 else 0)) for shift in shifts
-            ]
-        return found
+    def selectors(self, shifts: Sequence[int] = SHIFTS) -> list[MapSelector]:
+        """Every map: of each attention the mean of its heads, then each head if there are several."""
+        return [
+            MapSelector(name, head, shift)
+            for name, count in self.heads.items()
+            for head in (None, *range(count if count > 1 else 0))
+            for shift in shifts
+        ]
 
-    def check(self, place: Place) -> Place:
-        """The place, if it is there."""
-        if place.name not in self.heads:
-            raise UserError(f"no attention to the source is named {place.name!r}; there is {', '.join(self.heads)}")
-        if place.head is not None and place.head >= self.heads[place.name]:
-            raise UserError(f"{place.name} has {self.heads[place.name]} heads, counted from 0; found {place.head}")
-        return place
+    def check(self, selector: MapSelector) -> MapSelector:
+        """The selector, if this model has the map."""
+        name, head = selector.name, selector.head
+        if name not in self.heads:
+            raise UserError(f"no attention to the source is named {name!r}; there is {', '.join(self.heads)}")
+        if head is not None and head >= self.heads[name]:
+            raise UserError(f"{name} has {self.heads[name]} heads, counted from 0; found {head}")
+        return selector
 
 
 @torch.inference_mode()
 def attentions_to_source(run: "Run") -> Attentions:
-    """Found by one look at nothing: the end alone."""
+    """Every attention from target to source, found by one pass over an empty pair."""
     tokenisers(run)
     model: Any = run.model
     device = run.device
     with evaluating(model), capture(model) as trace:
         model.decode(torch.tensor([[START]], device=device), model.begin(torch.tensor([[END]], device=device)))
-    looking = [name for name in trace.names if model.looks_at_source(name)]
-    if not looking:
+    names = [name for name in trace.names if model.looks_at_source(name)]
+    if not names:
         raise UserError(
             f"{run.name} has no attention: its decoder gets one vector for the whole source, so there is "
             f"nothing to align by; train a transformer, rnnsearch or luong"
         )
-    heads = {name: trace[name].weights.shape[1] for name in looking}
-    return Attentions({name: trace.mechanisms[name] for name in looking}, heads)
+    heads = {name: trace[name].weights.shape[1] for name in names}
+    return Attentions({name: trace.mechanisms[name] for name in names}, heads)
 
 
 class _Enough(Exception):  # noqa: N818 - no error
-    """Everything wanted has been seen: what the model would still compute is needed by nobody."""
+    """All weights are captured: the rest of the pass is not needed."""
 
 
 class _Watch(Tap):
     """Keeps the weights of some attentions, as `b h t s`, and ends the pass when it has the rows of all of them."""
 
-    def __init__(self, wanted: dict[str, nn.Module], rows: int) -> None:
-        self._names = {id(module): name for name, module in wanted.items()}
-        self._rows, self._waiting = rows, len(wanted)
-        self._parts: dict[str, list[Tensor]] = {name: [] for name in wanted}
+    def __init__(self, modules: dict[str, nn.Module], rows: int) -> None:
+        self._names = {id(module): name for name, module in modules.items()}
+        self._rows, self._waiting = rows, len(modules)
+        self._parts: dict[str, list[Tensor]] = {name: [] for name in modules}
 
     def __call__(self, look: Look) -> Tensor:
         name = self._names.get(id(look.mechanism))
@@ -174,31 +173,18 @@ class _Watch(Tap):
         return torch.cat(self._parts[name], dim=2)
 
 
-def _look(
-    model: TextToText, source: Int[Tensor, "b s"], words: Int[Tensor, "b t"], wanted: dict[str, nn.Module]
-) -> _Watch:
-    state = model.begin(source)
-    watch = _Watch(wanted, words.shape[1])
-    try:
-        with open_tap(watch):
-            model.decode(words, state)
-    except _Enough:
-        pass
-    return watch
-
-
 def weights_of_words(
-    run: "Run", sources: Sequence[Side], targets: Sequence[Side], places: Sequence[Place]
+    run: "Run", sources: Sequence[Side], targets: Sequence[Side], selectors: Sequence[MapSelector]
 ) -> Iterator[tuple[int, Float[np.ndarray, "n t s"]]]:
-    """For every pair its number and the weights of each place, target words × source words. Not in order.
+    """For every pair its number and the weights of each map, target words × source words. Not in order.
 
-    Pairs of like length go together. Where a side has no word, nothing comes.
+    Pairs of similar length share a batch. Pairs with an empty side are omitted.
     """
     there = attentions_to_source(run)
-    modules = {there.check(place).name: there.modules[place.name] for place in places}
+    modules = {there.check(selector).name: there.modules[selector.name] for selector in selectors}
     for rows in _batches(sources, targets):
         some, others = [sources[row] for row in rows], [targets[row] for row in rows]
-        together = _weights_of_batch(run, some, others, places, modules)
+        together = _weights_of_batch(run, some, others, selectors, modules)
         for index, row in enumerate(rows):
             yield row, together[index, :, : len(others[index].words), : len(some[index].words)]
 
@@ -208,34 +194,38 @@ def _weights_of_batch(
     run: "Run",
     sources: Sequence[Side],
     targets: Sequence[Side],
-    places: Sequence[Place],
+    selectors: Sequence[MapSelector],
     modules: dict[str, nn.Module],
 ) -> Float[np.ndarray, "b n t s"]:
     source = pad([[*side.ids, END] for side in sources]).to(run.device)
     # The end is written too: a map that is moved up gives the last word that row.
     words = pad([[START, *side.ids] for side in targets]).to(run.device)
     model: Any = run.model
+    watch = _Watch(modules, words.shape[1])
     with evaluating(model):
-        watch = _look(model, source, words, modules)
+        state = model.begin(source)
+        with suppress(_Enough), open_tap(watch):
+            model.decode(words, state)
     summing = _summing(sources, source.shape[1]).to(run.device)
     averaging = {
-        shift: _averaging(targets, words.shape[1], shift).to(run.device) for shift in {place.shift for place in places}
+        shift: _averaging(targets, words.shape[1], shift).to(run.device)
+        for shift in {selector.shift for selector in selectors}
     }
-    # The columns first, once for all places of an attention: only the rows are moved.
+    # The columns first, once for all maps of an attention: a shift moves rows only.
     of_source = {name: watch[name].float() @ summing.unsqueeze(1) for name in modules}
-    found = []
-    for place in places:
-        weights = of_source[place.name]
-        head = weights.mean(dim=1) if place.head is None else weights[:, place.head]
-        found.append(averaging[place.shift] @ head)
-    return torch.stack(found, dim=1).cpu().numpy()
+    maps = []
+    for selector in selectors:
+        weights = of_source[selector.name]
+        head = weights.mean(dim=1) if selector.head is None else weights[:, selector.head]
+        maps.append(averaging[selector.shift] @ head)
+    return torch.stack(maps, dim=1).cpu().numpy()
 
 
 def _batches(sources: Sequence[Side], targets: Sequence[Side]) -> Iterator[list[int]]:
-    """Pairs of one length together, the longest first; without those that have nothing to link."""
+    """Pairs of similar length together, the longest first; without those that have nothing to link."""
     lengths = [(max(len(a.ids), len(b.ids)) + 1, len(b.ids)) for a, b in zip(sources, targets, strict=True)]
-    there = [row for row, (a, b) in enumerate(zip(sources, targets, strict=True)) if a.words and b.words]
-    order = sorted(there, key=lambda row: lengths[row], reverse=True)
+    linkable = [row for row, (a, b) in enumerate(zip(sources, targets, strict=True)) if a.words and b.words]
+    order = sorted(linkable, key=lambda row: lengths[row], reverse=True)
     start = 0
     while start < len(order):
         longest = lengths[order[start]][0]
@@ -245,13 +235,13 @@ def _batches(sources: Sequence[Side], targets: Sequence[Side]) -> Iterator[list[
 
 
 def _summing(sides: Sequence[Side], pieces: int) -> Float[Tensor, "b p w"]:
-    """What sums the weights of pieces over the pieces of a word."""
+    """The matrix that sums weights over the tokens of a word."""
     cells = [(row, *cell) for row, side in enumerate(sides) for cell in side.covered]
     return _filled((len(sides), pieces, max(len(side.words) for side in sides)), cells)
 
 
 def _averaging(sides: Sequence[Side], rows: int, shift: int) -> Float[Tensor, "b w p"]:
-    """What averages the rows of a moved map over the pieces of a word; a piece that nothing moved to does not count."""
+    """The matrix that averages rows of a shifted map over the tokens of a word, without tokens that get no row."""
     cells = []
     for number, side in enumerate(sides):
         mine = [(word, piece - shift) for piece, word, _ in side.covered if piece >= shift]
@@ -274,8 +264,8 @@ def _filled(shape: tuple[int, int, int], cells: Sequence[tuple[int, int, int, fl
 class Alignment:
     """The words of a pair and the links between them, as (source word, target word), in order.
 
-    ``weights`` are what the chosen map of the run gives each link, ``reverse_weights`` that of the run in the other
-    direction. ``forward`` and ``backward`` are the links of each direction alone.
+    ``weights`` are those of the links in the chosen map, ``reverse_weights`` in that of the other direction.
+    ``forward`` and ``backward`` are the links of each direction alone.
     """
 
     source: tuple[str, ...]
@@ -292,12 +282,12 @@ class Alignment:
 
     @property
     def agreement(self) -> AlignmentScore:
-        """How far both directions agree."""
+        """The agreement of both directions."""
         return agreement_of(self.forward, self.backward or frozenset())
 
-    def symmetrised(self, how: Symmetrising) -> Links:
-        """The links of both directions put together in another way."""
-        return self.forward if self.backward is None else symmetrised(self.forward, self.backward, how)
+    def symmetrised(self, method: Symmetrising) -> Links:
+        """The links of both directions combined by another method."""
+        return self.forward if self.backward is None else symmetrised(self.forward, self.backward, method)
 
     def to_json(self) -> dict[str, Any]:
         data = {"source_words": self.source, "target_words": self.target, "links": self.links, "weights": self.weights}
@@ -306,54 +296,56 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Aligner:
-    """Aligns pairs with places that were chosen; in one direction, or in two that are put together.
+    """Aligns pairs by the selected map of one direction, or of two directions that are combined.
 
-    A link needs more weight than ``threshold`` in its direction. ``cuttings`` say how the words of each side are told
-    apart.
+    A link needs more weight than ``threshold`` in its direction. ``cuttings`` are how the words of each side are
+    separated.
     """
 
     run: "Run"
-    place: Place
+    selector: MapSelector
     reverse: "Run | None" = None
-    reverse_place: Place | None = None
+    reverse_selector: MapSelector | None = None
     symmetrise: Symmetrising = DEFAULT
     threshold: float = 0.0
     cuttings: Cuttings = ("spaces", "spaces")
 
     def __post_init__(self) -> None:
-        if (self.reverse is None) != (self.reverse_place is None):
-            raise UserError("a run in the other direction and where to read it go together")
+        if (self.reverse is None) != (self.reverse_selector is None):
+            raise UserError("give a run in the other direction together with its map, or neither")
         if not 0 <= self.threshold < 1:
             raise UserError(f"threshold is {self.threshold}; it is a weight, at least 0 and below 1")
 
     def align(self, pairs: Sequence[Pair]) -> list[Alignment | None]:
         """An alignment for each pair, in order; None for a pair longer than `LONGEST`."""
-        forward = self._direction(self.run, self.place, pairs, self.cuttings)
-        if self.reverse is None or self.reverse_place is None:
-            return [one and self._alignment(pair, one, None) for pair, one in zip(pairs, forward, strict=True)]
+        forward = self._direction(self.run, self.selector, pairs, self.cuttings)
+        if self.reverse is None or self.reverse_selector is None:
+            return [one and self._alignment(one, None) for one in forward]
         turned = [(target, source) for source, target in pairs]
-        backward = self._direction(self.reverse, self.reverse_place, turned, (self.cuttings[1], self.cuttings[0]))
+        backward = self._direction(self.reverse, self.reverse_selector, turned, (self.cuttings[1], self.cuttings[0]))
         return [
-            None if one is None or other is None else self._alignment(pair, one, other)
-            for pair, one, other in zip(pairs, forward, backward, strict=True)
+            None if one is None or other is None else self._alignment(one, other)
+            for one, other in zip(forward, backward, strict=True)
         ]
 
-    def _direction(self, run: "Run", place: Place, pairs: Sequence[Pair], cuttings: Cuttings) -> list["_Looked | None"]:
-        """Words and weights, written × read; nothing for what is too long."""
+    def _direction(
+        self, run: "Run", selector: MapSelector, pairs: Sequence[Pair], cuttings: Cuttings
+    ) -> list["_WordWeights | None"]:
+        """The words and weights of each pair; None if it is too long."""
         source, target = tokenisers(run)
         sources = sides_of(source, [text for text, _ in pairs], cuttings[0])
         targets = sides_of(target, [text for _, text in pairs], cuttings[1])
-        fits = [max(len(a.ids), len(b.ids)) <= LONGEST for a, b in zip(sources, targets, strict=True)]
-        numbers = [number for number, one in enumerate(fits) if one]
-        some, others = [sources[number] for number in numbers], [targets[number] for number in numbers]
-        found: list[_Looked | None] = [None] * len(pairs)
-        for number, a, b in zip(numbers, some, others, strict=True):
-            found[number] = _Looked(a.words, b.words, np.zeros((len(b.words), len(a.words)), dtype=np.float32))
-        for index, weights in weights_of_words(run, some, others, [place]):
-            found[numbers[index]] = _Looked(some[index].words, others[index].words, weights[0])
-        return found
+        both = list(enumerate(zip(sources, targets, strict=True)))
+        fitting = [(number, a, b) for number, (a, b) in both if max(len(a.ids), len(b.ids)) <= LONGEST]
+        of_pairs: list[_WordWeights | None] = [None] * len(pairs)
+        for number, a, b in fitting:
+            of_pairs[number] = _WordWeights(a.words, b.words, np.zeros((len(b.words), len(a.words)), dtype=np.float32))
+        for index, weights in weights_of_words(run, [a for _, a, _ in fitting], [b for *_, b in fitting], [selector]):
+            number, a, b = fitting[index]
+            of_pairs[number] = _WordWeights(a.words, b.words, weights[0])
+        return of_pairs
 
-    def _alignment(self, pair: Pair, one: "_Looked", other: "_Looked | None") -> Alignment:
+    def _alignment(self, one: "_WordWeights", other: "_WordWeights | None") -> Alignment:
         forward = links_of(best_columns(one.weights, self.threshold))
         if other is None:
             links, backward = forward, None
@@ -373,8 +365,8 @@ class Aligner:
         )
 
 
-class _Looked(NamedTuple):
-    """Words that were read and written, and the weights between them."""
+class _WordWeights(NamedTuple):
+    """The words of a pair, and the weights between them, target × source."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]

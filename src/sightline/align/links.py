@@ -1,8 +1,8 @@
-"""Word alignment: from weights to links, from two directions to one, and how far from what people say.
+"""Word alignment: from weights to links, from two directions to one, and scores against gold links.
 
-Rows are words that were written (the target), columns words that were read (the source). A link is a pair (source word,
-target word), both counted from 0, and is written ``source-target`` as the Pharaoh decoder did. What people get wrong:
-the error rate (Och and Ney 2003) is not 1 − F1: sure links decide recall, possible ones forgive precision.
+Rows are words of the target, columns words of the source. A link is a pair (source word, target word), both counted
+from 0, and is written ``source-target`` as the Pharaoh decoder did. What people get wrong: the error rate (Och and Ney
+2003) is not 1 − F1: sure links decide recall, possible ones forgive precision.
 """
 
 import re
@@ -27,9 +27,9 @@ def best_columns(weights: Float[np.ndarray, "*b t s"], threshold: float = 0.0) -
     if not weights.shape[-1]:
         return np.zeros(weights.shape, dtype=bool)
     most = weights.argmax(axis=-1, keepdims=True)
-    found = np.zeros(weights.shape, dtype=bool)
-    np.put_along_axis(found, most, np.take_along_axis(weights, most, axis=-1) > max(threshold, 0.0), axis=-1)
-    return found
+    links = np.zeros(weights.shape, dtype=bool)
+    np.put_along_axis(links, most, np.take_along_axis(weights, most, axis=-1) > max(threshold, 0.0), axis=-1)
+    return links
 
 
 def links_of(cells: Bool[np.ndarray, "t s"]) -> Links:
@@ -38,35 +38,35 @@ def links_of(cells: Bool[np.ndarray, "t s"]) -> Links:
     return frozenset(zip(columns.tolist(), rows.tolist(), strict=True))
 
 
-def symmetrised(forward: Links, backward: Links, how: Symmetrising = "grow-diag-final-and") -> Links:
+def symmetrised(forward: Links, backward: Links, method: Symmetrising = "grow-diag-final-and") -> Links:
     """One set of links out of two: ``forward`` from the target's words, ``backward`` from the source's.
 
-    The heuristics of Koehn et al. 2003. All start from what both have. *grow-diag* adds neighbours, also diagonal ones,
-    that one of them has and that link a word without a link so far; *final* adds what is left of such links wherever it
-    stands (*and*: only where neither word has a link), forward first.
+    The heuristics of Koehn et al. 2003. All start from the intersection. *grow-diag* adds neighbours, also diagonal
+    ones, that one direction has and that link a word without a link so far; *final* adds the remaining such links
+    anywhere (*and*: only where neither word has a link), forward first.
     """
-    if how not in get_args(Symmetrising):
-        raise UserError(f"links are not put together by {how!r}; expected {', '.join(get_args(Symmetrising))}")
+    if method not in get_args(Symmetrising):
+        raise UserError(f"there is no method {method!r} to combine links; there is {', '.join(get_args(Symmetrising))}")
     both, either = forward & backward, forward | backward
-    if how in ("intersection", "union"):
-        return both if how == "intersection" else either
+    if method in ("intersection", "union"):
+        return both if method == "intersection" else either
     growing = _Growing(both)
     growing.grow(either)
-    if how != "grow-diag":
+    if method != "grow-diag":
         for direction in (forward, backward):
-            growing.finish(direction, both_free=how == "grow-diag-final-and")
+            growing.finish(direction, both_free=method == "grow-diag-final-and")
     return frozenset(growing.links)
 
 
 class _Growing:
-    """Links that more are added to, and the words that have one."""
+    """A growing set of links, and the words that have one."""
 
     def __init__(self, links: Links) -> None:
         self.links = set(links)
         self._sources, self._targets = {source for source, _ in links}, {target for _, target in links}
 
     def grow(self, either: Links) -> None:
-        """Neighbours of links, until none is left to add; what was added is a link like any other at once."""
+        """Add neighbours of links, including those just added, until there is none left."""
         order = _in_order(either)
         before = -1
         while before != len(self.links) < len(either):
@@ -82,7 +82,7 @@ class _Growing:
                 self._keep(near)
 
     def finish(self, direction: Links, both_free: bool) -> None:
-        """What is left of one direction and links a word, or two, without a link."""
+        """Add the remaining links of one direction that link one word, or two, without a link."""
         for link in _in_order(direction - self.links):
             free = self._free(link)
             if all(free) if both_free else any(free):
@@ -103,8 +103,8 @@ def _in_order(links: Iterable[Link]) -> list[Link]:
 
 
 @dataclass(frozen=True)
-class Gold:
-    """What people say about a pair: links that are ``sure``, and ``possible`` ones (the sure are among them)."""
+class GoldLinks:
+    """Links of a pair that people made: ``sure`` ones, and ``possible`` ones, which include the sure."""
 
     sure: Links
     possible: Links
@@ -132,23 +132,23 @@ class AlignmentScore:
 
     @property
     def error_rate(self) -> float:
-        """1 − (found and sure + found and possible) / (found + sure); 0 where there was nothing to find or to say."""
+        """1 − (found and sure + found and possible) / (found + sure); 0 if there is no link."""
         total = self.found + self.sure
         return 1 - (self.found_sure + self.found_possible) / total if total else 0.0
 
     @property
     def precision(self) -> float:
-        """Which share of what was found is possible."""
+        """The fraction of found links that are possible."""
         return self.found_possible / self.found if self.found else 0.0
 
     @property
     def recall(self) -> float:
-        """Which share of what is sure was found."""
+        """The fraction of sure links that were found."""
         return self.found_sure / self.sure if self.sure else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
 
@@ -157,27 +157,27 @@ class AlignmentScore:
         return {"links": self.found, "sure": self.sure} | {name: getattr(self, name) for name in names}
 
 
-def score(found: Links, gold: Gold) -> AlignmentScore:
+def score(links: Links, gold: GoldLinks) -> AlignmentScore:
     """The counts of one pair."""
-    return AlignmentScore(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
+    return AlignmentScore(len(links), len(gold.sure), len(links & gold.sure), len(links & gold.possible))
 
 
 def agreement_of(forward: Links, backward: Links) -> AlignmentScore:
-    """One direction against the other: its F1 says how far they agree, and is the same the other way round."""
-    return score(forward, Gold(backward, backward))
+    """One direction scored against the other: F1 is their agreement, the same in both orders."""
+    return score(forward, GoldLinks(backward, backward))
 
 
 def all_error_rates(
-    found: Bool[np.ndarray, "n c"], sure: Bool[np.ndarray, " c"], possible: Bool[np.ndarray, " c"]
+    links: Bool[np.ndarray, "n c"], sure: Bool[np.ndarray, " c"], possible: Bool[np.ndarray, " c"]
 ) -> Float[np.ndarray, " n"]:
-    """The error rate of n ways to link, over the same cells."""
-    right = found @ sure.astype(np.float64) + found @ (sure | possible).astype(np.float64)
-    total = found.sum(axis=1) + sure.sum()
+    """The error rate of each of n sets of links over the same cells."""
+    right = links @ sure.astype(np.float64) + links @ (sure | possible).astype(np.float64)
+    total = links.sum(axis=1) + sure.sum()
     return np.where(total > 0, 1 - right / np.maximum(total, 1), 0.0)
 
 
 def all_agreements(one: Bool[np.ndarray, "n c"], other: Bool[np.ndarray, "m c"]) -> Float[np.ndarray, "n m"]:
-    """F1 of each of n ways to link against each of m others, over the same cells; 0 where neither links anything."""
+    """F1 of each of n sets of links against each of m others over the same cells; 0 if both are empty."""
     both = one.astype(np.float32) @ other.T.astype(np.float32)
     total = one.sum(axis=1)[:, None] + other.sum(axis=1)[None]
     return 2 * both.astype(np.float64) / np.maximum(total, 1)
@@ -188,7 +188,7 @@ def pharaoh(links: Iterable[Link]) -> str:
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
-def parse_links(text: str) -> Gold:
+def parse_links(text: str) -> GoldLinks:
     """Links as `pharaoh` writes them; ``2p3`` instead of ``2-3`` is a link that is possible but not sure."""
     links: dict[str, set[Link]] = {"-": set(), "p": set()}
     for word in text.split():
@@ -196,4 +196,4 @@ def parse_links(text: str) -> Gold:
         if match is None:
             raise ValueError(f"found {word[:40]!r}; expected links such as 0-0 (sure) or 0p1 (possible)")
         links[match[2]].add((int(match[1]), int(match[3])))
-    return Gold(frozenset(links["-"]), frozenset(links["p"]))
+    return GoldLinks(frozenset(links["-"]), frozenset(links["p"]))

@@ -2,88 +2,60 @@
 
 import io
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 
-import tyro
-
 from sightline import __version__
-from sightline.cli.options import Command
+from sightline.cli import parsers
+from sightline.cli.options import Command, nearest
 from sightline.cli.parser_train import train
-from sightline.cli.parsers import (
-    BENCH,
-    COMPARE,
-    EVALUATE,
-    PREDICT,
-    RESUME,
-    VIEW,
-    align,
-    check,
-    demo,
-    export,
-    mechanisms,
-    saliency,
-    serve,
-)
 from sightline.errors import MachineError, SightlineError, UserError
 
-DESCRIPTION = """Train attention models on your own data and see what they attend to.
+DESCRIPTION = """usage: sightline COMMAND [OPTIONS]
+
+Train attention models on your own data and see what they attend to.
 
 Start with: sightline demo
+
+Choose a command; `sightline COMMAND --help` lists its options:
 """
-# Commands made of declared options, and plain functions whose options tyro reads off their signatures.
-DECLARED: dict[str, Callable[[Sequence[str]], None]] = {
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "demo": parsers.DEMO,
     "train": train,
-    **{command.name: command for command in (RESUME, EVALUATE, COMPARE, PREDICT, VIEW, BENCH)},
+    **{command.name: command for command in vars(parsers).values() if isinstance(command, Command)},
 }
-FUNCTIONS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "align": align,
-    "serve": serve,
-    "export": export,
-    "saliency": saliency,
-    "mechanisms": mechanisms,
-    "check": check,
-}
-ORDER = (
-    *("demo", "train", "resume", "evaluate", "compare", "predict", "view", "align", "serve", "export", "saliency"),
-    *("bench", "mechanisms", "check"),
-)
 
 
-def _listed(name: str) -> Callable[..., None]:
-    """A command as the list of commands shows it."""
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-
-    def shown() -> None: ...
-
-    command = DECLARED[name]
-    shown.__doc__ = command.help if isinstance(command, Command) else command.__doc__
-    return shown
+def _help() -> str:
+    width = max(map(len, COMMANDS)) + 4
+    lines = []
+    for name, command in COMMANDS.items():
+        text = (command.help if isinstance(command, Command) else command.__doc__ or "").partition("\n\n")[0]
+        lines += textwrap.wrap(text, 80, initial_indent=f"  {name}".ljust(width), subsequent_indent=" " * width)
+    return "\n".join([DESCRIPTION, *lines])
 
 
-def _run() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name in DECLARED:
-        DECLARED[name](sys.argv[2:])
-        return
-    if name in FUNCTIONS:
-        tyro.cli(FUNCTIONS[name], prog=f"sightline {name}", args=sys.argv[2:])
-        return
-    commands = {one: _listed(one) for one in ORDER}
-    tyro.extras.subcommand_cli_from_dict(commands, prog="sightline", description=DESCRIPTION, sort_subcommands=False)
+def _run(arguments: Sequence[str]) -> None:
+    name = arguments[0] if arguments else ""
+    if name in COMMANDS:
+        COMMANDS[name](arguments[1:])
+    elif name in ("", "-h", "--help"):
+        print(_help())
+        sys.exit(0 if name else 2)
+    else:
+        raise UserError(f"there is no command {name}; {nearest(name, COMMANDS)}")
 
 
 def main() -> None:
     """Run the command; turn errors into one sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no "…" still gets its help
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without "…" in its encoding still shows the help
             stream.reconfigure(errors="replace")
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"sightline {__version__}")
         return
     try:
-        _run()
+        _run(sys.argv[1:])
     except KeyboardInterrupt as stopped:
         print("sightline: stopped", file=sys.stderr)
         sys.exit(143 if type(stopped).__name__ == "Terminated" else 130)

@@ -1,29 +1,24 @@
-"""Align: pairs in, links between their words out, line by line."""
+"""`sightline align`: pairs in, links between their words out, line by line."""
 
-import contextlib
-import gzip
 import itertools
 import json
 import sys
 import time
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from sightline.align.aligning import LONGEST, Aligner, Alignment, Cuttings, Pair, Place
+from sightline.align.aligning import LONGEST, Aligner, Alignment, Cuttings, MapSelector, Pair
 from sightline.align.choosing import TUNED, Chosen, choose, cuttings_of
-from sightline.align.links import AlignmentScore, Gold, Symmetrising, parse_links, score
+from sightline.align.links import AlignmentScore, GoldLinks, Symmetrising, parse_links, score
 from sightline.cli.common import load_run, set_up, writing
+from sightline.cli.output import progress_bar
 from sightline.data.checking import Limits
 from sightline.data.columns import Cells
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
-from sightline.data.tables import LINE_LIMIT
+from sightline.data.tables import decode, json_object, lines_of
 from sightline.errors import UserError
 from sightline.files import check_writable, write_text
 from sightline.tasks.run import Run
@@ -31,49 +26,65 @@ from sightline.tasks.task import Example
 from sightline.text.words import word_spans
 
 BLOCK = 2048  # pairs aligned together: enough to sort by length, few enough to stream
-BLOCK_CELLS = 100_000_000  # source × target characters of a block: bounds what its weights can take
-LOOKED_AT = 1000  # rows from which the pairs to choose by are taken
+BLOCK_CELLS = 100_000_000  # source × target characters of a block: bounds the memory of its weights
+SAMPLED = 1000  # rows from which pairs are taken to choose a map
 MOST_GOLD = 100_000
-NAMED = 3  # places of a problem that are named
+NAMED = 3  # rows with a problem that are named
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AlignOptions:
     """How to align and what to write."""
 
     symmetrise: Symmetrising
-    threshold: float = 0.0
-    words: Literal["auto", "spaces", "characters"] = "auto"
-    use: str | None = None
-    reverse_use: str | None = None
-    as_json: bool = False
-    out: Path | None = None
-    report: Path | None = None
+    threshold: float
+    words: Literal["auto", "spaces", "characters"]
+    use: str | None
+    reverse_use: str | None
+    format: Literal["pharaoh", "jsonl"]
+    out: Path | None
+    report: Path | None
 
-    @property
-    def places(self) -> tuple[Place | None, Place | None]:
-        use, reverse_use = (None if text is None else Place.parse(text) for text in (self.use, self.reverse_use))
-        return use, reverse_use
-
-    def check(self, reverse: Path | None) -> None:
-        """Before the long work."""
+    def check(self, reverse: Path | None, inputs: Iterable[Any]) -> None:
+        """Before the long work: what is written can be written, and replaces neither an input nor the other file."""
+        read = {Path(name).resolve() for name in inputs if name not in (None, "-")}
         for path in (self.out, self.report):
             if path is not None:
                 if path.is_dir():
                     raise UserError(f"{path} is a folder; name a file to write to")
+                if path.resolve() in read:
+                    raise UserError(f"{path} is one of the files that are read; write to another")
                 check_writable(path.parent)
         if self.out is not None and self.report is not None and self.out.resolve() == self.report.resolve():
             raise UserError(f"--out and --report are both {self.out}; one would replace the other")
         if self.reverse_use is not None and reverse is None:
-            raise UserError("--reverse-use says where to read the run given by --reverse; give both or neither")
+            raise UserError("--reverse-use selects a map of the run given by --reverse; give both or neither")
         if not 0 <= self.threshold < 1:
             raise UserError(f"--threshold is {self.threshold}; it is a weight, at least 0 and below 1")
-        _ = self.places
+
+
+class GoldPair(NamedTuple):
+    """A pair with links that people made; ``where`` names it in errors."""
+
+    pair: Pair
+    links: GoldLinks
+    where: str
+
+    def check(self, cuttings: Cuttings) -> None:
+        """Refuse links of words that do not exist: gold of other pairs, or counted from 1."""
+        counts = [len(word_spans(text, cutting)) for text, cutting in zip(self.pair, cuttings, strict=True)]
+        for link in sorted(self.links.possible):
+            for side, count, number in zip(("source", "target"), counts, link, strict=True):
+                if number >= count:
+                    raise UserError(
+                        f"{self.where}: the link {link[0]}-{link[1]} has {side} word {number}, but the {side} has "
+                        f"{count} words; expected numbers from 0 to {count - 1}, and gold of these very pairs"
+                    )
 
 
 @dataclass
 class _Tally:
-    """What is said in the end."""
+    """Counts for the report."""
 
     pairs: int = 0
     empty: int = 0
@@ -83,96 +94,76 @@ class _Tally:
     agreement: AlignmentScore = field(default_factory=AlignmentScore)
 
 
-@dataclass(frozen=True)
-class GoldPairs:
-    """Gold links with their pairs; ``where`` names each in errors."""
-
-    pairs: list[Pair]
-    links: list[Gold]
-    where: list[str]
-
-    def check(self, cuttings: Cuttings) -> None:
-        """Every link must join words that are there: gold for other pairs, or counted from 1, is found here."""
-        for pair, gold, where in zip(self.pairs, self.links, self.where, strict=True):
-            counts = [len(word_spans(text, cutting)) for text, cutting in zip(pair, cuttings, strict=True)]
-            for link in sorted(gold.possible):
-                for side, count, number in zip(("source", "target"), counts, link, strict=True):
-                    if number >= count:
-                        raise UserError(
-                            f"{where}: the link {link[0]}-{link[1]} has {side} word {number}, but the {side} has "
-                            f"{count} words; expected numbers from 0 to {count - 1}, and gold of these very pairs"
-                        )
-
-
 def align_command(
-    run: Path, reverse: Path | None, source: Source, gold: Path | None, wanted: Wanted, threads: int | None
+    run: Path,
+    data: str | None,
+    source: str | None,
+    target: str | None,
+    columns: tuple[str, str] | None,
+    reverse: Path | None,
+    gold: Path | None,
+    threads: int | None,
+    **given: Any,
 ) -> None:
     """Links for every pair, a line each, in the order of the pairs; an empty side gives a line without links."""
+    options = AlignOptions(**given)
     set_up(threads)
-    wanted.check(reverse)
-    _check_inputs_stay(wanted, source, gold)
+    options.check(reverse, (data, source, target, gold))
+    selectors = [None if text is None else MapSelector.parse(text) for text in (options.use, options.reverse_use)]
     loaded = load_run(run)
-    loaded.task.check_source(source)
+    files = Source.of(data, columns, source=source, target=target)
+    loaded.task.check_source(files)
     other = None if reverse is None else load_run(reverse)
-    given = None if gold is None else _read_gold(gold)
-    rows = pair_cells(source)
-    first = list(itertools.islice(rows, max(LOOKED_AT, len(given) if isinstance(given, list) else 0)))
+    lines = [] if gold is None else _read_gold(gold)
+    rows = pair_cells(files)
+    first = list(itertools.islice(rows, max(SAMPLED, len(lines))))
     pairs: list[Pair] = [row.values for row in first if row.problem is None]
-    cuttings: Cuttings = cuttings_of(pairs) if wanted.words == "auto" else (wanted.words, wanted.words)
-    truth = _gold_of_rows(given, first, gold) if isinstance(given, list) else given
-    chosen = _choose(loaded, other, pairs, truth, wanted, cuttings)
+    cuttings: Cuttings = cuttings_of(pairs) if options.words == "auto" else (options.words, options.words)
+    truth = _gold_pairs(lines, first, gold)
+    for one in truth:
+        one.check(cuttings)
+    tuning = truth[:TUNED]
+    chosen = choose(
+        loaded,
+        [one.pair for one in tuning] if gold is not None else pairs,
+        reverse=other,
+        gold=[one.links for one in tuning] if gold is not None else None,
+        use=selectors[0],
+        reverse_use=selectors[1],
+        cuttings=cuttings,
+    )
     _say(f"reading {chosen}")
     for side, cutting in zip(("source", "target"), cuttings, strict=True):
         if cutting == "characters":
             _say(f"the {side} is written without spaces: each of its characters counts as a word")
     if other is not None:
         _warn_of_direction(other, pairs)
-    aligner = Aligner(loaded, chosen.place, other, chosen.reverse, wanted.symmetrise, wanted.threshold, cuttings)
-    scored = None if truth is None else _score(aligner, truth, chosen)
+    aligner = Aligner(loaded, chosen.selector, other, chosen.reverse, options.symmetrise, options.threshold, cuttings)
+    scores = None if gold is None else _score(aligner, truth, chosen)
     started, tally = time.perf_counter(), _Tally()
-    with writing(wanted.out) as stream, _progress(wanted.out) as advance:
+    hidden = options.out is None and sys.stdout.isatty()
+    with writing(options.out) as stream, progress_bar("aligning", None, hidden) as advance:
         for block in _blocks(itertools.chain(first, rows)):
-            for line in _align_block(aligner, block, chosen, wanted.as_json, tally):
+            for line in _align_block(aligner, block, chosen, options.format == "jsonl", tally):
                 stream.write(line + "\n")
             stream.flush()
             advance(len(block))
         _check_unreadable(tally)
     seconds = time.perf_counter() - started
-    _say_what_was_done(tally, seconds, other is not None)
-    if wanted.report is not None:
-        write_text(wanted.report, json.dumps(_report(tally, seconds, chosen, scored, wanted, other), indent=2) + "\n")
-
-
-def _check_inputs_stay(wanted: Wanted, source: Source, gold: Path | None) -> None:
-    """What is written must not replace what is read."""
-    names = (source.data, source.options.get("source"), source.options.get("target"), gold)
-    read = {Path(name).resolve() for name in names if name not in (None, "-")}
-    for path in (wanted.out, wanted.report):
-        if path is not None and path.resolve() in read:
-            raise UserError(f"{path} is one of the files that are read; write to another")
-
-
-def _choose(
-    run: Run,
-    other: Run | None,
-    pairs: Sequence[Pair],
-    truth: GoldPairs | None,
-    wanted: Wanted,
-    cuttings: Cuttings,
-) -> Chosen:
-    use, reverse_use = wanted.places
-    options: dict[str, Any] = {"reverse": other, "use": use, "reverse_use": reverse_use, "cuttings": cuttings}
-    if truth is None:
-        return choose(run, pairs, **options)
-    truth.check(cuttings)
-    return choose(run, truth.pairs[:TUNED], gold=truth.links[:TUNED], **options)
+    _say_summary(tally, seconds, other is not None)
+    if options.report is not None:
+        report = _report(tally, seconds, chosen)
+        if other is not None:
+            report |= {"symmetrise": options.symmetrise, "agreement": tally.agreement.f1}
+        report |= {} if scores is None else {"gold": scores}
+        write_text(options.report, json.dumps(report, indent=2) + "\n")
 
 
 def _say(sentence: str) -> None:
     print(f"sightline: {sentence}", file=sys.stderr)
 
 
-def _blocks(rows: Iterator[Cells]) -> Iterator[list[Cells]]:
+def _blocks(rows: Iterable[Cells]) -> Iterator[list[Cells]]:
     block: list[Cells] = []
     cells = 0
     for row in rows:
@@ -188,58 +179,54 @@ def _blocks(rows: Iterator[Cells]) -> Iterator[list[Cells]]:
 def _align_block(
     aligner: Aligner, rows: Sequence[Cells], chosen: Chosen, as_json: bool, tally: _Tally
 ) -> Iterator[str]:
-    """A line for each row, whatever it holds: line n of the output belongs to row n."""
-    for row, found in zip(rows, aligner.align([row.values for row in rows]), strict=True):
+    """A line for each row, also for a bad one: line n of the output belongs to row n."""
+    for row, alignment in zip(rows, aligner.align([row.values for row in rows]), strict=True):
         tally.pairs += 1
         if row.problem is not None:
             tally.unreadable.append(f"{row.file}:{row.line}: {row.problem}")
-        elif found is None:
+        elif alignment is None:
             tally.too_long.append(f"{row.file}:{row.line}")
         else:
-            tally.empty += not (found.source and found.target)
-            tally.links += len(found.links)
+            tally.empty += not (alignment.source and alignment.target)
+            tally.links += len(alignment.links)
             if aligner.reverse is not None:
-                tally.agreement += found.agreement
-        yield _json_line(row, found, chosen) if as_json else ("" if found is None else found.pharaoh)
+                tally.agreement += alignment.agreement
+        yield _json_line(row, alignment, chosen) if as_json else ("" if alignment is None else alignment.pharaoh)
 
 
-def _json_line(row: Cells, found: Alignment | None, chosen: Chosen) -> str:
+def _json_line(row: Cells, alignment: Alignment | None, chosen: Chosen) -> str:
     data: dict[str, Any] = dict(zip(("source", "target"), row.values, strict=True))
-    if found is None or row.problem is not None:
+    if alignment is None or row.problem is not None:
         data |= {"links": [], "problem": row.problem or f"more than {LONGEST:,} tokens"}
     else:
-        rounded = {
+        data |= {
             name: [round(weight, 4) for weight in value] if name.endswith("weights") else value
-            for name, value in found.to_json().items()
+            for name, value in alignment.to_json().items()
         }
-        data |= rounded
     return json.dumps({**data, "choice": chosen.to_json()}, ensure_ascii=False)
 
 
 def _check_unreadable(tally: _Tally) -> None:
-    """More bad rows than training takes are no accident: the file is not what it was taken for."""
+    """Refuse data with more bad rows than training accepts: it is probably in another format."""
     if len(tally.unreadable) > Limits().max_bad_share * tally.pairs:
         raise UserError(
             f"{len(tally.unreadable):,} of {tally.pairs:,} rows are bad ({'; '.join(tally.unreadable[:NAMED])}), more "
-            f"than {Limits().max_bad_share:.0%}; mend them"
+            f"than {Limits().max_bad_share:.0%}; correct them"
         )
 
 
-def _say_what_was_done(tally: _Tally, seconds: float, two: bool) -> None:
+def _say_summary(tally: _Tally, seconds: float, two: bool) -> None:
     for some, what in ((tally.unreadable, "cannot be read"), (tally.too_long, f"have more than {LONGEST:,} tokens")):
         if some:
             more = f" and {len(some) - NAMED:,} more" if len(some) > NAMED else ""
             _say(f"{len(some):,} rows {what} and have no links: {'; '.join(some[:NAMED])}{more}")
     agreed = f"; both directions agree with F1 {tally.agreement.f1:.3f}" if two else ""
-    _say(
-        f"{tally.pairs:,} pairs, {tally.links:,} links, {tally.pairs / max(seconds, 1e-9):,.0f} pairs a second{agreed}"
-    )
+    speed = f"{tally.pairs / max(seconds, 1e-9):,.0f} pairs per second"
+    _say(f"{tally.pairs:,} pairs, {tally.links:,} links, {speed}{agreed}")
 
 
-def _report(
-    tally: _Tally, seconds: float, chosen: Chosen, scored: Any, wanted: Wanted, other: Run | None
-) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _report(tally: _Tally, seconds: float, chosen: Chosen) -> dict[str, Any]:
+    return {
         "choice": chosen.to_json(),
         "pairs": tally.pairs,
         "links": tally.links,
@@ -249,13 +236,10 @@ def _report(
         "seconds": round(seconds, 3),
         "pairs_per_second": round(tally.pairs / max(seconds, 1e-9), 1),
     }
-    if other is not None:
-        found |= {"symmetrise": wanted.symmetrise, "agreement": tally.agreement.f1}
-    return found if scored is None else {**found, "gold": scored}
 
 
 def _warn_of_direction(reverse: Run, pairs: Sequence[Pair]) -> None:
-    """A run of the same direction would also give links, but bad ones: its loss tells."""
+    """A run of the same direction gives links too, but bad ones: its perplexity shows it."""
     some = [pair for pair in pairs if all(side.strip() for side in pair)][:50]
     if not some:
         return
@@ -263,104 +247,81 @@ def _warn_of_direction(reverse: Run, pairs: Sequence[Pair]) -> None:
     output: Any = reverse.output
     if output.perplexity(reverse, written) < 0.5 * output.perplexity(reverse, turned):
         _say(
-            f"{reverse.name} is surer of the targets than of the sources: --reverse expects a run that was trained the "
-            f"other way round, from target to source"
+            f"{reverse.name} gives the targets a lower perplexity than the sources: --reverse expects a run that was "
+            "trained the other way round, from target to source"
         )
 
 
-def _score(aligner: Aligner, truth: GoldPairs, chosen: Chosen) -> dict[str, Any]:
-    """The scores of what will be written, on gold that did not choose where there is such."""
-    fresh = chosen.by != "gold" or len(truth.pairs) > TUNED
-    start = TUNED if chosen.by == "gold" and fresh else 0
-    found = zip(aligner.align(truth.pairs[start:]), truth.links[start:], strict=True)
-    total = sum((score(frozenset(one.links), gold) for one, gold in found if one is not None), AlignmentScore())
-    which = f"on {len(truth.pairs) - start:,} gold pairs"
+def _score(aligner: Aligner, truth: Sequence[GoldPair], chosen: Chosen) -> dict[str, Any]:
+    """The scores of what will be written, on gold pairs that did not choose the map if there are any."""
+    fresh = chosen.by != "gold" or len(truth) > TUNED
+    scored = truth[TUNED:] if chosen.by == "gold" and fresh else truth
+    alignments = zip(aligner.align([one.pair for one in scored]), scored, strict=True)
+    total = sum((score(frozenset(one.links), gold.links) for one, gold in alignments if one), AlignmentScore())
+    which = f"on {len(scored):,} gold pairs"
     which += ", which did not choose" if fresh else ", the same that chose: on others expect somewhat more"
     rates = f"error rate {total.error_rate:.1%}, precision {total.precision:.1%}, recall {total.recall:.1%}"
     _say(f"{rates}, F1 {total.f1:.1%} {which}")
-    return {"pairs": len(truth.pairs) - start, "chose": not fresh, **total.to_json()}
+    return {"pairs": len(scored), "chose": not fresh, **total.to_json()}
 
 
-def _read_gold(path: Path) -> list[tuple[Gold | None, str]] | GoldPairs:
-    """Lines of links for the first rows of the data, or .jsonl with pairs of its own."""
-    lines = list(_gold_lines(path))
-    if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
-        found = [_json_gold(text, where) for text, where in lines if text.strip()]
-        if not found:
-            raise UserError(f"{path} has no gold pairs")
-        return GoldPairs([pair for pair, _, _ in found], [gold for _, gold, _ in found], [where for *_, where in found])
-    if not any(text.strip() for text, _ in lines):
-        raise UserError(f"{path} has no gold links; expected a line such as 0-0 1-2 2p1 for each of the first pairs")
-    return [(_links(text, where) if text.strip() else None, where) for text, where in lines]
+# Gold links: a line of links for each of the first rows of the data, or .jsonl with pairs of its own.
+GoldLine = tuple[Pair | None, GoldLinks | None, str]
 
 
-def _gold_lines(path: Path) -> Iterator[tuple[str, str]]:
-    if not path.is_file():
-        raise UserError(f"--gold is {path}: there is no such file")
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number in itertools.count(1):
-            try:
-                line = file.readline(LINE_LIMIT + 1)
-            except (EOFError, OSError, zlib.error) as error:
-                raise UserError(f"{path}:{number}: cannot be read ({error})") from None
-            if not line:
-                return
-            where = f"{path}:{number}"
-            if len(line) > LINE_LIMIT or number > MOST_GOLD:
-                raise UserError(f"{where}: expected at most {MOST_GOLD:,} lines of at most {LINE_LIMIT:,} bytes")
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"), where
-            except UnicodeDecodeError as error:
-                raise UserError(f"{where}: byte 0x{line[error.start]:02x} is not UTF-8") from None
+def _read_gold(path: Path) -> list[GoldLine]:
+    is_json = path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
+    lines: list[GoldLine] = []
+    for line in lines_of(str(path)):
+        where = f"{path}:{line.number}"
+        text, problem = decode(line)
+        if problem is not None or line.number > MOST_GOLD:
+            raise UserError(f"{where}: {problem or f'expected at most {MOST_GOLD:,} lines'}")
+        if is_json and text.strip():
+            lines.append((*_json_gold(text, where), where))
+        elif not is_json:
+            lines.append((None, _links(text, where) if text.strip() else None, where))
+    if not any(links for _, links, _ in lines):
+        expected = "pairs" if is_json else "links; expected a line such as 0-0 1-2 2p1 for each of the first pairs"
+        raise UserError(f"{path} has no gold {expected}")
+    return lines
 
 
-def _links(text: str, where: str) -> Gold:
+def _gold_pairs(lines: Sequence[GoldLine], rows: Sequence[Cells], path: Path | None) -> list[GoldPair]:
+    """Lines of links belong to the rows of the data in order; an empty line means that its row has no gold."""
+    if lines and lines[0][0] is None:
+        if len(lines) > len(rows):
+            raise UserError(
+                f"{path} has {len(lines):,} lines and the data {len(rows):,} rows; expected at most as many"
+            )
+        pairs = [None if row.problem else row.values for row in rows]
+        lines = [(pair, links, where) for pair, (_, links, where) in zip(pairs, lines, strict=False)]
+    return [GoldPair(pair, links, where) for pair, links, where in lines if pair and links]
+
+
+def _links(text: str, where: str) -> GoldLinks:
     try:
         return parse_links(text)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from None
 
 
-def _json_gold(text: str, where: str) -> tuple[Pair, Gold, str]:
-    expected = (
-        'expected an object with the texts "source" and "target" and "links" such as "0-0 2p1" or [[0, 0], [2, 1]]'
-    )
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        raise UserError(f"{where}: found no JSON; {expected}") from None
-    if not isinstance(data, dict) or not all(isinstance(data.get(side), str) for side in ("source", "target")):
-        raise UserError(f"{where}: found no pair; {expected}")
-    gold = [data.get("links"), data.get("possible", [])]
+def _json_gold(text: str, where: str) -> tuple[Pair, GoldLinks]:
+    expected = 'an object with the texts "source" and "target" and "links" such as "0-0 2p1" or [[0, 0], [2, 1]]'
+    data, problem = json_object(text, expected)
+    if problem is not None:
+        raise UserError(f"{where}: {problem}")
+    if not all(isinstance(data.get(side), str) for side in ("source", "target")):
+        raise UserError(f"{where}: found no pair; expected {expected}")
+    pair, gold = (data["source"], data["target"]), [data.get("links"), data.get("possible", [])]
     if isinstance(gold[0], str) and not gold[1]:
-        return (data["source"], data["target"]), _links(gold[0], where), where
+        return pair, _links(gold[0], where)
     for links in gold:
         if not isinstance(links, list) or not all(_is_link(link) for link in links):
-            raise UserError(f"{where}: found links that are no pairs of numbers; {expected}")
+            raise UserError(f"{where}: found links that are no pairs of numbers; expected {expected}")
     sure, possible = (frozenset((link[0], link[1]) for link in links) for links in gold)
-    return (data["source"], data["target"]), Gold(sure, possible), where
+    return pair, GoldLinks(sure, possible)
 
 
 def _is_link(link: Any) -> bool:
     return isinstance(link, list) and len(link) == 2 and all(type(number) is int and number >= 0 for number in link)
-
-
-def _gold_of_rows(gold: list[tuple[Gold | None, str]], rows: Sequence[Cells], path: Path | None) -> GoldPairs:
-    """Line n belongs to row n; an empty line says that its row has no gold."""
-    if len(gold) > len(rows):
-        raise UserError(f"{path} has {len(gold):,} lines and the data {len(rows):,} rows; expected at most as many")
-    there = [(row, links, where) for row, (links, where) in zip(rows, gold, strict=False) if links and not row.problem]
-    pairs: list[Pair] = [row.values for row, _, _ in there]
-    return GoldPairs(pairs, [links for _, links, _ in there], [where for *_, where in there])
-
-
-@contextlib.contextmanager
-def _progress(out: Path | None) -> Iterator[Callable[[int], None]]:
-    """How many pairs there were, on standard error, where somebody sees it and no links run through it."""
-    if (out is None and sys.stdout.isatty()) or not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    columns = (SpinnerColumn(), TextColumn("aligning"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda count: bar.update(task, advance=count)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.cli.common import check_ending, load_run, predicting, print_json, print_resampled, set_up, spelling
-from sightline.cli.evaluate import print_part, read_for
+from sightline.cli.common import check_ending, load_run, set_up, spelling
+from sightline.cli.evaluate import read_for
 from sightline.cli.lines import say_bad
+from sightline.cli.output import print_json, print_table, progress_bar
 from sightline.errors import UserError
 from sightline.machine import check_seed
 from sightline.outputs.base import Output
-from sightline.tasks.evaluate import Comparison, Table, compare
+from sightline.tasks.evaluate import Comparison, compare
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST_SAMPLES = 1_000_000
@@ -44,21 +45,22 @@ def compare_command(
             f"--out draws scores by the length of the source; {first.name} has no source texts: leave it out"
         )
     examples = read_for(first, data, columns, source=source, target=target)
-    with spelling(given), predicting(len(runs) * len(examples)) as advance:
-        found = compare(loaded, examples, metrics=metrics, samples=samples, seed=seed, on_predicted=advance, **options)
-    say_bad(found.bad, first.input.noun)
+    draw = {"samples": samples, "seed": seed}
+    with spelling(given), progress_bar("predicting", len(runs) * len(examples)) as advance:
+        comparison = compare(loaded, examples, metrics=metrics, **draw, on_predicted=advance, **options)
+    say_bad(comparison.bad, first.input.noun)
     if out is not None:
-        draw_comparison(found, first.output, out)
+        draw_comparison(comparison, first.output, out)
     if json:
-        print_json(found.to_json())
+        print_json(comparison.to_json())
         return
-    print_comparison(found, first.output)
+    print_comparison(comparison, first.output)
     if out is not None:
         print(f"\npicture  {out}")
 
 
 def check_runs(runs: Sequence[Path], metrics: Sequence[str] | None, samples: int) -> None:
-    """Before anything is loaded: two runs or more, each once, and a number of samples that ends."""
+    """Before anything is loaded: check the number of runs, metrics and samples."""
     if len(runs) < 2:
         raise UserError(f"compare was given {len(runs)} run{'s' if not runs else ''}; expected two or more run folders")
     for place, run in enumerate(runs):
@@ -70,35 +72,46 @@ def check_runs(runs: Sequence[Path], metrics: Sequence[str] | None, samples: int
         raise UserError(f"--samples is {samples}; it must be at least 1 and at most {MOST_SAMPLES:,}")
 
 
-def print_comparison(found: Comparison, output: Output) -> None:
-    """Metric by metric, each run beside the first; how metrics were computed; the first one by length."""
-    rows = f"{found.count:,} {found.rows}"
-    print_resampled(found.resampled, output.metric_name, rows, found.samples, found.seed)
-    for metric, extra in found.extra.items():
+def print_comparison(comparison: Comparison, output: Output) -> None:
+    """Each metric for each run, the differences to the first run, signatures, and the first metric by length."""
+    rows = []
+    for metric, runs in comparison.resampled.items():
+        for number, (name, one) in enumerate(runs.items()):
+            interval = f"{one.interval[0]:.2f} – {one.interval[1]:.2f}"
+            difference = "" if one.difference is None else f"{one.difference:+.2f}"
+            p = "" if one.p is None else f"{one.p:.3f}"
+            rows.append(
+                ("" if number else output.metric_name(metric), name, f"{one.value:.2f}", interval, difference, p)
+            )
+    print_table(("metric", "run", "score", "95 % interval", "difference", "p"), rows)
+    bootstrap = f"paired bootstrap with {comparison.samples:,} resamples, seed {comparison.seed}."
+    print(f"\n{comparison.count:,} {comparison.rows}; {bootstrap}")
+    print("p: the fraction of resamples in which the run that scores higher on all rows does not score higher.")
+    for metric, extra in comparison.extra.items():
         if extra.get("signature"):
             print(f"{output.metric_name(metric)}: {extra['signature']}")
         for name, (low, high) in extra.get("difference_interval", {}).items():
             print(f"{output.metric_name(metric)}, difference of {name}: its 95 % interval is {low:+.2f} – {high:+.2f}")
-    metric = next(iter(found.extra), "")
-    parts = found.extra.get(metric, {}).get("by_length")
+    metric = next(iter(comparison.extra), "")
+    parts = comparison.extra.get(metric, {}).get("by_length")
     if parts:
         names = list(parts[0]["runs"])
         print(f"\n{output.metric_name(metric)} by length")
-        rows_of = [
+        buckets = (
             (_bucket(part), f"{part['pairs']:,}", *(f"{part['runs'][name]:.2f}" for name in names)) for part in parts
-        ]
-        print_part(Table((f"source, {parts[0]['unit']}", found.rows, *names), tuple(rows_of)))
+        )
+        print_table((f"source, {parts[0]['unit']}", comparison.rows, *names), buckets)
 
 
 def _bucket(part: dict[str, Any]) -> str:
     return f"{part['least']}+" if part["most"] is None else f"{part['least']}–{part['most']}"
 
 
-def draw_comparison(found: Comparison, output: Output, out: Path) -> Path:
+def draw_comparison(comparison: Comparison, output: Output, out: Path) -> Path:
     """The first metric by the length of the source, a line for each run."""
     from sightline.view.charts import lines_by_length
 
-    metric, extra = next(iter(found.extra.items()))
+    metric, extra = next(iter(comparison.extra.items()))
     parts = extra["by_length"]
     return lines_by_length(
         [_bucket(part) for part in parts],

@@ -1,7 +1,7 @@
-"""The demo: dates as people write them in many languages, turned into ISO 8601 by a small RNNsearch model.
+"""`sightline demo`: dates as people write them in many languages, turned into ISO 8601 by a small RNNsearch model.
 
-The data is made with Babel, split by calendar day, so that a date in the test was never seen in any language; one
-language is kept out of training altogether. What comes out is an ordinary run folder.
+The data is generated with Babel and split by calendar day, so that no date of the test was seen in any language; one
+language is kept out of training. The result is an ordinary run folder.
 """
 
 import math
@@ -28,13 +28,13 @@ from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.folder import CHECKSUMS, CONFIG, RunFolder
 from sightline.training.loop import TrainingConfig
 
-MARK = "demo.txt"  # a folder with this file is the demo's own, and may be made anew
+MARK = "demo.txt"  # a folder with this file is an earlier demo, and may be overwritten
 FEWEST_PAIRS, MOST_PAIRS = 1000, 1_000_000
 Pairs = list[tuple[str, str]]
 
 
 def demo_config(steps: int, minutes: float, seed: int) -> TranslateConfig:
-    """A model of characters that learns the task in little more than a minute on two cores."""
+    """A character model that learns the task in about a minute on two cores."""
     return TranslateConfig(
         model=RNNSearchConfig(embedding_size=64, size=128, dropout=0.0),
         tokeniser=TokeniserConfig(method="characters", words=1000),
@@ -59,7 +59,7 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
     check_seed(seed)
     _clear(out)
     check_writable(out)
-    write_text(out / MARK, "Made by `sightline demo`, which makes this folder anew each time.\n")
+    write_text(out / MARK, "Made by `sightline demo`, which overwrites this folder each time.\n")
     held_back = min(2000, pairs // 10)
     train, valid, test = split_dates(seed, train=pairs, valid=held_back, test=held_back)
     unseen = held_out_language(seed, count=held_back // 2)
@@ -93,7 +93,7 @@ def run_demo(out: Path, pairs: int, steps: int, minutes: float, seed: int, threa
         f"            {_one_decimal(other)} %  on Portuguese, a language never seen in training",
         f"run         {out}",
         f"picture     {picture}",
-        f"page        {page}  (open it in a browser: every look, step by step, and whether to believe it)",
+        f"page        {page}  (open it in a browser: every attention map, step by step, and whether to believe it)",
         f"time        {total:.0f} s, of which training {trained:.0f} s",
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
@@ -106,7 +106,7 @@ def _one_decimal(score: float) -> str:
 
 
 def _clear(out: Path) -> None:
-    """Remove what an earlier demo left; refuse anything else."""
+    """Remove an earlier demo; refuse anything else."""
     if (out / MARK).exists():
         shutil.rmtree(out)
     elif (out / CONFIG).exists():
@@ -118,21 +118,21 @@ def _write_pairs(path: Path, pairs: Pairs) -> Path:
 
 
 def _score(run: Run, pairs: Pairs) -> float:
-    found = [one.text for one in run.predict([source for source, _ in pairs], beam=1, max_length=20)]
-    return exact_match(found, [target for _, target in pairs]).value
+    predictions = [one.text for one in run.predict([source for source, _ in pairs], beam=1, max_length=20)]
+    return exact_match(predictions, [target for _, target in pairs]).value
 
 
 def show(console: Console, run: Run, pairs: Pairs, count: int = 5) -> None:
-    """A few dates, what the model makes of them, and whether that is right."""
+    """Print a few dates with their predictions, and the targets of wrong ones."""
     chosen = [pair for pair in pairs if not pair[0][:4].isdigit()][:count]
-    for (source, target), found in zip(chosen, run.predict([a for a, _ in chosen]), strict=True):
-        note = "" if found.text == target else f"  (should be {target})"
-        console.print(f"  {source}  →  {found.text}{note}", highlight=False, markup=False)
+    for (source, target), prediction in zip(chosen, run.predict([a for a, _ in chosen]), strict=True):
+        note = "" if prediction.text == target else f"  (should be {target})"
+        console.print(f"  {source}  →  {prediction.text}{note}", highlight=False, markup=False)
 
 
 def draw(run: Run, pairs: Pairs, out: Path) -> tuple[Path, Path]:
-    """Where the model looked while it wrote one date: a picture, the page with everything, and the plain data."""
+    """Save the explanation of one date: a picture, the page, and plain data."""
     source = next((a for a, _ in pairs if a.isascii() and len(a) > 20 and not a[:4].isdigit()), pairs[0][0])
-    found = run.explain(source)
-    found.save(out / "explanation.json")
-    return found.save(out / "attention.png"), found.save(out / "page.html")
+    explanation = run.explain(source)
+    explanation.save(out / "explanation.json")
+    return explanation.save(out / "attention.png"), explanation.save(out / "page.html")

@@ -1,6 +1,7 @@
-"""What a training shows: a line that lives on the terminal, and TensorBoard."""
+"""What a training shows: a live line on the terminal, and TensorBoard."""
 
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ SECONDS_SILENT = 5.0
 
 
 class Board:
-    """Writes for TensorBoard what the display shows."""
+    """Writes the values of the display for TensorBoard."""
 
     def __init__(self, run: Path) -> None:
         try:
@@ -23,31 +24,27 @@ class Board:
         except ImportError:
             raise UserError("--tensorboard needs a package: pip install 'sightline[tensorboard]'") from None
         self.folder, self.open_writer = run / "tensorboard", SummaryWriter
-        self.writer: Any = None
 
-    def _open(self) -> Any:
-        # At the first step, not before: a run that does not come to be leaves no folder.
-        if self.writer is None:
-            self.writer = self.open_writer(str(self.folder))
-        return self.writer
+    @cached_property
+    def writer(self) -> Any:
+        """Opened at the first step: a run that fails before leaves no folder."""
+        return self.open_writer(str(self.folder))
 
     def step(self, event: Event) -> None:
-        writer = self._open()
-        writer.add_scalar("train/loss", event.loss, event.progress.step)
-        writer.add_scalar("train/tokens_per_second", event.tokens_per_second, event.progress.step)
+        self.writer.add_scalar("train/loss", event.loss, event.progress.step)
+        self.writer.add_scalar("train/tokens_per_second", event.tokens_per_second, event.progress.step)
 
     def scores(self, progress: TrainingProgress, scores: dict[str, float]) -> None:
-        writer = self._open()
         for name, value in scores.items():
-            writer.add_scalar(f"valid/{name}", value, progress.step)
-        writer.flush()
+            self.writer.add_scalar(f"valid/{name}", value, progress.step)
+        self.writer.flush()
 
 
 class Display:
-    """A line that lives: step, loss, speed, time left, best score."""
+    """A live line: step, loss, speed, time left, best score."""
 
-    def __init__(self, console: Console, counted: str = "tokens", noun: str = "images") -> None:
-        self.console, self.noun, self.last_said = console, noun, time.monotonic()
+    def __init__(self, console: Console, counted: str = "tokens", board: Board | None = None) -> None:
+        self.console, self.board, self.last_remark = console, board, time.monotonic()
         texts = ("{task.description}", "loss {task.fields[loss]:.3f}", f"{{task.fields[speed]:,.0f}} {counted}/s")
         columns = [TextColumn(text) for text in (*texts, "{task.fields[best]}", "{task.fields[left]}")]
         self.progress = Progress(columns[0], BarColumn(bar_width=20), *columns[1:], console=console)
@@ -56,26 +53,28 @@ class Display:
     def report(self, prepared: Any, model: Any) -> None:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in (*prepared.lines(), f"{prepared.summary()}; {parameters:,} parameters"):
-            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+            self.remark(line)
 
     def preparing(self, stage: str, done: int, total: int | None) -> None:
-        """How the preparing of a large corpus goes on."""
-        now = time.monotonic()
-        if self.console.is_terminal and now - self.last_said > SECONDS_SILENT:
-            self.last_said = now
+        """Progress in preparing a large corpus."""
+        if self.console.is_terminal and self._silent():
             self.remark(f"{stage}: {done:,}" + (f" of {total:,}" if total else "") + " rows")
 
     def items(self, done: int, total: int, per_second: float) -> None:
-        """How the reading of images or other files goes on: a line now and then, before the bar."""
-        now = time.monotonic()
-        if done == total or now - self.last_said > SECONDS_SILENT:
-            self.last_said = now
-            self.remark(f"{done:,} of {total:,} {self.noun} gone through, {per_second:.0f} a second")
+        """Progress in reading images: a line now and then, before the bar."""
+        if done == total or self._silent():
+            self.remark(f"{done:,} of {total:,} images processed, {per_second:.0f} per second")
+
+    def _silent(self) -> bool:
+        return time.monotonic() - self.last_remark > SECONDS_SILENT
 
     def remark(self, text: str) -> None:
+        self.last_remark = time.monotonic()
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def step(self, event: Event) -> None:
+        if self.board is not None:
+            self.board.step(event)
         progress = event.progress
         if self.task is None:
             self.task = self.progress.add_task("", total=1.0, loss=0.0, speed=0.0, best="", left="")
@@ -95,12 +94,13 @@ class Display:
         values = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
         best = "  best so far" if progress.since_best == 0 else ""
         place = f"epoch {progress.epoch + bool(progress.batch):>3}  step {progress.step:>6,}"
-        line = f"{place}  {progress.seconds / 60:5.1f} min  {values}{best}"
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.remark(f"{place}  {progress.seconds / 60:5.1f} min  {values}{best}")
+        if self.board is not None:
+            self.board.scores(progress, scores)
         if self.task is not None:
             self.progress.update(self.task, best=_best(progress))
 
 
 def _best(progress: TrainingProgress) -> str:
-    """The best score so far; nothing before the first validation."""
+    """The best score so far; empty before the first validation."""
     return "" if progress.best is None else f"best {progress.best:.2f}"

@@ -1,11 +1,11 @@
-"""Export: a run in another engine's format, and how close it is."""
+"""`sightline export`: a run in another engine's format, and how close it is."""
 
-import json
 from pathlib import Path
 
 import torch
 
 from sightline.cli.common import set_up
+from sightline.cli.output import print_json
 from sightline.export.engine import Format
 from sightline.export.run import export_run
 from sightline.export.writing import Exported, closeness_lines
@@ -19,10 +19,10 @@ def export_command(
     data: str | None,
     columns: tuple[str, ...] | None,
     overwrite: bool,
-    as_json: bool,
+    json: bool,
     threads: int | None,
 ) -> None:
-    """Write, compare, say."""
+    """Write the export, compare it with the run, print how close it is."""
     set_up(threads)
     exported = export_run(
         run,
@@ -34,8 +34,8 @@ def export_command(
         overwrite=overwrite,
         threads=threads or torch.get_num_threads(),
     )
-    if as_json:
-        print(json.dumps(exported.to_json(), indent=2, ensure_ascii=False))
+    if json:
+        print_json(exported.to_json())
         return
     for line in _lines(run, exported):
         print(line)
@@ -48,7 +48,7 @@ def _lines(run: Path, exported: Exported) -> list[str]:
     if exported.format != "huggingface":
         lines.append(f"Use it: sightline predict {exported.folder} --engine {exported.format}")
     elif exported.described.endswith("encoder"):
-        lines.append("The head of the run did not go along. How to load it stands in README.md there.")
+        lines.append("The head of the run is not exported. README.md in the folder says how to load it.")
     else:
-        lines.append("How to load it stands in README.md there.")
+        lines.append("README.md in the folder says how to load it.")
     return lines

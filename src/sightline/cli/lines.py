@@ -1,4 +1,4 @@
-"""Lines in and lines out: blocks of an input file, and predictions written in its order, by one process or several."""
+"""Items from an input file in blocks, and predictions as lines in its order, by one process or several."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ BLOCK = 512  # lines predicted together: enough to sort by length, few enough to
 
 @dataclass(frozen=True)
 class Lines:
-    """Where the lines come from: a file (- is standard input) or the texts themselves."""
+    """The source of lines: a file (- is standard input), or texts of the command line."""
 
     path: str | None = None
     texts: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Lines:
         return self.path is not None and self.path.lower().endswith((".jsonl", ".ndjson"))
 
     def blocks(self) -> Iterator[tuple[list[str], int]]:
-        """Some lines at a time, and how many bytes of the file they are."""
+        """Blocks of lines, each with its number of bytes in the file."""
         reading = self._read()
         while some := list(itertools.islice(reading, BLOCK)):
             yield [line for line, _ in some], sum(size for _, size in some)
@@ -70,15 +70,14 @@ class Lines:
 def write_predictions(
     lines: Lines,
     blocks: Iterable[tuple[list[T], int]],
-    say: Callable[[list[T], int], Iterable[str]],
+    predict: Callable[[list[T], int], Iterable[str]],
     out: Path | None,
     finish: Callable[[], None] = lambda: None,
 ) -> None:
-    """What is said of each block, in the order of the input; ``say`` gets a block and its number.
+    """Write the lines of each block in the order of the input; ``predict`` gets a block and its number.
 
-    What ``finish`` raises at the end leaves a file that was there before as it was.
-
-    Of several processes (`torchrun`), each takes every n-th block, and the first one writes.
+    An error that ``finish`` raises at the end leaves an existing file unchanged. Of several processes (`torchrun`),
+    each takes every n-th block, and the first one writes.
     """
     ranks = Ranks.join()
     if ranks.count > 1 and lines.path == "-":
@@ -86,14 +85,13 @@ def write_predictions(
     numbered = enumerate(blocks)
     stream: IO[str]
     with (
-        writing(out) if ranks.is_first else open(os.devnull, "w") as stream,  # the others say nothing
+        writing(out) if ranks.is_first else open(os.devnull, "w") as stream,
         line_progress(lines, out, ranks.is_first) as advance,
     ):
         while some := list(itertools.islice(numbered, ranks.count)):
-            mine = list(say(some[ranks.rank][1][0], some[ranks.rank][0])) if ranks.rank < len(some) else []
-            for said in ranks.to_first(mine):
-                for line in said:
-                    print(line, file=stream)
+            mine = list(predict(some[ranks.rank][1][0], some[ranks.rank][0])) if ranks.rank < len(some) else []
+            for line in itertools.chain.from_iterable(ranks.to_first(mine)):
+                print(line, file=stream)
             stream.flush()
             for _, (block, size) in some:
                 advance(len(block), size)
@@ -109,9 +107,9 @@ def say_bad(bad: Mapping[str, str], noun: str) -> None:
 
 
 @contextlib.contextmanager
-def line_progress(lines: Lines, out: Path | None, wanted: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error where somebody sees it and the predictions do not run through it."""
-    hidden = (out is None and sys.stdout.isatty()) or not wanted
+def line_progress(lines: Lines, out: Path | None, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, if that is a terminal to which no predictions are written."""
+    hidden = (out is None and sys.stdout.isatty()) or not shown
     if lines.file is None or hidden or not sys.stderr.isatty():
         yield lambda count, size: None
         return
@@ -127,19 +125,23 @@ def line_progress(lines: Lines, out: Path | None, wanted: bool = True) -> Iterat
 
         yield advance
     seconds = time.perf_counter() - started
-    print(f"{done:,} lines, {done / seconds:.1f} a second", file=sys.stderr)
+    print(f"{done:,} lines, {done / seconds:.1f} per second", file=sys.stderr)
 
 
-# Items to predict or to view: lines of a file or of the command line, or files such as images.
+ItemBlock = tuple[list[Any], int]  # items, and their number of bytes in the file
 
 
-Block = tuple[list[Any], int]  # items, and how many bytes of the file they are
-
-
-def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | None = None) -> Iterator[Block]:
-    """The items that a command line names, some at a time; files that are yet to be read are added to ``taken``."""
+def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | None = None) -> Iterator[ItemBlock]:
+    """The items that a command line names, in blocks; the paths of files to read are added to ``taken``."""
     if run.input.reads_files:
-        paths = _paths(run, lines, files)
+        noun = run.input.noun
+        if lines.texts:
+            raise UserError(
+                f"{run.name} reads {noun}, and --text is for runs that read texts; name {noun} with --image"
+            )
+        if Ranks.is_launched():  # one process must know all unreadable files, and all names of files to write
+            raise UserError(f"several processes were started, but {noun} are predicted by one; start a single process")
+        paths = run.input.paths(files, lines.path)
         if taken is not None:
             taken |= set(map(place_of, paths))
         step = run.input.at_once
@@ -150,27 +152,14 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
     return run.input.joined(lines) if run.input.joins_lines else _parsed(run, lines)
 
 
-def _paths(run: Run, lines: Lines, files: Sequence[Path]) -> list[Path]:
-    noun = run.input.noun
-    if lines.texts:
-        raise UserError(f"{run.name} reads {noun}, and --text is for runs that read texts; name {noun} with --image")
-    if Ranks.is_launched():  # which of them could not be read, and names of files beside them, are known to one process
-        raise UserError(f"several processes were started, and {noun} are predicted by one; leave the launcher out")
-    return run.input.paths(files, lines.path)
-
-
-def _parsed(run: Run, lines: Lines) -> Iterator[Block]:
-    number = 0
+def _parsed(run: Run, lines: Lines) -> Iterator[ItemBlock]:
+    numbers = itertools.count(1)
     for block, size in lines.blocks():
-        items = []
-        for line in block:
-            number += 1
-            items.append(run.input.parse(line, number, lines.is_json))
-        yield items, size
+        yield [run.input.parse(line, next(numbers), lines.is_json) for line in block], size
 
 
 def items_of(run: Run, lines: Lines, files: Sequence[Path], most: int) -> list[Any]:
-    """The items to view: at most so many and one more, without empty lines."""
+    """The items to view, without empty lines; reads at least one more than ``most`` if there are more."""
     items: list[Any] = []
     for some, _ in blocks_of(run, lines, files):
         items += [one for one in some if run.input.label(one).strip()]

@@ -1,56 +1,48 @@
-"""What `sightline mechanisms` and `sightline check` do."""
+"""`sightline mechanisms` and `sightline check`."""
 
 import dataclasses
-import json
+import sys
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from sightline.cli.output import print_json, print_table
 from sightline.config import ConfigError, kinds
 from sightline.errors import UserError
 
 FAMILIES = {
-    "score": "how well a query goes with a key",
-    "relative_position": "what the distance adds to the scaled dot score",
+    "score": "how well a query matches a key",
+    "relative_position": "what the distance adds to the scaled dot-product score",
     "normaliser": "how scores become weights",
     "pooling": "a learned query around any mechanism: reads a sequence into one vector",
     "attention": "mechanisms: 'composed' is any score with any normaliser, 'multi_head' wraps any of them",
 }
 
 
-def print_catalogue(as_json: bool) -> None:
-    """Every kind by family, without importing any of them."""
-    if as_json:
-        print(json.dumps({family: kinds(family) for family in FAMILIES}, indent=2))
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("family", "kinds", "what it is"):
-        table.add_column(name, overflow="fold")
-    for family, meaning in FAMILIES.items():
-        table.add_row(family, ", ".join(kinds(family)), meaning)
-    Console().print(table)
+def print_catalogue(json: bool) -> None:
+    """Print every kind by family, without importing any of them."""
+    catalogue = {family: kinds(family) for family in FAMILIES}
+    if json:
+        print_json(catalogue)
+    else:
+        rows = ((family, ", ".join(names), FAMILIES[family]) for family, names in catalogue.items())
+        print_table(("family", "kinds", "what it is"), rows)
 
 
-def check_mechanism(mechanism: str, normaliser: str | None, heads: int, seed: int, output: str) -> int:
-    """Run every law, print how each went, give the exit code: 0 if all hold, 1 if not."""
+def check_mechanism(mechanism: str, normaliser: str | None, heads: int, seed: int, output: str) -> None:
+    """Run every law, print the results, and exit with 1 if one is broken."""
     if heads < 1:
         raise UserError(f"--heads is {heads}; it must be at least 1")
     results = _results(mechanism, normaliser, heads, seed)
     broken = [name for name, error in results.items() if error]
     if output == "json":
         laws = {name: {"holds": error is None, "error": error} for name, error in results.items()}
-        print(json.dumps({"mechanism": mechanism, "holds": not broken, "laws": laws}, indent=2))
-        return 1 if broken else 0
-    console = Console()
-    table = Table("law", "", "what went wrong", box=None, padding=(0, 2, 0, 0))
-    for name, error in results.items():
-        # What a stranger's mechanism says is text, not markup.
-        table.add_row(name.replace("_", " "), "[red]broken" if error else "[green]holds", Text(error or ""))
-    console.print(table)
-    console.print(f"{len(results) - len(broken)} of {len(results)} laws hold")
-    return 1 if broken else 0
+        print_json({"mechanism": mechanism, "holds": not broken, "laws": laws})
+    else:
+        rows = (
+            (name.replace("_", " "), "broken" if error else "holds", error or "") for name, error in results.items()
+        )
+        print_table(("law", "", "what went wrong"), rows)
+        print(f"{len(results) - len(broken)} of {len(results)} laws hold")
+    sys.exit(1 if broken else 0)
 
 
 def _results(mechanism: str, normaliser: str | None, heads: int, seed: int) -> dict[str, str | None]:
@@ -70,7 +62,7 @@ def _results(mechanism: str, normaliser: str | None, heads: int, seed: int) -> d
             config = dataclasses.replace(config, normaliser=NormaliserConfig.from_json(normaliser))  # type: ignore[type-var]
         if heads > 1:
             config = MultiHeadConfig(heads=heads, head_size=4, inner=config)
-        Case.of(config, check_seed(seed))  # a configuration that cannot be built breaks no law: it is refused
+        Case.of(config, check_seed(seed))  # a configuration that cannot be built is refused
     except UnicodeDecodeError as error:
         raise UserError(f"{mechanism} is not UTF-8 text: byte {error.start} cannot be read") from None
     except (ConfigError, ValueError, RuntimeError) as error:
@@ -80,6 +72,6 @@ def _results(mechanism: str, normaliser: str | None, heads: int, seed: int) -> d
         try:
             law(Case.of(config, seed))
             results[name] = None
-        except Exception as error:  # a law that stops with any error is a law that does not hold
+        except Exception as error:  # any error breaks the law
             results[name] = str(error) or type(error).__name__
     return results

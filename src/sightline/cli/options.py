@@ -1,24 +1,29 @@
-"""Options of commands as data: made into real parsers by tyro, grouped by what they are for."""
+"""Commands and their options as data: parsed by tyro, with help in groups."""
 
 import dataclasses
+import difflib
+import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from sightline.errors import UserError
+
 REQUIRED: Any = dataclasses.MISSING
-# Groups of options that are not for every run.
+METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
+# Groups of options that do not apply to every run.
 GROUPS = {
-    "search": "For runs that write: translate, summarise, caption.",
-    "labels": "For runs that give labels: classify, grid.",
+    "search": "For runs that write text: translate, summarise, caption.",
+    "labels": "For runs that predict labels: classify, grid.",
 }
 
 
 @dataclass(frozen=True)
-class Option:
-    """An option: its name, the type of its value, its default, its help, and the group it is shown in.
+class Arg:
+    """An option: its name, the type of its value, its help, its default, and the group it is shown in.
 
     ``bool`` is a flag without a value. ``choices`` replace the type. ``positional`` ones are given without their name.
     """
@@ -40,32 +45,37 @@ class Option:
     def field(self) -> Any:
         """As a field of a dataclass that tyro reads."""
         kind: Any = Literal[self.choices] if self.choices else self.type
-        if self.default is None and kind is not bool:
+        flag = kind is bool
+        if self.default is None and not flag:
             kind = kind | None
-        metavar = self.metavar or (f"{{{','.join(self.choices)}}}" if self.choices else None)
-        about: Any = tyro.conf.arg(
-            name=self.name,
-            help=self.help,
-            metavar=None if kind is bool else metavar or _metavar(self.type),
-            help_behavior_hint="(required)" if self.default is REQUIRED and not self.positional else "",
+        metavar = self.metavar or (f"{{{','.join(self.choices)}}}" if self.choices else METAVARS.get(self.type, "FILE"))
+        hint = "" if self.default in (None, False, ()) else f"(default: {self.default})"
+        if self.default is REQUIRED:
+            hint = "" if self.positional else "(required)"
+        argument: Any = tyro.conf.arg(
+            name=self.name, help=self.help, metavar=None if flag else metavar, help_behavior_hint=hint
         )
-        marks = (tyro.conf.Positional,) if self.positional else ()
-        default = False if kind is bool else self.default
-        annotated = Annotated[(kind, about, *marks)]
-        return (
-            (self.key, annotated) if default is REQUIRED else (self.key, annotated, dataclasses.field(default=default))
-        )
+        annotated = Annotated[(kind, argument, *((tyro.conf.Positional,) if self.positional else ()))]
+        default = () if self.default is REQUIRED else (dataclasses.field(default=False if flag else self.default),)
+        return (self.key, annotated, *default)
 
 
-def _metavar(kind: Any) -> str:
-    names = {int: "N", float: "X", str: "TEXT"}
-    return names.get(kind, "FILE")
+def nearest(name: str, known: Iterable[str], mark: str = "") -> str:
+    """Advice for a name that does not exist: the most similar name, or all names."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {mark}{close[0]}?" if close else f"there is {', '.join(f'{mark}{one}' for one in names)}"
 
 
-def parsed(options: Sequence[Option], prog: str, description: str, arguments: Sequence[str]) -> dict[str, Any]:
+def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Sequence[str]) -> dict[str, Any]:
     """The values of the options on a command line, by their names in Python. Errors and help end the program."""
+    known = {option.name for option in options if not option.positional}
+    for name in (one[2:].partition("=")[0].replace("_", "-") for one in arguments if one[:2] == "--"):
+        if name and name not in {*known, "help"}:
+            advice = nearest(name, sorted(known), "--")
+            raise UserError(f"{prog.removeprefix('sightline ')} has no option --{name}; {advice}")
     groups: dict[str, list[Any]] = {}
-    for option in sorted(options, key=lambda one: one.default is not REQUIRED):  # what is required comes first
+    for option in sorted(options, key=lambda one: one.default is not REQUIRED):  # required options come first
         groups.setdefault(option.group, []).append(option.field())
     own = groups.pop("", [])
     nested = []
@@ -75,41 +85,38 @@ def parsed(options: Sequence[Option], prog: str, description: str, arguments: Se
         nested.append((title, kind, dataclasses.field(default_factory=kind)))
     whole = dataclasses.make_dataclass("Options", [*own, *nested])
     marks = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+    if os.environ.get("NO_COLOR"):
+        tyro._experimental_options["ansi_codes"] = False
     if {"-h", "--help"} & set(arguments):  # tyro would not wrap it
-        print(f"{textwrap.fill(description, 80)}\n")
-    found: Any = tyro.cli(whole, prog=prog, description="", args=list(arguments), config=marks)
+        print("".join(f"{textwrap.fill(paragraph, 80)}\n\n" for paragraph in description.split("\n\n")), end="")
+    given: Any = tyro.cli(whole, prog=prog, description="", args=list(arguments), config=marks)
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(found):
-        value = getattr(found, field.name)
+    for field in dataclasses.fields(given):
+        value = getattr(given, field.name)
         values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
     return values
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its options, what it says of itself, and the function that gets their values.
+    """A command: its name, its help, its options, and the function that gets their values.
 
-    ``run`` names the function as ``module:name``: nothing heavy is imported before the options are right.
+    ``run`` names the function as ``module:name``: nothing heavy is imported before the options are checked.
     """
 
     name: str
     help: str
-    options: tuple[Option, ...]
+    options: tuple[Arg, ...]
     run: str
 
     def __call__(self, arguments: Sequence[str]) -> None:
         values = parsed(self.options, f"sightline {self.name}", self.help, arguments)
-        self._function()(**values)
-
-    def _function(self) -> Callable[..., None]:
         from sightline.tasks.task import imported
 
-        return imported(self.run)
+        imported(self.run)(**values)
 
 
-THREADS = Option("threads", int, "Processor threads; left out, PyTorch decides.")
-JSON = Option("json", bool, "Print JSON instead of tables.")
-DEVICE = Option(
-    "device", str, "auto takes a graphics card where there is one.", "auto", choices=("auto", "cpu", "cuda")
-)
-SET = "Any field of the configuration, such as model.size=256 training.learning_rate=0.001"
+THREADS = Arg("threads", int, "Use this many processor threads; by default, PyTorch decides.")
+JSON = Arg("json", bool, "Print JSON instead of tables.")
+DEVICE = Arg("device", str, "Where to compute; auto uses a GPU if there is one.", "auto", None, ("auto", "cpu", "cuda"))
+SET = "Set any field of the configuration, such as model.size=256 training.learning_rate=0.001"

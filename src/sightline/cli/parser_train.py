@@ -1,11 +1,11 @@
 """`sightline train TASK`: a real command for each task, with that task's options, models and metrics only."""
 
-import difflib
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Option, parsed
+from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Arg, nearest, parsed
 from sightline.errors import UserError
 from sightline.tasks.registry import BUILT_IN, task_named, tasks
 from sightline.tasks.task import SIZES, Task
@@ -17,6 +17,16 @@ Choose a task; `sightline train TASK --help` lists its options:
 """
 
 
+TRAINING = (
+    Arg("epochs", int, "Stop after this many passes; 30 if there is no other limit."),
+    Arg("steps", int, "Stop after this many updates."),
+    Arg("minutes", float, "Stop after this many minutes."),
+    Arg("seed", int, "The same seed, data and threads give the same model; 0 by default."),
+    Arg("dry-run", bool, "Train a few batches, print time, memory and disk, and keep nothing."),
+    Arg("tensorboard", bool, "Also write RUN/tensorboard."),
+)
+
+
 def train(arguments: Sequence[str]) -> None:
     """Train a model for one of the tasks."""
     name = arguments[0] if arguments else ""
@@ -24,10 +34,7 @@ def train(arguments: Sequence[str]) -> None:
         print(f"usage: sightline train TASK [OPTIONS]\n\n{HELP}{_listed()}")
         sys.exit(0 if name else 2)
     if name not in BUILT_IN and name not in tasks():
-        close = difflib.get_close_matches(name, list(tasks()), n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(tasks())}"
-        print(f"sightline: there is no task {name!r}; {advice}", file=sys.stderr)
-        sys.exit(2)
+        raise UserError(f"there is no task {name!r}; {nearest(name, tasks())}")
     task = task_named(name)
     _refuse_others(task, arguments[1:])
     values = parsed(options_of(task), f"sightline train {name}", described(task), arguments[1:])
@@ -37,7 +44,7 @@ def train(arguments: Sequence[str]) -> None:
 
 
 def _refuse_others(task: Task, arguments: Sequence[str]) -> None:
-    """Say whose option it is that another task has: the parser would only say that it does not know it."""
+    """Refuse an option of another task in a sentence that names the task."""
     own = {one.name for one in task.options}
     for name in (one[2:].partition("=")[0] for one in arguments if one.startswith("--") and one != "--help"):
         others = [other.name for other in tasks().values() if name in {one.name for one in other.options}]
@@ -51,17 +58,17 @@ def _listed() -> str:
 
 
 def described(task: Task) -> str:
-    """What stands above a task's options."""
+    """The text above a task's options."""
     return f"Train {task.name}: {task.help}. Ctrl-C saves; `sightline resume RUN` continues."
 
 
-def options_of(task: Task) -> tuple[Option, ...]:
+def options_of(task: Task) -> tuple[Arg, ...]:
     """All options of `train` for one task."""
     columns = " ".join(f"[{one.name.upper()}]" if one.optional else one.name.upper() for one in task.columns)
     names = ", ".join(one.name for one in task.columns if not one.optional)
     models = ", ".join([f"{task.models[0]} (the default)", *task.models[1:]])
     own = tuple(
-        Option(
+        Arg(
             one.name,
             bool if one.flag else Path if one.metavar == "FOLDER" else str,
             one.help,
@@ -72,39 +79,29 @@ def options_of(task: Task) -> tuple[Option, ...]:
         for one in task.options
     )
     return (
-        Option("out", Path, "The run folder to make.", REQUIRED, "FOLDER"),
-        Option("data", str, f"{task.data[0].upper()}{task.data[1:]}; - for a pipe.", None, "FILE"),
-        Option("valid", str, "Validation data in the same form; left out, a part of the data.", None, "FILE"),
-        Option("columns", tuple[str, ...], f"Column names, where they are not {names}.", None, columns),
+        Arg("out", Path, "Create this run folder.", REQUIRED, "FOLDER"),
+        Arg("data", str, f"{task.data[0].upper()}{task.data[1:]}; - reads a pipe.", None, "FILE"),
+        Arg("valid", str, "Validation data in the same format; by default, a part of the data.", None, "FILE"),
+        Arg("columns", tuple[str, ...], f"Names of the columns, if they are not {names}.", None, columns),
         *own,
-        Option("model", str, f"{models}.", None, "NAME", group="model"),
-        Option("preset", str, "The size; tiny unless given.", None, choices=SIZES, group="model"),
-        Option("from", Path, "Begin with an earlier run: its model, weights, vocabulary.", None, "RUN", group="model"),
+        Arg("model", str, f"{models}.", None, "NAME", group="model"),
+        Arg("preset", str, "The size of the model; tiny by default.", None, choices=SIZES, group="model"),
+        Arg("from", Path, "Start from an earlier run: its model, weights, vocabulary.", None, "RUN", group="model"),
         *_metric(task),
-        Option("config", Path, "A file of the configuration, such as a run's config.json.", group="model"),
-        Option("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="model"),
-        Option("epochs", int, "Stop after this many passes; 30 without any limit.", group="training"),
-        Option("steps", int, "Stop after this many updates.", group="training"),
-        Option("minutes", float, "Stop after this many minutes.", group="training"),
-        Option("seed", int, "Same seed, data and threads: same model; 0 unless given.", group="training"),
-        Option(DEVICE.name, str, DEVICE.help, DEVICE.default, choices=DEVICE.choices, group="training"),
-        Option("threads", int, THREADS.help, group="training"),
-        Option("dry-run", bool, "Train a few batches; print time, memory and disk; keep nothing.", group="training"),
-        Option("tensorboard", bool, "Write RUN/tensorboard too.", group="training"),
-        Option(
-            "max-characters", int, f"Longer texts are left out; {task.max_characters:,} unless given.", group="training"
-        ),
-        Option(
+        Arg("config", Path, "Read the configuration from this file, such as config.json of a run.", group="model"),
+        Arg("set", tuple[str, ...], f"{SET}.", (), "FIELD=VALUE", group="model"),
+        *(replace(one, group="training") for one in (*TRAINING, DEVICE, THREADS)),
+        Arg("max-characters", int, f"Skip longer texts; {task.max_characters:,} by default.", group="training"),
+        Arg(
             "max-bad-share",
             float,
-            f"Refuse if more rows are bad; {task.max_bad_share:g} unless given.",
+            f"Fail if a larger fraction of rows is bad; {task.max_bad_share:g} by default.",
             group="training",
         ),
     )
 
 
-def _metric(task: Task) -> tuple[Option, ...]:
+def _metric(task: Task) -> tuple[Arg, ...]:
     if not task.metrics:
         return ()
-    about = "Decides which checkpoint is best."
-    return (Option("metric", str, about, None, choices=task.metrics, group="model"),)
+    return (Arg("metric", str, "Choose the best checkpoint by this.", None, choices=task.metrics, group="model"),)

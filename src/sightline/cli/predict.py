@@ -11,7 +11,6 @@ from sightline.cli.lines import BLOCK, Lines, blocks_of, say_bad, write_predicti
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder
 from sightline.tasks.run import Run
-from sightline.tasks.task import BadValueError
 
 
 def predict_command(
@@ -26,7 +25,7 @@ def predict_command(
     ensemble: Sequence[Path] = (),
     **given: Any,
 ) -> None:
-    """Predict for what the options name; options that do not apply to the run are refused."""
+    """Predict for the items that the options name; options that do not apply to the run are refused."""
     set_up(threads)
     lines, as_json = Lines(input, text), format == "jsonl"
     options = {name: value for name, value in given.items() if value is not None and value is not False}
@@ -43,7 +42,7 @@ def predict_command(
         chosen = loaded.output.for_json(chosen)
     if files is not None:
         check_writable(files)
-    writer = Writer(loaded, chosen, as_json, files)
+    writer = LineWriter(loaded, chosen, as_json, files)
     written = None if files is not None else out
     write_predictions(lines, blocks_of(loaded, lines, image, writer.names), writer.lines, written, writer.finish)
 
@@ -54,14 +53,14 @@ def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | Non
         from sightline.export.predicting import load_engine
 
         if ensemble:
-            raise UserError("--ensemble runs on our own engine; leave out --engine")
+            raise UserError("--ensemble needs Sightline's own engine; leave out --engine")
         return load_engine(run, engine, threads)
     loaded = load_run(run)
     return loaded.output.ensemble([loaded, *map(load_run, ensemble)]) if ensemble else loaded
 
 
-class Writer:
-    """Predictions as lines; what could not be read is remembered."""
+class LineWriter:
+    """Writes predictions as lines; collects the items that could not be read."""
 
     def __init__(self, run: Run, options: Any, as_json: bool, files: Path | None) -> None:
         self.run, self.options, self.as_json, self.files = run, options, as_json, files
@@ -72,19 +71,14 @@ class Writer:
     def lines(self, items: list[Any], block: int) -> Iterator[str]:
         """The lines of a block of items, which has this number."""
         run, output = self.run, self.run.output
-        parts = run.input.encode(items)
-        usable = [row for row, some in enumerate(parts) if not (some and isinstance(some[0], BadValueError))]
-        options = output.block_options(self.options, block)
-        xs, good = [items[row] for row in usable], set(usable)
-        output.warn(xs, block * BLOCK + 1, options)
-        raws = iter(run.raw(xs, parts=[parts[row] for row in usable], options=options))
-        for row, x in enumerate(items):
-            if row not in good:
-                reason = str(parts[row][0])
-                self.bad[run.input.label(x)] = reason
-                yield run.input.bad_line(x, reason, self.as_json)
+        options, bad = output.block_options(self.options, block), dict[int, str]()
+        output.warn(items, block * BLOCK + 1, options)
+        for row, (x, raw) in enumerate(zip(items, run.raw(items, options=options, bad=bad), strict=True)):
+            if row in bad:
+                self.bad[run.input.label(x)] = bad[row]
+                yield run.input.bad_line(x, bad[row], self.as_json)
                 continue
-            prediction = output.decide(x, next(raws), options)
+            prediction = output.decide(x, raw, options)
             self.good += 1
             if self.files is not None:
                 output.write_files(run, x, prediction, self.files, self.names)
@@ -96,7 +90,7 @@ class Writer:
                 print(f"sightline: {remark}", file=sys.stderr)
 
     def finish(self) -> None:
-        """Name the items that could not be read; that none could is an error."""
+        """Name the items that could not be read; fail if none could."""
         say_bad(self.bad, self.run.input.noun)
         if self.bad and not self.good:
             raise UserError(f"none of the {self.run.input.noun} could be read")

@@ -1,4 +1,4 @@
-"""`sightline serve`: runs as a server, until it is told to stop."""
+"""`sightline serve`: serve runs until a signal stops the server."""
 
 import os
 import sys
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sightline.cli.common import load_run, set_up
 from sightline.errors import MachineError, UserError
 from sightline.serve import Limits, check_installed, serve
 from sightline.serve.worker import MODEL_THREAD
-from sightline.tasks.run import Run
+from sightline.tasks.run import Run, by_name
 
 TOKEN = "SIGHTLINE_TOKEN"
 
@@ -22,25 +23,25 @@ def serve_command(
     host: str,
     port: int,
     token: str | None,
-    allow_hosts: tuple[str, ...],
+    allow_host: tuple[str, ...],
     without_token: bool,
-    limits: Limits,
     threads: int | None,
+    **limits: Any,
 ) -> None:
-    """Load the runs, say where they are served, and serve them."""
+    """Load the runs, print the address, and serve them."""
     if not runs:
         raise UserError("name the run folder to serve")
     check_installed()
     token = token if token is not None else os.environ.get(TOKEN) or None
     set_up(threads)
-    # In a thread that ends: one that has computed keeps helpers of its own, and with more of them than processors the
-    # model's thread would put its helpers to sleep at every product, which takes twice as long.
+    # In a thread that ends: a thread that has computed keeps its OpenMP workers. With more workers than processors,
+    # those of the model's thread would sleep at every product, which takes twice as long.
     with ThreadPoolExecutor(1) as loading:
         served = loading.submit(named, runs).result()
 
     def ready(address: str) -> None:
         print(f"Serving {', '.join(served)} at {address}")
-        print(f"The API: {address}/docs. {'A token is wanted.' if token else 'No token is wanted.'} Ctrl-C stops.")
+        print(f"The API: {address}/docs. {'A token is required.' if token else 'No token is required.'} Ctrl-C stops.")
         sys.stdout.flush()
 
     try:
@@ -49,15 +50,15 @@ def serve_command(
             host=host,
             port=port,
             token=token,
-            allow_hosts=allow_hosts,
-            limits=limits,
+            allow_hosts=allow_host,
+            limits=Limits(**{name.removeprefix("max_"): value for name, value in limits.items()}),
             without_token=without_token,
             ready=ready,
         )
     except MachineError as error:
         if all(thread.name != MODEL_THREAD for thread in threading.enumerate()):
             raise
-        # A model that is still at work cannot be ended from outside, and would break off the interpreter's own end.
+        # A model that is still computing cannot be stopped, and would crash the interpreter when it exits.
         print(f"sightline: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()
         os._exit(error.exit_code)
@@ -65,18 +66,11 @@ def serve_command(
 
 
 def named(runs: Sequence[Path]) -> dict[str, Run]:
-    """The runs by names that say nothing of where on the disk they are: their folders', with numbers at need.
-
-    The models go by these names too, so that no answer and no error shows a path.
-    """
-    found: dict[str, Run] = {}
+    """The runs by the names of their folders, which are unique and show no path, neither in answers nor in errors."""
+    loaded = []
     for path in runs:
         whole = path.resolve()
         name = f"{whole.parent.parent.name} {whole.name}" if whole.parent.name == "checkpoints" else whole.name
         name = name.encode("ascii", "replace").decode() if not name.isprintable() else name or "run"
-        number, unique = 1, name
-        while unique in found:
-            number += 1
-            unique = f"{name} ({number})"
-        found[unique] = replace(load_run(path), name=unique)
-    return found
+        loaded.append(replace(load_run(path), name=name))
+    return by_name(loaded)

@@ -23,10 +23,8 @@ from sightline.tasks.dry_run import Estimate, estimate
 from sightline.tasks.registry import task_of
 from sightline.tasks.task import SIZES, Task, Variant, imported
 from sightline.tasks.train import started, train_together
-from sightline.training.checkpoint import Progress
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.ranks import Ranks
-from sightline.training.steps import Event
 from sightline.training.stopping import Terminated
 
 SIZES_OF_BATCHES = ("batch", "batch_rows", "batch_tokens")
@@ -64,17 +62,17 @@ def read_config(path: Path, kind: Any) -> Any:
 def base_config(
     task: Task, variant: Variant, model: str | None, size: str | None, start: Path | None, path: Path | None = None
 ) -> Any:
-    """A configuration file, that of an earlier run to begin with, or a preset."""
+    """The configuration in a file, that of an earlier run to start from, or a preset."""
     if path is not None:
         if model is not None or start is not None or size is not None:
-            raise UserError("--config says which model to train; leave out --model, --preset and --from")
+            raise UserError("--config names the model to train; leave out --model, --preset and --from")
         return read_config(path, imported(variant.config))
     if start is not None:
         if size is not None:
             raise UserError(f"{start} has its size already; leave out --preset")
         config = started(task, variant, start).config()
         if model not in (None, config.model.kind):
-            raise UserError(f"{start} is a {config.model.kind}; what goes on from it cannot be a {model}")
+            raise UserError(f"{start} is a {config.model.kind}; a run that starts from it cannot be a {model}")
         return config
     if model is not None and model not in variant.models and any(model in one.models for one in task.variants):
         raise UserError(f"--model {model} is for other data; here it is one of {', '.join(variant.models)}")
@@ -83,23 +81,22 @@ def base_config(
 
 
 def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Sequence[str]) -> Any:
-    """A preset, then the file, then the options, then --set: what comes later counts."""
+    """A preset or file, then the options, then --set; later values override earlier ones."""
     try:
         config = base_config(task, variant, values["model"], values["preset"], values["start"], values["config"])
         config = override(config, sets)
         if values["seed"] is not None:
             config = replace(config, seed=check_seed(values["seed"]))
-        if values.get("metric") is not None:
-            config = override(config, [f"metric={values['metric']}"])
-        limits = {name: values[name] for name in ("epochs", "steps", "minutes") if values[name] is not None}
-        config = override(config, [f"training.{name}={value}" for name, value in limits.items()])
+        given = {f"training.{name}": values[name] for name in ("epochs", "steps", "minutes")}
+        given["metric"] = values.get("metric")
+        config = override(config, [f"{name}={value}" for name, value in given.items() if value is not None])
         return override(config, values["set"])
     except (ConfigError, ValueError) as error:
         raise UserError(str(error)) from None
 
 
 def train_command(task: Task, values: dict[str, Any]) -> None:
-    """Build the configuration, train, say what came of it."""
+    """Build the configuration, train, print the result."""
     set_up(values["threads"])
     sets, reader = task.own_options(values)
     source = Source.of(values["data"], values["columns"], **reader)
@@ -113,7 +110,7 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     if is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder for the run")
     if (out / CONFIG).exists() and not Ranks.is_launched():
-        RunFolder.create(out)  # says that there is a run already, before the data is read
+        RunFolder.create(out)  # raises before the data is read: there is a run already
     if values["dry_run"]:
         print_estimate(estimate(task, source, valid, config, limits, values["start"], device), config, task)
         return
@@ -122,31 +119,31 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     _train(task, source, out, config, device, Board(out) if values["tensorboard"] else None, fresh=fresh)
 
 
-def print_estimate(found: Estimate, config: Any, task: Task) -> None:
-    """What training would take."""
-    for line in found.prepared.lines():
+def print_estimate(costs: Estimate, config: Any, task: Task) -> None:
+    """Print what training would take."""
+    for line in costs.prepared.lines():
         print(line)
-    training = found.training
+    training = costs.training
     limits = [
         f"{getattr(training, name):g} {name}" for name in ("epochs", "steps", "minutes") if getattr(training, name)
     ]
-    print(f"model   {config.model.kind}, {found.parameters:,} parameters")
-    print(f"data    {found.prepared.output.counts(found.prepared)}; {found.steps_per_epoch:,} steps an epoch")
+    print(f"model   {config.model.kind}, {costs.parameters:,} parameters")
+    print(f"data    {costs.prepared.output.counts(costs.prepared)}; {costs.steps_per_epoch:,} steps an epoch")
     print(
-        f"time    {found.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
-        f"{found.seconds_per_epoch / 60:,.1f} minutes an epoch"
+        f"time    {costs.seconds / 60:,.1f} minutes at most ({', '.join(limits)}); "
+        f"{costs.seconds_per_epoch / 60:,.1f} minutes an epoch"
     )
-    print(f"speed   {found.tokens_per_second:,.0f} {task.counted} a second")
-    if found.memory is not None:
-        print(f"memory  {found.memory / 2**20:,.0f} MB")
-    print(f"disk    {found.disk / 2**20:,.0f} MB")
+    print(f"speed   {costs.tokens_per_second:,.0f} {task.counted} a second")
+    if costs.memory is not None:
+        print(f"memory  {costs.memory / 2**20:,.0f} MB")
+    print(f"disk    {costs.disk / 2**20:,.0f} MB")
     print("nothing was kept: leave out --dry-run to train")
 
 
 def resume_command(
     run: Path, verify: int | None, device: str, threads: int | None, tensorboard: bool, set: Sequence[str]
 ) -> None:
-    """Go on from the last checkpoint; with ``verify``, prove in copies that this changes nothing."""
+    """Resume from the last checkpoint; with ``verify``, check in copies that resuming is exact."""
     if verify is not None:
         from sightline.cli.verify import verify_command
 
@@ -164,14 +161,14 @@ def resume_command(
         raise UserError(f"{run}: {error}") from None
 
     def write() -> None:
-        if config != before:  # whoever resumes next, resumes with this
+        if config != before:  # the next resume starts with this configuration
             folder.write_json(CONFIG, {**about, "config": config.to_json()})
 
     _train(task, None, run, config, choose_device(device), Board(run) if tensorboard else None, on_begin=write)
 
 
 def _of_training(assignment: str) -> str:
-    """What may change when a run is resumed: how it is trained, and how large its batches are."""
+    """The field that may change when a run is resumed: one of the training, or the batch size."""
     name = assignment.partition("=")[0]
     return assignment if name in SIZES_OF_BATCHES else f"training.{assignment.removeprefix('training.')}"
 
@@ -179,42 +176,32 @@ def _of_training(assignment: str) -> str:
 def _train(
     task: Task, source: Source | None, out: Path, config: Any, device: str, board: Board | None, **options: Any
 ) -> None:
-    console = Console()
-    display = Display(console, task.counted.split()[-1])
+    display = Display(Console(), task.counted.split()[-1], board=board)
     if source is not None:
         options["fresh"]["on_items"] = display.items
-
-    def on_step(event: Event) -> None:
-        display.step(event)
-        if board is not None:
-            board.step(event)
-
-    def on_scores(progress: Progress, scores: dict[str, float]) -> None:
-        display.scores(progress, scores)
-        if board is not None:
-            board.scores(progress, scores)
-
-    listeners: dict[str, Any] = {"on_report": display.report, "on_step": on_step, "on_scores": on_scores}
+    listeners: dict[str, Any] = {
+        "on_report": display.report,
+        "on_step": display.step,
+        "on_scores": display.scores,
+        "on_remark": display.remark,
+    }
     try:
         with display.progress, watched(display.preparing):
-            ended = train_together(
-                task, source, out, config, device=device, on_remark=display.remark, **listeners, **options
-            )
+            trained = train_together(task, source, out, config, device=device, **listeners, **options)
     except KeyboardInterrupt as stopped:
         code = 143 if isinstance(stopped, Terminated) else 130
         raise UserError(_kept(out), exit_code=code) from None
-    if ended is None:
-        return  # the first process tells
-    _, outcome = ended
-    reached = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
-    lines = [f"ended after {outcome.reason}; {outcome.source}: {reached}", f"run     {out}", f"card    {out / CARD}"]
-    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    if trained is None:
+        return  # the first process prints the result
+    outcome = trained[1]
+    scores = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
+    display.remark(f"ended after {outcome.reason}; {outcome.source}: {scores}\nrun     {out}\ncard    {out / CARD}")
 
 
 def _kept(out: Path) -> str:
-    """What an interrupted training leaves, and how to resume."""
+    """What an interrupted training leaves, and how to resume it."""
     if (out / "checkpoints").exists():
-        return f"stopped, and saved; go on with: sightline resume {out}"
-    if (out / CONFIG).exists():  # the data is prepared, and the model is the one that training begins with
-        return f"stopped before the first step; what was prepared is kept; begin with: sightline resume {out}"
-    return "stopped before training began; there is nothing to go on with yet: give the same command again"
+        return f"stopped, and saved; continue with: sightline resume {out}"
+    if (out / CONFIG).exists():  # the data is prepared, and the model has its initial weights
+        return f"stopped before the first step; the prepared data is kept; continue with: sightline resume {out}"
+    return "stopped before training began; nothing was kept: give the same command again"

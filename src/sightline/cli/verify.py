@@ -1,4 +1,4 @@
-"""`sightline resume RUN --verify STEPS`: train on in a copy, kill it, go on, and compare with a copy left in peace."""
+"""`sightline resume RUN --verify STEPS`: train a copy, kill it, resume it, and compare with an uninterrupted copy."""
 
 import os
 import random
@@ -8,23 +8,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from sightline.errors import SightlineError, UserError
-from sightline.training.checkpoint import OPTIMISER, Progress, checkpoints, read_progress
+from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
 from sightline.training.folder import CHECKSUMS, LOCK, METRICS, MODEL, RunFolder, load_tensors
 
 MOST_KILLS = 3
 OFTEN = 0.001  # minutes between checkpoints in the copy that is killed
-HURRIES = (1.0, 0.1, 1e-6)  # tried in turn: a small model may be done before it can be killed
+HURRIES = (1.0, 0.1, 1e-6)  # tried in turn: a small model may finish before it can be killed
 
 
 def verify_command(run: Path, steps: int, threads: int | None, device: str) -> None:
-    """Say whether every parameter is the same; leave with 1 where one is not."""
+    """Print whether every parameter is the same; exit with 1 if one is not."""
     if steps < 2:
-        raise UserError(f"--verify is {steps}; between the steps training is killed: it must be at least 2")
+        raise UserError(f"--verify is {steps}; training is killed between the steps: it must be at least 2")
     RunFolder.open(run)
     saved = checkpoints(run)
     start = read_progress(saved[-1]).step if saved else 0
@@ -33,7 +34,7 @@ def verify_command(run: Path, steps: int, threads: int | None, device: str) -> N
         whole, killed = Path(name) / "whole", Path(name) / "killed"
         _copy(run, whole)
         command = _command(start + steps, threads, device)
-        with console.status(f"training {steps:,} steps from step {start:,} without a break"):
+        with console.status(f"training {steps:,} steps from step {start:,} without interruption"):
             _run(command(whole))
         with console.status("the same, killed at random moments"):
             for hurry in HURRIES:
@@ -46,7 +47,7 @@ def verify_command(run: Path, steps: int, threads: int | None, device: str) -> N
 
 
 def _copy(run: Path, to: Path) -> None:
-    """Of what training needs: large files that only grow anew are linked, not copied."""
+    """Copy what training needs. Files that are replaced but never changed are linked, not copied."""
 
     def link(source: str, target: str) -> None:
         try:
@@ -63,7 +64,7 @@ def _copy(run: Path, to: Path) -> None:
         return set(names) & skipped if Path(folder) == run else set()
 
     shutil.copytree(run, to, copy_function=link, ignore=ignored)
-    if (to / METRICS).exists():  # the one file that is written to, and not replaced
+    if (to / METRICS).exists():  # the only file that is changed, not replaced
         (to / METRICS).unlink()
         shutil.copy2(run / METRICS, to / METRICS)
 
@@ -82,20 +83,20 @@ def _command(goal: int, threads: int | None, device: str) -> Callable[[Path], li
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise SightlineError(f"training in the copy failed: {(done.stderr or done.stdout).strip()[-500:]}")
+        raise SightlineError(f"training the copy failed: {(done.stderr or done.stdout).strip()[-500:]}")
 
 
 def _run_killed(command: list[str], run: Path, start: int, goal: int, hurry: float) -> list[int]:
-    """Kill it once or a few times; the steps whose checkpoints stood then. The less ``hurry`` is, the sooner."""
-    chance, moments = random.Random(goal), list[int]()
+    """Kill it once or a few times, sooner with a smaller ``hurry``; returns the steps of the last checkpoints then."""
+    generator, moments = random.Random(goal), list[int]()
     kills = max(1, min(MOST_KILLS, (goal - start) // 20))
     for number in range(kills):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wanted = start + max(1, round(hurry * (goal - start) * (number + chance.random()) / kills))
+        earliest = start + max(1, round(hurry * (goal - start) * (number + generator.random()) / kills))
         while process.poll() is None:
-            there = checkpoints(run)
-            if there and wanted <= read_progress(there[-1]).step < goal:
-                time.sleep(chance.random() * 0.2 * hurry)  # anywhere: within a step, within a write
+            saved = checkpoints(run)
+            if saved and earliest <= read_progress(saved[-1]).step < goal:
+                time.sleep(generator.random() * 0.2 * hurry)  # at any moment: within a step, within a write
                 process.kill()
                 process.wait()
                 moments.append(read_progress(checkpoints(run)[-1]).step)
@@ -107,30 +108,23 @@ def _run_killed(command: list[str], run: Path, start: int, goal: int, hurry: flo
 
 def _compare(whole: Path, killed: Path, goal: int, moments: list[int], console: Console) -> None:
     if not moments:
-        raise UserError("training came to its end before it could be killed; give more steps to --verify")
-    found = [folder / "checkpoints" / f"step-{goal}" for folder in (whole, killed)]
-    states = [{**load_tensors(path / MODEL), **load_tensors(path / OPTIMISER)} for path in found]
+        raise UserError("training ended before it could be killed; give more steps to --verify")
+    ends = [folder / "checkpoints" / f"step-{goal}" for folder in (whole, killed)]
+    states = [{**load_tensors(path / MODEL), **load_tensors(path / OPTIMISER)} for path in ends]
     differing = sorted(states[0].keys() ^ states[1].keys()) or [
         name for name, tensor in states[0].items() if not tensor.equal(states[1][name])
     ]
-    progress = [_without_clock(read_progress(path)) for path in found]
+    progress = [replace(read_progress(path), seconds=0.0) for path in ends]
     if differing or progress[0] != progress[1]:
         what = differing[0] if differing else f"the position ({progress[0]} and {progress[1]})"
-        raise SightlineError(
-            f"killed at step {_listed(moments)} and gone on with, the run ends otherwise: {what} differs"
-        )
-    numbers = sum(tensor.numel() for tensor in load_tensors(found[0] / MODEL).values())
+        raise SightlineError(f"killed at step {_listed(moments)} and resumed, the run ends differently: {what} differs")
+    numbers = sum(tensor.numel() for tensor in load_tensors(ends[0] / MODEL).values())
     console.print(
-        f"killed after step {_listed(moments)} and gone on with, the run at step {goal:,} is that of a run without a "
-        f"break: all {numbers:,} parameters, the optimiser and the random state are equal bit for bit",
+        f"killed after step {_listed(moments)} and resumed, the run at step {goal:,} equals an uninterrupted run: all "
+        f"{numbers:,} parameters, the optimiser and the random state are equal bit for bit",
         highlight=False,
         soft_wrap=True,
     )
-
-
-def _without_clock(progress: Progress) -> Progress:
-    progress.seconds = 0.0
-    return progress
 
 
 def _listed(steps: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""`sightline view`: where a run or a Hugging Face model looked, as a picture, a film, a page or plain data."""
+"""`sightline view`: what a run or a Hugging Face model attends to, as a picture, an animation, a page or plain data."""
 
 import json
 import sys
@@ -21,12 +21,12 @@ PICTURES = (".png", ".svg", ".pdf", ".gif", ".jpg", ".jpeg", ".webp")
 SHOWN_ENDINGS = (".png", ".svg", ".pdf", ".gif", ".html", ".json")
 FOREIGN = "hf:"
 SHOWN = 2_000  # characters of a text on the terminal
-MOST = 50  # explanations in one page: each is some tens of kilobytes
+MOST = 50  # explanations in one page: each takes tens of kilobytes
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What of an explanation a picture shows; the page shows everything."""
+    """The part of an explanation that a picture shows; the page shows everything."""
 
     layout: str = "alignment"
     attention: str | None = None
@@ -59,7 +59,7 @@ def view_command(
     shift: int | None,
     **drawn: Any,
 ) -> None:
-    """Explain each item by each run, and write what the ending of ``out`` says."""
+    """Explain each item with each run, and write the format that the extension of ``out`` names."""
     drawing, lines = Drawing(**drawn), Lines(input, text)
     _check_out(out, drawing)
     if not runs:
@@ -69,8 +69,8 @@ def view_command(
     options = ExplainOptions(output, beam or 5, top=top, shift=shift, measure=not quick)
     _check_seconds(lines, text2)
     set_up(threads)
-    eyes = [_explainer(run, options, beam, shift) for run in runs]
-    items = [eye.items(lines, text2, image) for eye in eyes]
+    explainers = [_explainer(run, options, beam, shift) for run in runs]
+    items = [explainer.items(lines, text2, image) for explainer in explainers]
     count = sum(map(len, items))
     if not count:
         raise UserError(f"{lines.path or 'the text'} is empty: there is nothing to view")
@@ -79,13 +79,13 @@ def view_command(
     if count > MOST:
         raise UserError(f"{count:,} explanations are too many for one file, which takes {MOST}; choose fewer texts")
     if output is not None and len(items[0]) > 1:
-        raise UserError("--output goes with one text")
+        raise UserError("--output explains one text; give one")
     check_writable(out.parent)
-    if out.suffix.lower() in eyes[0].pictures and drawing == Drawing():
-        print(eyes[0].picture(items[0][0], out))
+    if out.suffix.lower() in explainers[0].pictures and drawing == Drawing():
+        print(explainers[0].picture(items[0][0], out))
         print(out)
         return
-    explanations = list(_explained(eyes, items))
+    explanations = list(_explained(explainers, items))
     if out.suffix.lower() == ".html":
         from sightline.view.page import write_page
 
@@ -121,12 +121,12 @@ def _check_any(lines: Lines, files: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class Explainer:
-    """What explains items: a run of ours, or a Hugging Face model."""
+    """How to explain items with a run, or with a Hugging Face model."""
 
     items: Callable[[Lines, Sequence[str], Sequence[Path]], list[Any]]
     explain: Callable[[Any], Explanation]
-    pictures: tuple[str, ...] = ()  # endings of pictures that show a prediction by itself
-    picture: Callable[[Any, Path], str] = lambda item, path: ""  # writes one, and gives the prediction's line
+    pictures: tuple[str, ...] = ()  # extensions of pictures that show a prediction without maps
+    picture: Callable[[Any, Path], str] = lambda item, path: ""  # writes one; returns the prediction as a line
 
 
 def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int | None) -> Explainer:
@@ -149,7 +149,7 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
                 loaded.input.pair(first, second, str(run)) for first, second in zip(lines.texts, seconds, strict=True)
             ]
         if loaded.input.two_texts and not all("\t" in text for text in lines.texts):
-            raise UserError(f"{run} reads two texts: give the second with --text2, or behind a tab")
+            raise UserError(f"{run} reads two texts: give the second with --text2, or after a tab")
         return items_of(loaded, lines, files, MOST)
 
     def picture(item: Any, path: Path) -> str:
@@ -182,18 +182,17 @@ def _foreign(run: Path, options: ExplainOptions) -> Explainer:
     return Explainer(items, explain)
 
 
-def _explained(eyes: Sequence[Explainer], items: Sequence[list[Any]]) -> Iterator[Explanation]:
-    """Item by item, each by all runs: what is to be compared stands side by side."""
-    pairs = [(eye, item) for some in zip(*items, strict=True) for eye, item in zip(eyes, some, strict=True)]
-    console = Console(stderr=True)
+def _explained(explainers: Sequence[Explainer], items: Sequence[list[Any]]) -> Iterator[Explanation]:
+    """Item by item, each with all runs, so that the runs can be compared side by side."""
+    pairs = [pair for some in zip(*items, strict=True) for pair in zip(explainers, some, strict=True)]
     hidden = len(pairs) == 1 or not sys.stderr.isatty()
-    for eye, item in track(pairs, "explaining", console=console, transient=True, disable=hidden):
-        yield eye.explain(item)
+    for explainer, item in track(pairs, "explaining", console=Console(stderr=True), transient=True, disable=hidden):
+        yield explainer.explain(item)
 
 
 def _print(explanations: Sequence[Explanation], out: Path) -> None:
     for one in explanations:
-        shown = _printable(_short(one.input))  # a model that only reads writes nothing
+        shown = _printable(_short(one.input))  # an encoder has no output
         print(f"{shown}  →  {_printable(_with_probability(one))}" if one.output else shown)
     belief = explanations[0].belief if len(explanations) == 1 else None
     for finding in () if belief is None else belief.findings:
@@ -215,5 +214,5 @@ def _short(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text of others must not steer the terminal."""
+    """Replace control characters: untrusted text must not control the terminal."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)

@@ -18,10 +18,18 @@ from sightline.inputs.base import Input
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import explain_attention
-from sightline.tasks.prepare import Prepared, Rows, Setting, read_valid, write_rows, write_valid
+from sightline.tasks.prepare import (
+    Prepared,
+    RowBatches,
+    Rows,
+    Setting,
+    read_valid,
+    validated_rows,
+    write_rows,
+    write_valid,
+)
 from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Column, Divided, Example, PredictOptions
-from sightline.tasks.train import RowBatches, validated_rows
 
 if TYPE_CHECKING:
     import numpy as np

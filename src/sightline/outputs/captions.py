@@ -28,10 +28,9 @@ from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table, path_name
-from sightline.tasks.prepare import Prepared, Rows, Setting
+from sightline.tasks.prepare import Prepared, Rows, Setting, validated_rows
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example
-from sightline.tasks.train import validated_rows
 from sightline.vocabulary import START
 
 NO_WORDS = "empty caption"

@@ -35,10 +35,9 @@ from sightline.state import select
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.missing import count_missing
-from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, Rows, Setting
+from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting
 from sightline.tasks.run import Run, Saved
 from sightline.tasks.task import Divided, Example, PredictOptions
-from sightline.tasks.train import RowBatches
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.vocabulary import END, PADDING, START, UNKNOWN

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from sightline import metrics
-from sightline.align.choosing import overlap_with_training
 from sightline.attention import Attention
 from sightline.data.splitting import Overlap
 from sightline.data.store import Corpus, write_blocks
@@ -19,7 +18,7 @@ from sightline.outputs.sequence import WARNED, SequenceOptions, SequenceOutput, 
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.missing import count_missing
-from sightline.tasks.prepare import TRAIN, VOCABULARY_ROWS, Prepared, Rows, Setting
+from sightline.tasks.prepare import TRAIN, VOCABULARY_ROWS, Prepared, Rows, Setting, overlap_with_training
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 from sightline.text.tokeniser import train_tokenisers

@@ -1,10 +1,10 @@
-"""Where an image draws the eye, without any training: the model of Itti, Koch and Niebur (1998).
+"""Saliency without training: the model of Itti, Koch and Niebur (1998) of where people look in an image.
 
-`saliency` gives maps and scan paths of images, `scores` compares maps with where people looked.
+`saliency` gives maps and scan paths of images, `scores` compares maps with human fixations.
 """
 
 from sightline.saliency.competition import Fixation, PathConfig
-from sightline.saliency.looking import Saliency, look, make_ready, saliency
+from sightline.saliency.compute import Saliency, prepare_image, saliency, saliency_stream
 from sightline.saliency.model import SaliencyConfig
 from sightline.saliency.scores import auc_judd, auc_shuffled, fixation_density, kl_divergence, nss, similarity
 
@@ -17,9 +17,9 @@ __all__ = [
     "auc_shuffled",
     "fixation_density",
     "kl_divergence",
-    "look",
-    "make_ready",
     "nss",
+    "prepare_image",
     "saliency",
+    "saliency_stream",
     "similarity",
 ]

@@ -1,6 +1,6 @@
-"""Made images in which one thing stands out: many bars alike and one that is not, as in experiments on visual search.
+"""Synthetic images in which one bar differs from many equal ones, as in experiments on visual search.
 
-People find such an odd one at once, however many others there are (Treisman and Gelade, 1980); so must the model.
+People find such a bar at once, however many others there are (Treisman and Gelade, 1980); the model must do the same.
 """
 
 import math
@@ -13,27 +13,27 @@ from PIL import Image, ImageDraw
 
 Oddity = Literal["colour", "orientation"]
 RED, GREEN = (212, 52, 52), (52, 212, 52)  # as bright as each other: only the hue tells them apart
-FINER = 4  # drawn so many times as large, and made smaller: edges without steps
+FINER = 4  # drawn larger by this factor and scaled down, for smooth edges
 
 
 @dataclass(frozen=True)
 class PopOut:
-    """The image, the middles of all bars in pixels (x, y), and which of them is the odd one."""
+    """The image, the centres of all bars in pixels (x, y), and the index of the odd one."""
 
     pixels: UInt8[np.ndarray, "h w 3"]
     places: tuple[tuple[float, float], ...]
     odd: int
 
     def nearest(self, x: float, y: float) -> int:
-        """Which bar lies nearest to a place."""
+        """The index of the bar nearest to a place."""
         return min(range(len(self.places)), key=lambda bar: math.dist(self.places[bar], (x, y)))
 
 
 def pop_out(oddity: Oddity, seed: int, side: int = 480) -> PopOut:
-    """A jittered field of bars, one of them red among green or tilted among upright: another for every seed.
+    """A jittered field of bars, one of them red among green or tilted among upright.
 
-    Drawn at random: how many bars, how long and wide, where each stands, the grey of the ground, which is the odd one;
-    in fields of one colour that colour, and how far the odd one is tilted, and to which side.
+    The seed decides the number of bars, their size and positions, the grey of the background and the odd one; in fields
+    of one colour also that colour, and the tilt of the odd one.
     """
     draw = np.random.default_rng([seed, oddity == "colour"])
     across = int(draw.integers(13, 19))

@@ -1,13 +1,13 @@
-"""Where the eye goes, one place after the other: winner-take-all with inhibition of return.
+"""The scan path: winner-take-all with inhibition of return.
 
 Two layers of neurons at level 4, simulated in steps of a millisecond. Those of the saliency map follow S and never
 fire. Each drives one of the second layer, and the first of those to reach its threshold wins: the focus of attention
-moves there, the second layer starts anew, the disc around the place is inhibited in the first, and a ring around the
-disc is excited a little, so that near places are preferred.
+moves there, the second layer is reset, the disc around the place is inhibited in the first, and a ring around the disc
+is excited a little, so that near places are preferred.
 
-The paper says what its constants were chosen for and not what they are: jumps after 30 to 70 ms, an attended place
-inhibited for 500 to 900 ms. Those below do that: the most salient place wins after some 40 ms, one half as salient
-after some 75 ms, and a place that was left competes again at half its strength after 700 ms.
+The paper gives the purpose of its constants, not their values: jumps after 30 to 70 ms, an attended place inhibited
+for 500 to 900 ms. Those below achieve that: the most salient place wins after about 40 ms, one half as salient after
+about 75 ms, and a place that was left competes again at half its strength after 700 ms.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ MOST_FIXATIONS = 100
 
 @dataclass(frozen=True)
 class PathConfig:
-    """How many places the eye goes to, and how long it looks at most, in simulated milliseconds."""
+    """The most fixations, and the most simulated milliseconds."""
 
     fixations: int = 8
     milliseconds: int = 3_000
@@ -43,7 +43,7 @@ class PathConfig:
 
 @dataclass(frozen=True)
 class Fixation:
-    """A place that was looked at, in pixels of the image, when, and how salient it is."""
+    """A fixated place in pixels of the image, its time, and its saliency."""
 
     x: float
     y: float
@@ -54,7 +54,7 @@ class Fixation:
 def scan_paths(
     maps: Float[Tensor, "b h w"], sizes: list[tuple[int, int]], config: PathConfig | None = None
 ) -> list[tuple[Fixation, ...]]:
-    """The places each map wins, in order; ``sizes`` are height and width of the images. Flat maps have none."""
+    """The winning places of each map, in order; ``sizes`` are height and width of the images. Flat maps have none."""
     config = config or PathConfig()
     _, height, width = maps.shape
     highest = maps.amax(dim=(1, 2), keepdim=True)
@@ -63,9 +63,9 @@ def scan_paths(
     inhibition, excitation = torch.zeros_like(drive), torch.zeros_like(drive)
     distances = _Distances(maps, sizes)
     paths: list[list[Fixation]] = [[] for _ in sizes]
-    going = [bool(found) and config.fixations > 0 for found in (highest > 0).flatten().tolist()]
+    active = [salient and config.fixations > 0 for salient in (highest > 0).flatten().tolist()]
     for now in range(1, config.milliseconds + 1):
-        if not any(going):
+        if not any(active):
             break
         potential += (drive + excitation - inhibition - potential) / FOLLOWING
         charge += (potential.clamp(min=0) - charge) / COMPETING
@@ -75,13 +75,13 @@ def scan_paths(
         if float(strongest.max()) < THRESHOLD:
             continue
         for image in (strongest >= THRESHOLD).nonzero().flatten().tolist():
-            if not going[image]:
+            if not active[image]:
                 continue
             row, column = divmod(int(places[image]), width)
             tall, wide = sizes[image]
             x, y = (column + 0.5) * wide / width, (row + 0.5) * tall / height
             paths[image].append(Fixation(x, y, now, float(maps[image, row, column])))
-            going[image] = len(paths[image]) < config.fixations
+            active[image] = len(paths[image]) < config.fixations
             charge[image] = 0
             away = distances.from_place(image, row, column)
             disc = away <= 1
@@ -92,7 +92,7 @@ def scan_paths(
 
 
 class _Distances:
-    """How far places are from each other, in radii of the disc of attention; cells need not be square."""
+    """Distances between places, in radii of the disc of attention; cells need not be square."""
 
     def __init__(self, maps: Float[Tensor, "b h w"], sizes: list[tuple[int, int]]) -> None:
         _, height, width = maps.shape

@@ -1,4 +1,4 @@
-"""The saliency model of Itti, Koch and Niebur: where an image draws the eye, without knowing what is in it.
+"""The saliency model of Itti, Koch and Niebur: where people look in an image, whatever it shows.
 
 "A model of saliency-based visual attention for rapid scene analysis", IEEE Transactions on Pattern Analysis and Machine
 Intelligence 20(11), 1998. Nothing is learned: intensity, two pairs of opposed colours and four orientations are
@@ -6,15 +6,15 @@ compared with their surrounds at several scales, and maps with one strong peak a
 
 What people get wrong:
 - The printed formula of the colours, |(R − G)(c) ⊖ (G − R)(s)|, is a sum: red on green gives nothing, red on red the
-  most. The sentence above it describes its converse, |(R − G)(c) ⊖ (R − G)(s)|, and so does what a double-opponent cell
-  does; that is what stands here, and ``colours="printed"`` is the other.
+  most. The sentence above it describes its converse, |(R − G)(c) ⊖ (R − G)(s)|, which is also what a double-opponent
+  cell computes. That is implemented here; ``colours="printed"`` is the other.
 - N(·) compares the highest peak with the mean of the *other* local maxima, not with the mean of the map. Places side by
   side that are equally high are one maximum: the middle of a square that lies evenly over two places is not two rivals.
 - Level 8 of a photo of 256 pixels is one pixel: small photos are enlarged first.
 
-Of the nine levels of a pyramid, no formula reads the first two. An image is brought to the size of level 2 at once, and
-the pyramids begin there: the same picture of it, at a sixteenth of the cost. Where the paper is silent, what is done
-here is said beside it.
+Of the nine levels of a pyramid, no formula reads the first two. An image is scaled to level 2 at once, and the pyramids
+begin there: the same result, at a sixteenth of the cost. Where the paper leaves something open, a comment says what is
+done here.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,14 +33,14 @@ CENTRES, STEPS = (2, 3, 4), (3, 4)  # levels of the pyramids: a surround is 3 or
 FIRST, LAST = 2, 8  # the levels that are read
 SCALE = 4  # the level at which maps are added up and places compete
 ANGLES = 4
-DIMMEST = 0.1  # of the brightest: hue cannot be seen in what is darker
-FLAT = 1e-4  # a map that spans less holds rounding, not contrast
+DIMMEST = 0.1  # of the brightest: darker places have no visible hue
+FLAT = 1e-4  # a map with a smaller range holds rounding errors, not contrast
 # Strong contrasts of intensity, colour and orientation. N(·) scales every map to the same range, and by itself would
 # make the noise of a photo without colours as salient as a red dot: a map that spans less than this fades.
 FAINT_INTENSITY, FAINT_COLOUR, FAINT_ORIENTATION = 0.5, 2.0, 0.15
 LOWEST_PEAK = 0.1  # of the highest: a local maximum below it is texture, not a rival
-NEAR = 3  # places: a local maximum is the highest within so many on all sides, the ripples of one spot being one
-VANISHED = 1e-3  # of S: what is left where all peaks have rivals that are alike but for rounding
+NEAR = 3  # places: a local maximum is the highest within this distance on all sides
+VANISHED = 1e-3  # of S: what remains if all peaks have equal rivals, up to rounding
 NAMES = ("intensity", "colour", "orientation")
 Promote = Callable[[Maps, float], Maps]
 
@@ -49,9 +49,10 @@ Promote = Callable[[Maps, float], Maps]
 class SaliencyConfig:
     """What the paper leaves open.
 
-    ``side`` is how long the longer side of an image is made before anything else, in pixels of level 0: the scales of
-    the model are then shares of the image. ``blur`` is the spread of the Gaussian over the finished map, as a share of
-    the longer side; places compete without it. ``colours`` is "opposed" as the paper's text has it, or "printed".
+    ``side`` is the length of the longer side to which an image is scaled first, in pixels of level 0: the scales of the
+    model are then relative to the image. ``blur`` is the standard deviation of the Gaussian over the finished map,
+    relative to the longer side; places compete without it. ``colours`` is "opposed" as in the paper's text, or
+    "printed".
     """
 
     side: int = 1280
@@ -66,7 +67,7 @@ class SaliencyConfig:
 
 
 class SaliencyMaps(NamedTuple):
-    """What the model finds in a batch of images, at level 4: a quarter of the height and width that it is given."""
+    """The maps of a batch of images, at level 4: a quarter of the height and width of the input."""
 
     saliency: Float[Tensor, "b h w"]  # S, before any blur
     conspicuity: Float[Tensor, "b 3 h w"]  # N of each: intensity, colour, orientation; S is their mean
@@ -75,16 +76,16 @@ class SaliencyMaps(NamedTuple):
 def saliency_maps(pixels: UInt8[Tensor, "b h w 3"], config: SaliencyConfig | None = None) -> SaliencyMaps:
     """The maps of images of one size, given at level 2: their longer side is a quarter of ``config.side``.
 
-    In an image in which N(·) leaves nothing, such as one square whose corners are all alike, nothing stands out from
-    the rest, but something does from the ground: its maps are added up as they are.
+    If N(·) leaves nothing of an image, such as one square with four equal corners, its maps are added up without
+    promotion.
     """
     config = config or SaliencyConfig()
-    found = _maps(pixels, config, promote)
-    empty = found.saliency.amax(dim=(1, 2)) < VANISHED
+    maps = _maps(pixels, config, promote)
+    empty = maps.saliency.amax(dim=(1, 2)) < VANISHED
     if bool(empty.any()):
-        for whole, plain in zip(found, _maps(pixels[empty], config, scale), strict=True):
+        for whole, plain in zip(maps, _maps(pixels[empty], config, scale), strict=True):
             whole[empty] = plain
-    return found
+    return maps
 
 
 def _maps(pixels: UInt8[Tensor, "b h w 3"], config: SaliencyConfig, promote: Promote) -> SaliencyMaps:
@@ -126,8 +127,8 @@ def _levels(maps: Maps, last: int = LAST) -> dict[int, Tensor]:
 def _added_up(levels: Mapping[int, Tensor], faint: float, promote: Promote, sign: float = 1.0) -> Maps:
     """Each centre against each of its surrounds, promoted, and added up at level 4.
 
-    A place of level 4 takes the highest of the finer places in it: their mean would leave a fine map a sixteenth of its
-    peaks, and the coarse maps alone would decide.
+    A place of level 4 takes the maximum of the finer places in it: their mean would reduce the peaks of a fine map to a
+    sixteenth, and the coarse maps alone would decide.
     """
     total = torch.zeros_like(levels[SCALE])
     for centre in CENTRES:
@@ -151,7 +152,7 @@ def promote(maps: Maps, faint: float = FLAT) -> Maps:
 
 
 def scale(maps: Maps, faint: float = FLAT) -> Maps:
-    """As `promote`, but for the promotion: scaled, and faded."""
+    """As `promote`, without the promotion: scaled and faded."""
     scaled, fading = _scaled(maps, faint)
     return scaled * fading
 

@@ -11,22 +11,22 @@ from torch import Tensor
 Maps = Float[Tensor, "b c h w"]
 Resized = Float[Tensor, "b c new_h new_w"]
 
-GABOR_SIDE, GABOR_SPREAD, GABOR_PERIOD = 7, 4 / 3, 4.0  # pixels of the level that it is laid over
+GABOR_SIDE, GABOR_SPREAD, GABOR_PERIOD = 7, 4 / 3, 4.0  # in pixels of the level
 
 
 def pyramid(maps: Maps, levels: int) -> list[Tensor]:
-    """The maps themselves, and each half as large as the one before it."""
-    found = [maps]
-    while len(found) < levels:
-        found.append(halve(found[-1]))
-    return found
+    """The maps themselves, then each level half as large as the one before."""
+    pyramid = [maps]
+    while len(pyramid) < levels:
+        pyramid.append(halve(pyramid[-1]))
+    return pyramid
 
 
 def halve(maps: Maps) -> Resized:
-    """Smooth by (1 3 3 1) ÷ 8 and keep every second pixel, along both sides; what lies outside is as the border.
+    """Smooth by (1 3 3 1) ÷ 8 and keep every second pixel, along both sides; the border is repeated outside.
 
-    Four taps, not five: the new pixel then stands in the middle of the two that it replaces. With five it stands on the
-    first of them, and eight levels on a surround would lie half of its own pixel, 128 of the image's, off its centre.
+    Four taps, not five: the new pixel is then in the middle of the two that it replaces. With five it is on the first
+    of them, and after eight levels a surround would be off its centre by half of its own pixel, 128 of the image's.
     """
     return _halve(_halve(maps, dim=2), dim=3)
 
@@ -42,7 +42,7 @@ def _halve(maps: Maps, dim: int) -> Resized:
 
 
 def resize(maps: Maps, size: Sequence[int]) -> Resized:
-    """To another height and width: between pixels the values go over smoothly, and several become their mean."""
+    """Scale to another height and width: bilinear to larger sizes, means to smaller ones."""
     height, width = size
     if tuple(maps.shape[2:]) == (height, width):
         return maps
@@ -52,7 +52,7 @@ def resize(maps: Maps, size: Sequence[int]) -> Resized:
 
 
 def blur(maps: Maps, spread: float, border: str = "replicate") -> Maps:
-    """A Gaussian of so many pixels; ``border`` says what lies outside: as the border is, or ("constant") nothing."""
+    """Blur by a Gaussian of ``spread`` pixels; outside, the ``border`` is repeated, or zero ("constant")."""
     if spread <= 0:
         return maps
     reach = math.ceil(3 * spread)
@@ -66,9 +66,9 @@ def blur(maps: Maps, spread: float, border: str = "replicate") -> Maps:
 
 
 def gabors(angles: int, like: Tensor) -> Float[Tensor, "pairs one side side"]:
-    """Pairs of filters for stripes, even and odd: one pair for each angle, from 0 (upright stripes) to 180 degrees.
+    """Pairs of Gabor filters, even and odd: one pair for each angle, from 0 (upright stripes) to 180 degrees.
 
-    Without their mean: an even surface, however bright, has no orientation.
+    Their mean is zero: a uniform surface of any brightness has no orientation.
     """
     place = torch.arange(GABOR_SIDE, dtype=torch.float64) - GABOR_SIDE // 2
     y, x = torch.meshgrid(place, place, indexing="ij")
@@ -86,13 +86,13 @@ def gabors(angles: int, like: Tensor) -> Float[Tensor, "pairs one side side"]:
 def orientations(
     finer: Float[Tensor, "b 1 h w"], coarser: Float[Tensor, "b 1 h2 w2"], filters: Float[Tensor, "pairs 1 s s"]
 ) -> Float[Tensor, "b angles h w"]:
-    """How strongly each place is striped at each angle, whatever the phase of the stripes.
+    """The energy of stripes at each angle, independent of their phase.
 
-    As in the pyramids that the paper names (Greenspan and others, 1994), the filters see what a level has beyond the
-    next one: otherwise each answers to the edges of all coarser levels too.
+    As in the pyramids that the paper cites (Greenspan and others, 1994), the filters are applied to the difference of a
+    level and the next: otherwise each responds to the edges of all coarser levels too.
     """
     margin = filters.shape[-1] // 2
     own = finer - resize(coarser, finer.shape[2:])
-    found = F.conv2d(F.pad(own, (margin,) * 4, mode="replicate"), filters)
-    even, odd = found[:, ::2], found[:, 1::2]
+    responses = F.conv2d(F.pad(own, (margin,) * 4, mode="replicate"), filters)
+    even, odd = responses[:, ::2], responses[:, 1::2]
     return torch.sqrt(even * even + odd * odd)

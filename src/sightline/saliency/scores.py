@@ -1,8 +1,8 @@
-"""How well a map says where people looked.
+"""Scores of a saliency map by human fixations.
 
 The definitions are those of Bylinskii, Judd, Oliva, Torralba and Durand, "What do different evaluation metrics tell us
 about saliency models?", IEEE Transactions on Pattern Analysis and Machine Intelligence 41(3), 2019. ``fixations`` are
-rows of x and y in pixels of the map; a pixel looked at twice counts once, and places outside the map do not count.
+rows of x and y in pixels of the map; a pixel fixated twice counts once, and places outside the map do not count.
 """
 
 import math
@@ -19,17 +19,17 @@ NO_DIVISION_BY_ZERO = 2.0**-52  # as in the published definition of KL: what an 
 
 
 def auc_judd(saliency: Map, fixations: Places) -> float:
-    """The area under the ROC curve: pixels that were looked at against all others (Judd and others, 2009).
+    """The area under the ROC curve: fixated pixels against all others (Judd and others, 2009).
 
-    The curve has a point for each value of the map that a fixation has, and straight lines between. Half where the map
-    is flat, and NaN where nothing was looked at, or everything.
+    The curve has a point for each value of the map at a fixation, and straight lines between. It is 0.5 if the map is
+    flat, and NaN if no pixel was fixated, or all were.
     """
-    looked = pixels_of(fixations, saliency.shape)
+    fixated = pixels_of(fixations, saliency.shape)
     values = saliency.reshape(-1).astype(np.float64)
-    if not 0 < len(looked) < len(values):
+    if not 0 < len(fixated) < len(values):
         return math.nan
-    hits = np.sort(values[looked])
-    misses = np.sort(np.delete(values, looked))
+    hits = np.sort(values[fixated])
+    misses = np.sort(np.delete(values, fixated))
     steps = np.unique(hits)[::-1]
     right = (len(hits) - np.searchsorted(hits, steps)) / len(hits)
     wrong = (len(misses) - np.searchsorted(misses, steps)) / len(misses)
@@ -37,11 +37,11 @@ def auc_judd(saliency: Map, fixations: Places) -> float:
 
 
 def auc_shuffled(saliency: Map, fixations: Places, elsewhere: Places) -> float:
-    """The chance that a fixation has a higher value than one made in another image; equal values count half.
+    """The probability that a fixation has a higher value than one of another image; equal values count half.
 
-    Zhang and others (2008): as people look to the middle of every image, ``elsewhere``, the fixations of other images
-    laid over this one, takes away what the middle alone would earn. All of them are used, where others draw some at
-    random: it is the mean of all such draws.
+    Zhang and others (2008): people look at the middle of every image. Comparing with ``elsewhere``, the fixations of
+    other images, removes the advantage of a map that only marks the middle. All of them are used, where others draw
+    some at random: this is the mean of all such draws.
     """
     here, there = _values(saliency, fixations), np.sort(_values(saliency, elsewhere, once=False))
     if not len(here) or not len(there):
@@ -51,40 +51,40 @@ def auc_shuffled(saliency: Map, fixations: Places, elsewhere: Places) -> float:
 
 
 def nss(saliency: Map, fixations: Places) -> float:
-    """Normalised scan-path saliency: the mean of the map where people looked, in standard deviations of the map.
+    """Normalised scan-path saliency: the mean of the map at fixations, in standard deviations of the map.
 
-    0 is chance, and what a flat map gets.
+    0 is chance, and the score of a flat map.
     """
     wide = saliency.astype(np.float64)
     spread = wide.std()
-    looked = _values(wide, fixations)
-    if not len(looked):
+    values = _values(wide, fixations)
+    if not len(values):
         return math.nan
-    return float((looked.mean() - wide.mean()) / spread) if spread > 0 else 0.0
+    return float((values.mean() - wide.mean()) / spread) if spread > 0 else 0.0
 
 
 def similarity(saliency: Map, density: Map) -> float:
-    """How much of two distributions lies in the same place: 1 where they are equal, 0 where they never meet."""
+    """The overlap of two distributions: 1 if they are equal, 0 if they are disjoint."""
     return float(np.minimum(_shares(_from_zero(saliency)), _shares(_from_zero(density))).sum())
 
 
 def kl_divergence(saliency: Map, density: Map) -> float:
-    """How much of where people looked the map leaves unsaid, in nats: 0 where they are equal, and less is better."""
-    said, seen = _shares(saliency), _shares(density)
-    return float((seen * np.log(NO_DIVISION_BY_ZERO + seen / (said + NO_DIVISION_BY_ZERO))).sum())
+    """The divergence of the map from the density of fixations, in nats: 0 if they are equal; less is better."""
+    predicted, actual = _shares(saliency), _shares(density)
+    return float((actual * np.log(NO_DIVISION_BY_ZERO + actual / (predicted + NO_DIVISION_BY_ZERO))).sum())
 
 
 def fixation_density(fixations: Places, height: int, width: int, spread: float) -> Float[np.ndarray, "h w"]:
-    """Where people looked as a smooth map: fixations, each time they were made, under a Gaussian of so many pixels.
+    """Fixations as a smooth map: all of them, also repeated ones, under a Gaussian of ``spread`` pixels.
 
-    The usual spread is one degree of the eye's view, which is how finely it sees and how well it is measured.
+    The usual spread is one degree of view: the resolution of the eye, and the accuracy of eye trackers.
     """
     counts = np.bincount(_inside(fixations, (height, width)), minlength=height * width).reshape(1, 1, height, width)
     return blur(torch.from_numpy(counts.astype(np.float64)), spread, border="constant")[0, 0].numpy()
 
 
 def pixels_of(fixations: Places, shape: tuple[int, ...]) -> np.ndarray:
-    """The pixels that were looked at, each once, as places in the map row by row."""
+    """The fixated pixels, each once, as indices into the flattened map."""
     return np.unique(_inside(fixations, shape))
 
 

@@ -36,16 +36,16 @@ def serve(
 ) -> None:
     """Serve runs, by the names given, until SIGTERM or Ctrl-C. Port 0 takes a free one.
 
-    ``ready`` is told the address. Hosts other than this machine's own need a ``token``, or ``without_token`` to say
-    that everyone who can reach the address may use it.
+    ``ready`` gets the address. Addresses that other machines can reach need a ``token``, or ``without_token`` to allow
+    everyone who can reach the address.
     """
     check_installed()
     from sightline.serve.app import application
     from sightline.serve.guard import is_loopback
-    from sightline.serve.running import bind, run
+    from sightline.serve.server import bind, run
 
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
-        raise UserError("the token must be letters, digits and signs of ASCII without spaces, and at least one")
+        raise UserError("the token must be printable ASCII without spaces, and not empty")
     if not 0 <= port < 65536:
         raise UserError(f"--port is {port}; it must be at least 0 and below 65,536")
     listening = bind(host, port)
@@ -53,16 +53,16 @@ def serve(
     if not is_loopback(address) and token is None and not without_token:
         listening.close()
         raise UserError(
-            f"--host {host} lets other machines in: give a --token that they have to know, or say --without-token"
+            f"--host {host} allows other machines to connect: give a --token that they must send, or --without-token"
         )
     shown = f"[{address}]" if ":" in address else address
-    own = {address, host} - {"0.0.0.0", "::"}  # an address for "all of them" is no name to be asked by
+    own = {address, host} - {"0.0.0.0", "::"}  # the address of all interfaces is not a host name
     app = application(runs, limits=limits, token=token, hosts=(*own, *allow_hosts))
     run(app, listening, lambda: ready(f"http://{shown}:{port}"))
 
 
 def check_installed() -> None:
-    """One sentence where the extra is missing."""
+    """Refuse in one sentence if the extra is missing."""
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401

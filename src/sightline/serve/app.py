@@ -1,4 +1,4 @@
-"""The application: addresses, the worker behind them, the guard before them."""
+"""The application: its addresses, the worker that computes the answers, and the guard that checks requests."""
 
 import asyncio
 import json
@@ -17,12 +17,12 @@ from starlette.responses import HTMLResponse, Response
 from sightline import __version__
 from sightline.errors import SightlineError, UserError
 from sightline.explain.explanation import Explanation
-from sightline.serve import asking, problems, schema
-from sightline.serve.asking import Eyes, How
+from sightline.serve import refusals, schema
+from sightline.serve.adapter import ImageDecoder, TurnKey, described
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
-from sightline.serve.problems import RefusedError
-from sightline.serve.worker import Explaining, Predicting, Worker
+from sightline.serve.refusals import RefusedError
+from sightline.serve.worker import ExplainJob, PredictJob, Worker
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 from sightline.view.page.live import Document, documentation_page, front_page
@@ -33,47 +33,47 @@ ITEMS = frozenset({"run", "texts", "texts2", "images"})
 FOR_TEXTS = frozenset({"prefix", "split", "keep_unknown"})  # options of /predict that only runs that read texts take
 FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
 REFUSALS = {
-    400: "not JSON, not UTF-8, too deep, or no Host",
-    401: "no token, or another one",
-    403: "another site's page, or another Host",
-    408: "the body came too slowly",
+    400: "not JSON, not UTF-8, nested too deeply, or no Host",
+    401: "no token, or a wrong one",
+    403: "a page of another site, or another Host",
+    408: "the body was sent too slowly",
     413: "too large",
     415: "not sent as application/json",
-    422: "not as the schema says",
-    503: "too many requests wait; Retry-After says when to ask again",
+    422: "does not follow the schema",
+    503: "too many requests wait; Retry-After says when to try again",
     504: "no answer in time",
 }
 ABOUT = (
-    "Predictions and explanations of the runs that are served. Requests that come at the same time are predicted "
-    "together; the answers are those of sightline predict."
+    "Predictions and explanations of the served runs. Simultaneous requests are predicted in one batch; the answers "
+    "are those of sightline predict."
 )
 
 
 class Service:
-    """The runs with their worker, from the side of the requests."""
+    """The runs and their worker, as requests use them."""
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
         if not runs:
-            raise UserError("there is nothing to serve: name at least one run")
+            raise UserError("there is no run to serve; name at least one")
         self.runs, self.limits = dict(runs), limits
         self.worker = Worker(runs, limits)
-        self.eyes = Eyes(limits)
-        self.described = [asking.described(name, run) for name, run in self.runs.items()]
+        self.decoder = ImageDecoder(limits)
+        self.described = [described(name, run) for name, run in self.runs.items()]
         self.pairs = any(run.input.two_texts for run in self.runs.values())
-        self.sees = [name for name, run in self.runs.items() if run.input.reads_files]
-        self.writing = asyncio.Semaphore(1)  # explanations are large: one is made into JSON at a time
+        self.image_runs = [name for name, run in self.runs.items() if run.input.reads_files]
+        self.writing = asyncio.Semaphore(1)  # explanations are large: one is serialised at a time
 
     async def predict(self, request: schema.Predict) -> Response:
         run = self.runs[request.run]
         _check_input(run, request, "texts", "images", "texts2")
-        how = self._how(run, request)
+        key = self._key(run, request)
         if run.input.reads_files:
-            async with self.eyes.seen(run, request.images, "images", shown=False) as seen:  # type: ignore[attr-defined]
-                return await self._predicted(Predicting(how, seen))
-        return await self._predicted(Predicting(how, _items(run, request, request.texts, "texts2")))
+            async with self.decoder.decoded(run, request.images, "images", shown=False) as images:  # type: ignore[attr-defined]
+                return await self._predicted(PredictJob(key, images))
+        return await self._predicted(PredictJob(key, _items(run, request, request.texts, "texts2")))
 
-    def _how(self, run: Run, request: schema.Predict) -> How:
-        """How to predict; options that mean nothing for the run are refused, not passed over."""
+    def _key(self, run: Run, request: schema.Predict) -> TurnKey:
+        """The run and options of a request; options that do not apply to the run are refused, not ignored."""
         given = sorted(request.model_fields_set - ITEMS)
         for name in given:
             if not run.output.searches:
@@ -82,12 +82,12 @@ class Service:
                 raise RefusedError(422, _not_for(run, request, name, "for runs that read texts"))
         names = {*given, "beam"} if run.output.searches else ()
         try:
-            return How(request.run, run.output.options({name: getattr(request, name) for name in names}))
+            return TurnKey(request.run, run.output.options({name: getattr(request, name) for name in names}))
         except UserError as error:
             raise RefusedError(422, str(error)) from None
 
-    async def _predicted(self, job: Predicting) -> Response:
-        return _json({"run": job.how.run, "predictions": await self._answer(job, job.answer)})
+    async def _predicted(self, job: PredictJob) -> Response:
+        return _json({"run": job.key.run, "predictions": await self._answer(job, job.answer)})
 
     async def explain(self, request: schema.Explain) -> Response:
         run = self.runs[request.run]
@@ -101,24 +101,24 @@ class Service:
             request.output, request.beam, request.alternatives, request.top, request.shift, request.measure
         )
         if run.input.reads_files:
-            async with self.eyes.seen(run, [request.image], "image", shown=True) as (seen,):  # type: ignore[attr-defined]
-                return await self._explained(Explaining(request.run, seen, options), request.form)
+            async with self.decoder.decoded(run, [request.image], "image", shown=True) as (image,):  # type: ignore[attr-defined]
+                return await self._explained(ExplainJob(request.run, image, options), request.form)
         (item,) = _items(run, request, [request.text], "text2")
-        return await self._explained(Explaining(request.run, item, options), request.form)
+        return await self._explained(ExplainJob(request.run, item, options), request.form)
 
-    async def _explained(self, job: Explaining, form: str) -> Response:
-        found = await self._answer(job, job.answer)
+    async def _explained(self, job: ExplainJob, form: str) -> Response:
+        explanation = await self._answer(job, job.answer)
         async with self.writing:
-            return await asyncio.to_thread(_written, found, form)
+            return await asyncio.to_thread(_written, explanation, form)
 
-    async def _answer(self, job: Predicting | Explaining, answer: "Future[T]") -> T:
-        """Wait for the worker; whoever stops waiting, for whatever reason, takes the job back."""
+    async def _answer(self, job: PredictJob | ExplainJob, answer: "Future[T]") -> T:
+        """Wait for the worker; cancel the job when the wait ends for any reason."""
         self.worker.submit(job)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.wrap_future(answer)
         except TimeoutError:
-            sentence = f"there was no answer within {self.limits.seconds:g} seconds; ask for less, or later"
+            sentence = f"there was no answer within {self.limits.seconds:g} seconds; send less, or try later"
             raise RefusedError(504, sentence) from None
         except SightlineError as error:
             raise RefusedError(422, str(error)) from None
@@ -128,8 +128,8 @@ class Service:
     def health(self) -> schema.Health:
         answer: type[schema.Health] = schema.Health
         more = {}
-        if self.sees:
-            answer = schema.SeeingHealth
+        if self.image_runs:
+            answer = schema.ImageHealth
             limits = self.limits
             more = {"most_images": limits.images, "most_image_bytes": limits.image_bytes, "most_pixels": limits.pixels}
         return answer(
@@ -150,10 +150,10 @@ def application(
     token: str | None = None,
     hosts: tuple[str, ...] = (),
 ) -> Guard:
-    """The server as an ASGI application, for uvicorn or any other. Models run in a thread of its own while it lives.
+    """The server as an ASGI application, for uvicorn or any other. Models run in a separate thread.
 
-    ``token`` must then be sent with every request. ``hosts`` are the names, besides those of the machine itself, that
-    the server may be asked by.
+    If there is a ``token``, every request must send it. ``hosts`` are the host names, besides those of the machine
+    itself, that requests may use.
     """
     limits = limits or Limits()
     service = Service(runs, limits)
@@ -162,8 +162,8 @@ def application(
     async def life(app: FastAPI) -> AsyncIterator[None]:
         service.worker.start()
         yield
-        await asyncio.to_thread(service.worker.stop, 5.0)  # everything was answered, or has taken too long
-        service.eyes.stop()
+        await asyncio.to_thread(service.worker.stop, 5.0)  # all requests are answered, or have taken too long
+        service.decoder.stop()
 
     app = FastAPI(
         title="Sightline",
@@ -174,20 +174,20 @@ def application(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.add_exception_handler(RefusedError, problems.from_problem)
-    app.add_exception_handler(HTTPException, problems.from_http)
-    app.add_exception_handler(RequestValidationError, problems.from_validation)
-    app.add_exception_handler(Exception, problems.from_anything)
+    app.add_exception_handler(RefusedError, refusals.from_problem)
+    app.add_exception_handler(HTTPException, refusals.from_http)
+    app.add_exception_handler(RequestValidationError, refusals.from_validation)
+    app.add_exception_handler(Exception, refusals.from_anything)
     _add_addresses(app, service, token is not None)
-    if service.sees:  # images come in base64, inside the JSON
+    if service.image_runs:  # images come in base64, inside the JSON
         limits = replace(limits, body=limits.body + limits.base64)
     return Guard(app, limits, token, hosts)
 
 
 def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     names = list(service.runs)
-    predict_request = schema.predict_request(names, service.limits, service.pairs, service.sees)
-    explain_request = schema.explain_request(names, service.limits, service.pairs, service.sees)
+    predict_request = schema.predict_request(names, service.limits, service.pairs, service.image_runs)
+    explain_request = schema.explain_request(names, service.limits, service.pairs, service.image_runs)
 
     async def predict(request: predict_request) -> Response:  # type: ignore[valid-type]
         return await service.predict(request)
@@ -195,7 +195,7 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     async def explain(request: explain_request) -> Response:  # type: ignore[valid-type]
         return await service.explain(request)
 
-    healthy: type[schema.Health] = schema.SeeingHealth if service.sees else schema.Health
+    healthy: type[schema.Health] = schema.ImageHealth if service.image_runs else schema.Health
 
     async def health() -> healthy:  # type: ignore[valid-type]
         return service.health()
@@ -212,9 +212,12 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
         response_model=schema.predictions([run.output.answer for run in service.runs.values()]),
         responses={**posts},
     )(predict)
-    app.post("/explain", summary="Where a model looked", responses={**posts, 200: explained})(explain)
+    app.post("/explain", summary="What a model attends to", responses={**posts, 200: explained})(explain)
     app.get(
-        "/health", summary="Whether it answers, and what it serves", response_description="How it is", responses=gets
+        "/health",
+        summary="Whether it is ready, and its runs",
+        response_description="The state",
+        responses=gets,
     )(health)
     front, documentation = front_page(), documentation_page()
 
@@ -227,17 +230,17 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     app.get("/", include_in_schema=False)(front_end)
     app.get("/docs", include_in_schema=False)(docs)
     if guarded:
-        described = app.openapi()  # made once; FastAPI gives this same one at /openapi.json
-        described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        described["security"] = [{"token": []}]
+        openapi = app.openapi()  # made once; FastAPI serves the same object at /openapi.json
+        openapi["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        openapi["security"] = [{"token": []}]
 
 
 def _summary(service: Service) -> str:
-    return f"The predictions of {'texts or images' if service.sees else 'texts'}"
+    return f"The predictions of {'texts or images' if service.image_runs else 'texts'}"
 
 
 def _described(service: Service) -> str:
-    """What the answers are, task by task."""
+    """The description of the answers, task by task."""
     tasks = {run.task.name: run.output.answer["description"] for run in service.runs.values()}
     return (
         " ".join(f"Of {name}: {text}" for name, text in tasks.items()) if len(tasks) > 1 else next(iter(tasks.values()))
@@ -245,7 +248,7 @@ def _described(service: Service) -> str:
 
 
 def _check_input(run: Run, request: Any, texts: str, images: str, second: str) -> None:
-    """That a run which reads images is given images, and one that reads texts texts."""
+    """Check that a run that reads images gets images, and a run that reads texts gets texts."""
     files = run.input.reads_files
     expected, others, what = (images, (texts, second), "images") if files else (texts, (images,), "texts")
     for other in others:
@@ -256,7 +259,7 @@ def _check_input(run: Run, request: Any, texts: str, images: str, second: str) -
 
 
 def _items(run: Run, request: Any, texts: list[str], second: str) -> list[Any]:
-    """The items: texts, or of a run that reads two texts the pairs of them."""
+    """The items: texts, or pairs of texts for a run that reads two."""
     given = getattr(request, second, None)
     others = [given] if isinstance(given, str) else given
     pairs: list[Any] = texts
@@ -281,10 +284,8 @@ def _page(document: Document) -> Response:
     return HTMLResponse(document.html, headers={"content-security-policy": document.policy})
 
 
-def _written(found: Explanation, form: str) -> Response:
-    if form == "page":
-        return _json(pack([found], found.title))
-    return _json(found.to_json())
+def _written(explanation: Explanation, form: str) -> Response:
+    return _json(pack([explanation], explanation.title) if form == "page" else explanation.to_json())
 
 
 def _json(data: Any) -> Response:
@@ -297,13 +298,9 @@ def _json(data: Any) -> Response:
 
 
 def _plain(data: Any) -> Any:
-    """JSON knows no NaN or infinity."""
+    """JSON has no NaN or infinity: they become null."""
     if isinstance(data, dict):
         return {key: _plain(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [_plain(value) for value in data]
-    return _finite(data) if isinstance(data, float) else data
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
+    return None if isinstance(data, float) and not math.isfinite(data) else data

@@ -1,4 +1,4 @@
-"""What stands before every request: who may ask, how much, and for how long. Plain ASGI, around the application."""
+"""Checks before every request: host, token, origin, size and time. Plain ASGI middleware."""
 
 import asyncio
 import hmac
@@ -11,7 +11,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 
 from sightline.serve.limits import Limits
-from sightline.serve.problems import BROKEN, RefusedError, busy
+from sightline.serve.refusals import BROKEN, RefusedError, busy
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -20,7 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("sightline.serve")
-OPEN = ("/", "/docs")  # pages without anything in them: a browser that opens an address can send no token
+OPEN = ("/", "/docs")  # pages without private content: a browser that opens an address cannot send a token
 HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -30,15 +30,15 @@ HEADERS = {
     "cache-control": "no-store",
 }
 POLICY = "default-src 'none'; frame-ancestors 'none'"
-# A string that is never closed reaches to the end, so every byte is looked at once.
+# A string that is never closed extends to the end, so every byte is read once.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-FIELDS, LISTS = 64, 1_000  # no request has so many; each unknown one would be named in an error, which takes time
+FIELDS, LISTS = 64, 1_000  # no valid request has more; naming each unknown one in an error would take time
 BRACKETS = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class Guard:
-    """Refuses what must not reach the application; gives it bodies that are whole; adds the headers of safety."""
+    """Refuses bad requests, reads bodies whole, and adds security headers."""
 
     def __init__(self, app: App, limits: Limits, token: str | None = None, hosts: Iterable[str] = ()) -> None:
         self.app, self.limits = app, limits
@@ -67,7 +67,7 @@ class Guard:
             await self._handle(scope, receive, answer)
         except RefusedError as problem:
             await problem.response()(scope, receive, answer)
-        except asyncio.CancelledError:  # told to stop a second time
+        except asyncio.CancelledError:  # a second signal to stop
             if begun or not self.stopping:
                 raise
             await busy("the server is stopping").response()(scope, receive, answer)
@@ -93,25 +93,25 @@ class Guard:
             return
         self._check_origin(headers)
         _check_type(headers)
-        if self.active >= self.limits.waiting + 64:  # the queue is full, and more are on their way to it
+        if self.active >= self.limits.waiting + 64:  # the queue is full, and more requests are being read
             raise busy("too many requests at once; try again in a moment")
         self.active += 1
-        holding = Holding(self)
+        sizes: list[int] = []  # of the parts of the body
         try:
-            body = await self._body(headers, receive, holding)
+            body = await self._body(headers, receive, sizes)
             _check_json(body, self.limits.depth)
             await self._run(scope, body, receive, send)
         finally:
             self.active -= 1
-            holding.end()
+            self.held -= sum(sizes)
 
     def _check_host(self, headers: Headers) -> None:
-        """A name that resolves to this machine is not enough: anyone's page may have one (DNS rebinding)."""
+        """A name that resolves to this machine is not enough: any site may have one (DNS rebinding)."""
         host = _name(headers.get("host", ""))
         if not host:
             raise RefusedError(400, "the request names no host")
         if not (is_loopback(host) or host in self.hosts):
-            raise RefusedError(403, "this server does not go by that name; --allow-host NAME would let it")
+            raise RefusedError(403, "this server does not accept that host name; start it with --allow-host NAME")
 
     def _check_token(self, path: str, headers: Headers) -> None:
         if self.token is None or path in OPEN:
@@ -119,43 +119,46 @@ class Guard:
         kind, _, given = headers.get("authorization", "").partition(" ")
         right = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self.token)
         if kind.lower() != "bearer" or not right:
-            missing = "wants a token" if not given else "knows another token"
+            missing = "requires a token" if not given else "has another token"
             sentence = f"this server {missing}: send it as Authorization: Bearer TOKEN"
             raise RefusedError(401, sentence, {"www-authenticate": "Bearer"})
 
     def _check_origin(self, headers: Headers) -> None:
-        """A page elsewhere must not drive this server with the browser of someone who may."""
+        """A page of another site must not use this server through the browser of an authorised user."""
         origin = headers.get("origin")
         foreign = origin is not None and origin.partition("://")[2].lower() != headers["host"].lower()
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise RefusedError(403, "requests from pages of other sites are refused")
 
-    async def _body(self, headers: Headers, receive: Receive, holding: "Holding") -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, sizes: list[int]) -> bytes:
         most = self.limits.body
-        too_large = RefusedError(413, f"the body is larger than the {most:,} bytes that are taken")
+        too_large = RefusedError(413, f"the body is larger than the limit of {most:,} bytes")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > most:
             raise too_large
-        parts, size = [], 0
+        parts = []
         try:
             async with asyncio.timeout(self.limits.reading):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise RefusedError(400, "the body ended too early")
-                    size += len(message.get("body", b""))
-                    if size > most:
-                        raise too_large
-                    holding.add(len(message.get("body", b"")))
                     parts.append(message.get("body", b""))
+                    size = len(parts[-1])
+                    if sum(sizes) + size > most:
+                        raise too_large
+                    if self.held + size > self.limits.held:
+                        raise busy("there are too many large requests at once; try again in a moment")
+                    self.held += size
+                    sizes.append(size)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            sentence = f"the body did not come within {self.limits.reading:g} seconds"
+            sentence = f"the body did not arrive within {self.limits.reading:g} seconds"
             raise RefusedError(408, sentence, {"connection": "close"}) from None
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Run the application with this body; give up when the client leaves."""
+        """Run the application with this body; cancel it when the client leaves."""
         given = False
 
         async def replay() -> Message:
@@ -163,7 +166,7 @@ class Guard:
             if not given:
                 given = True
                 return {"type": "http.request", "body": body, "more_body": False}
-            return await asyncio.Future()  # who wants to know whether the client left is told by being cancelled
+            return await asyncio.Future()  # if the client leaves, the application is cancelled
 
         async def gone() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -181,38 +184,21 @@ class Guard:
             await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-class Holding:
-    """How much of the memory for bodies one request holds."""
-
-    def __init__(self, guard: Guard) -> None:
-        self.guard, self.size = guard, 0
-
-    def add(self, size: int) -> None:
-        if self.guard.held + size > self.guard.limits.held:
-            raise busy("there are too many large requests at once; try again in a moment")
-        self.guard.held += size
-        self.size += size
-
-    def end(self) -> None:
-        self.guard.held -= self.size
-        self.size = 0
-
-
 def _check_type(headers: Headers) -> None:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":  # a form of another site's page cannot send this without being asked first
+    if kind != "application/json":  # a form of another site cannot send this without a preflight request
         raise RefusedError(415, "the body must be JSON, sent as Content-Type: application/json")
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise RefusedError(415, "the body must not be compressed")
 
 
 def _check_json(body: bytes, depth: int) -> None:
-    """That it is UTF-8 and not too deep, before any parser sees it."""
+    """Check that it is UTF-8 and not nested too deeply, before any parser reads it."""
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RefusedError(400, f"byte {error.start} of the body is not UTF-8") from None
-    if b"\0" in body:  # JSON has none, but UTF-16 does, and parsers take it
+    if b"\0" in body:  # JSON has none, but UTF-16 does, and parsers accept it
         raise RefusedError(400, "the body is not JSON in UTF-8: it has a byte 0")
     bare = STRING.sub(b"", body)
     if bare.count(b":") > FIELDS:
@@ -231,16 +217,16 @@ def _name(host: str) -> str:
     """The name or address without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
-    if host.count(":") > 1:  # an address of the new kind, as options name it
+    if host.count(":") > 1:  # an IPv6 address without brackets
         return host.lower()
     return host.partition(":")[0].lower().rstrip(".")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and cannot be made another: by name or by address."""
+    """Whether a host name or address always means this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    if "%" in host:  # the zone of an address: anything may stand behind it
+    if "%" in host:  # the zone of an IPv6 address may be anything
         return False
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""What the server takes at most. Each limit is in the schema or in the sentence that refuses."""
+"""The limits of the server. Each limit is in the schema or in the sentence that refuses a request."""
 
 from dataclasses import dataclass, fields
 
@@ -7,18 +7,17 @@ from sightline.errors import UserError
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes, lengths, times and numbers.
+    """The largest sizes, lengths, times and numbers.
 
     ``body`` is bytes of a request; ``texts`` in one request and ``characters`` of each; ``depth`` of its JSON.
-    ``tokens`` bounds the output that may be asked for. ``weights`` are those of one explanation; ``measured`` the
-    tokens up to which it is measured whether to believe it: hiding each in turn grows with the cube, and predictions
-    wait meanwhile. ``seconds`` is how long an answer may take, ``reading`` how long a client may take to send a request
-    or to read an answer, ``stopping`` how long the server goes on answering when it is told to stop. ``waiting`` and
-    ``connections`` are how many requests and clients there may be at once; beyond that they are refused, not dropped.
+    ``tokens`` is the longest output of a request. ``weights`` are those of one explanation. ``measured`` is the number
+    of tokens up to which its evidence is measured: the time grows with the cube, and predictions wait meanwhile.
+    ``seconds`` is the time for an answer, ``reading`` the time for a client to send a request or to read an answer,
+    ``stopping`` the time to answer open requests after a signal to stop. ``waiting`` and ``connections`` are the
+    numbers of requests and clients at once; more are refused, not dropped.
 
-    Where a run reads images: ``images`` in one request, ``image_bytes`` of all of them together (a body may then be as
-    much larger as these take in base64), ``pixels`` of each. ``held`` is how many bytes of bodies, and of images that
-    wait, are in memory at once.
+    For runs that read images: ``images`` in one request, ``image_bytes`` of all of them together (a body may be larger
+    by their size in base64), ``pixels`` of each. ``held`` is the bytes of bodies and of waiting images in memory.
     """
 
     body: int = 1 << 20
@@ -47,5 +46,5 @@ class Limits:
 
     @property
     def base64(self) -> int:
-        """How many characters an image may have in base64."""
+        """The most characters of an image in base64."""
         return 4 * -(-self.image_bytes // 3)

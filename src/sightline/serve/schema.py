@@ -1,4 +1,4 @@
-"""What requests and answers look like, with the limits in the schema. Strict: nothing is converted, nothing unknown."""
+"""The schemas of requests and answers, with the limits. Strict: values are not converted, unknown fields refused."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model,
 
 from sightline.serve.limits import Limits
 
-SEED = 2**53 - 1  # what every program that reads JSON can hold exactly
+SEED = 2**53 - 1  # the largest integer that every JSON parser represents exactly
 
 
 class Strict(BaseModel):
@@ -21,40 +21,41 @@ class Error(BaseModel):
 
 
 def predictions(answers: Sequence[Mapping[str, Any]]) -> type[BaseModel]:
-    """The answer of /predict; ``answers`` are the schemas of what the runs answer for an item."""
+    """The answer of /predict; ``answers`` are the runs' schemas of the answer for one item."""
     kinds = [dict(one) for number, one in enumerate(answers) if one not in answers[:number]]
     one = Annotated[Any, WithJsonSchema(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})]
-    about = "What a run predicts: for each item, in their order."
+    about = "The predictions of a run, in the order of the items."
     return create_model("Predictions", __doc__=about, run=(str, ...), predictions=(list[one], ...))
 
 
-class Run(BaseModel):
+class ServedRun(BaseModel):
     """A model that is served."""
 
+    model_config = ConfigDict(title="Run")
     name: str
     model: str = Field(description="Its kind, such as transformer.")
     parameters: int
     task: str
-    searches: bool = Field(description="Whether it searches for what it writes, so that there is a beam.")
+    searches: bool = Field(description="Whether it writes text by beam search.")
     pairs: bool = Field(description="Whether it reads two texts.")
-    texts: list[str] = Field(description="What its texts are, such as a question and a text; none of images.")
+    texts: list[str] = Field(description="The names of its texts, such as question and text; empty for images.")
     images: bool = Field(description="Whether it reads images.")
-    labels: list[str] = Field(description="The labels that it may answer; none where it gives something else.")
+    labels: list[str] = Field(description="The labels that it may predict; empty if it predicts something else.")
 
 
 class Health(BaseModel):
-    """Whether the server answers, what it serves, and how much waits."""
+    """Whether the server is ready, its runs, and the number of waiting requests."""
 
     ready: bool
-    runs: list[Run]
+    runs: list[ServedRun]
     waiting: int = Field(description="Requests without an answer yet.")
     most_waiting: int = Field(description="Beyond this many, requests are refused with 503.")
     most_characters: int = Field(description="Of one text.")
-    most_beam: int = Field(description="How wide a beam may be.")
+    most_beam: int = Field(description="The widest beam.")
 
 
-class SeeingHealth(Health):
-    """The same of a server with runs that read images."""
+class ImageHealth(Health):
+    """The same for a server with runs that read images."""
 
     most_images: int = Field(description="In one request.")
     most_image_bytes: int = Field(description="Of all images of a request together, as files.")
@@ -62,9 +63,9 @@ class SeeingHealth(Health):
 
 
 class Predict(Strict):
-    """Texts, and how to search for their outputs."""
+    """Texts, and options of the search for their outputs."""
 
-    # The rest depends on the limits and the runs: `predict_request` adds it.
+    # `predict_request` adds what depends on the limits and the runs.
     run: str
     texts: list[str]
     beam: int = 5
@@ -77,15 +78,15 @@ class Predict(Strict):
     max_length: int | None = None
     no_repeat: int = Field(0, ge=0, le=64, description="No run of this many tokens twice; 0 allows all.")
     sample: bool = Field(False, description="Draw at random, each text by itself, instead of searching.")
-    temperature: float = Field(1.0, gt=0, le=100, description="With sample: below 1 likelier, above 1 stranger.")
+    temperature: float = Field(1.0, gt=0, le=100, description="Of samples: below 1 conservative, above 1 diverse.")
     top: int | None = Field(None, ge=1, le=1_000_000, description="With sample: draw from this many tokens.")
     mass: float = Field(1.0, gt=0, le=1, description="With sample: draw from tokens with this much probability.")
     seed: int = Field(0, ge=0, le=SEED, description="With sample: the same seed and text give the same outputs.")
 
     @model_validator(mode="after")
-    def _goes_together(self) -> "Predict":
+    def _check_split(self) -> "Predict":
         if self.split and (self.best > 1 or self.prefix):
-            raise ValueError("split goes with neither best above 1 nor prefix: every sentence has its own")
+            raise ValueError("split cannot be combined with best above 1 or with prefix")
         return self
 
 
@@ -96,12 +97,12 @@ class Explain(Strict):
     text: str
     output: str | None = None
     beam: int = 5
-    alternatives: int = Field(3, ge=0, le=16, description="How many other outputs of the beam to name.")
+    alternatives: int = Field(3, ge=0, le=16, description="How many other outputs of the beam to list.")
     top: int | None = Field(None, ge=1, le=1_000_000, description="Keep only this many weights of each row.")
     shift: Literal[-1, 0, 1] | None = Field(None, description="Move the map by a row; left out, the run's own.")
     measure: bool = Field(False, description="Also measure whether to believe the map: many more passes.")
     form: Literal["json", "page"] = Field(
-        "json", description="json is the explanation as plain data; page the same, packed as the page reads it."
+        "json", description="json: the explanation as plain data; page: the same, packed for the page."
     )
 
 
@@ -110,14 +111,14 @@ ONE_PIXEL = "R0lGODdhAQABAIAAAAAAAAAAACwAAAAAAQABAAAIBAABBAQAOw=="  # a GIF: the
 
 
 def predict_request(runs: list[str], limits: Limits, pairs: bool = False, images: Container[str] = ()) -> type[Predict]:
-    """The request of /predict with its limits. ``pairs``: some run reads two texts; ``images``: these runs images."""
+    """The request of /predict with its limits. ``pairs``: a run reads two texts; ``images``: runs that read images."""
     text = _text(limits)
     fields: dict[str, Any] = {
         "run": _run(runs),
         "texts": (Annotated[list[text], Field(min_length=1, max_length=limits.texts)], ...),  # type: ignore[valid-type]
         "beam": (int, Field(min(5, limits.beam), ge=1, le=limits.beam, description="Hypotheses to keep; 1 is greedy.")),
         "best": (int, Field(1, ge=1, le=limits.beam, description="Outputs for each text; no more than beam.")),
-        "prefix": (text, Field("", description="What every output begins with; ends where a word ends.")),
+        "prefix": (text, Field("", description="Start every output with this text; end it where a word ends.")),
         "min_length": (int, Field(0, ge=0, le=limits.tokens, description="The fewest tokens of an output.")),
         "max_length": (
             Annotated[int, Field(ge=1, le=limits.tokens)] | None,
@@ -137,7 +138,7 @@ def predict_request(runs: list[str], limits: Limits, pairs: bool = False, images
 
 
 def explain_request(runs: list[str], limits: Limits, pairs: bool = False, images: Container[str] = ()) -> type[Explain]:
-    """The request of /explain with its limits. ``pairs``: some run reads two texts; ``images``: these runs images."""
+    """The request of /explain with its limits. ``pairs``: a run reads two texts; ``images``: runs that read images."""
     fields: dict[str, Any] = {
         "run": _run(runs),
         "text": (_text(limits), Field(description="The input.")),
@@ -157,7 +158,7 @@ def explain_request(runs: list[str], limits: Limits, pairs: bool = False, images
 
 
 def _with_example(made: Any, run: str, given: dict[str, Any], images: Container[str]) -> Any:
-    """Where neither texts nor images are required, the schema says by an example what to give."""
+    """If neither texts nor images are required, an example in the schema shows what to send."""
     if images:
         made.model_config = ConfigDict(**made.model_config, json_schema_extra={"example": {"run": run, **given}})
         made.model_rebuild(force=True)
@@ -165,7 +166,7 @@ def _with_example(made: Any, run: str, given: dict[str, Any], images: Container[
 
 
 def _run(runs: list[str]) -> tuple[Any, Any]:
-    return Literal[tuple(runs)], Field(runs[0], description="Which model; the first unless given.")
+    return Literal[tuple(runs)], Field(runs[0], description="Which run; the first by default.")
 
 
 def _text(limits: Limits) -> Any:
@@ -178,7 +179,7 @@ def _image(limits: Limits) -> Any:
 
 EXPLANATION: dict[str, Any] = {
     "title": "Explanation",
-    "description": "What went in and came out, and where the model looked; with form page, blocks of base64 by name.",
+    "description": "Input, output and attention maps; with form page, blocks of base64 by name.",
     "type": "object",
     "oneOf": [
         {

@@ -1,8 +1,8 @@
-"""The one thread that uses the models. Whatever waits is predicted together.
+"""The one thread that uses the models. Waiting requests are predicted in one batch.
 
-Requests are cut into texts, and a turn takes texts of all requests that want the same, one of each in turn until there
-are enough of them: a request of one text does not wait for the whole of a request of sixty. Predictions and
-explanations take turns, so neither waits for all of the others.
+Requests are divided into items. A turn takes items of all requests with the same run and options, one of each request
+in rotation until the batch is full: a request of one text does not wait for a whole request of sixty. Predictions and
+explanations alternate, so neither waits for all of the others.
 """
 
 import threading
@@ -15,26 +15,25 @@ from typing import Any
 
 from sightline.explain.explanation import Explanation
 from sightline.records import Grid, Record
-from sightline.serve import asking
-from sightline.serve.asking import TURN_TEXTS, TURN_TOKENS, How, Received
+from sightline.serve.adapter import TURN_TEXTS, TURN_TOKENS, Received, TurnKey, costs, explained, predicted
 from sightline.serve.limits import Limits
-from sightline.serve.problems import RefusedError, busy
+from sightline.serve.refusals import RefusedError, busy
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 
 MODEL_THREAD = "sightline-model"
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds without a new request that end the gathering of a turn, and at most
-PLACES = 8  # places of an image that take no longer to measure than a token: hiding one reads no image again
+PLACES = 8  # places of an image that take as long to measure as a token: hiding one does not read the image again
 
 
 @dataclass(eq=False)
-class Predicting:
-    """A request for predictions of texts or images, and how far it has come."""
+class PredictJob:
+    """A request for predictions of texts or images, and the predictions made so far."""
 
-    how: How
-    texts: Sequence[Any]
+    key: TurnKey
+    items: Sequence[Any]
     answer: "Future[list[Any]]" = field(default_factory=Future)
-    found: list[Any] = field(default_factory=list)
+    predictions: list[Any] = field(default_factory=list)
     costs: list[int] | None = None
 
     @property
@@ -43,27 +42,27 @@ class Predicting:
 
 
 @dataclass(eq=False)
-class Explaining:
+class ExplainJob:
     """A request for an explanation."""
 
     run: str
-    text: Any
-    wanted: ExplainOptions
+    item: Any
+    options: ExplainOptions
     answer: "Future[Explanation]" = field(default_factory=Future)
-    seen: bool = False  # the map is made, and small enough for what is still to be measured
+    mapped: bool = False  # the map was computed, and is small enough to be measured
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for this turn any more."""
+    """Every client of this turn has left."""
 
 
 class Worker:
-    """Takes requests from any thread; answers come as futures. A future that is cancelled is left out."""
+    """Takes requests from any thread; answers are futures. Cancelled ones are skipped."""
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
         self.runs, self.limits = dict(runs), limits
-        self._predictions: deque[Predicting] = deque()
-        self._explanations: deque[Explaining] = deque()
+        self._predictions: deque[PredictJob] = deque()
+        self._explanations: deque[ExplainJob] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._explained_last = False
@@ -75,7 +74,7 @@ class Worker:
         self._thread.start()
 
     def stop(self, seconds: float | None = None) -> bool:
-        """Finish what waits, take nothing new, and say whether that came to its end in time."""
+        """Finish waiting requests, refuse new ones, and return whether the thread ended in time."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -94,15 +93,15 @@ class Worker:
             self._drop_what_is_over()
             return len(self._predictions) + len(self._explanations) + self._in_work
 
-    def submit(self, job: Predicting | Explaining) -> None:
+    def submit(self, job: PredictJob | ExplainJob) -> None:
         with self._changed:
             if self._stopping:
                 raise busy("the server is stopping")
             if len(self._predictions) + len(self._explanations) >= self.limits.waiting:
-                self._drop_what_is_over()  # a long turn may be going on, and clients have left meanwhile
+                self._drop_what_is_over()  # clients may have left during a long turn
             if len(self._predictions) + len(self._explanations) >= self.limits.waiting:
                 raise busy(f"{self.limits.waiting} requests wait already; try again in a moment")
-            if isinstance(job, Predicting):
+            if isinstance(job, PredictJob):
                 self._predictions.append(job)
             else:
                 self._explanations.append(job)
@@ -111,12 +110,12 @@ class Worker:
     def _work(self) -> None:
         while (turn := self._next()) is not None:
             turn()
-            del turn  # or an answer is kept until the next one is asked for
+            del turn  # else the answer is kept until the next turn
             with self._changed:
                 self._in_work = 0
 
     def _next(self) -> Callable[[], None] | None:
-        """What to do next; None when there is nothing more to come."""
+        """The next turn; None when the worker is stopped and nothing waits."""
         while True:
             with self._changed:
                 self._drop_what_is_over()
@@ -133,9 +132,9 @@ class Worker:
                     one = self._explanations.popleft()
                     self._in_work = 1
                     return lambda: self._explain(one)
-                how = self._predictions[0].how
-                together = [job for job in self._predictions if job.how == how]
-            self._weigh(together)  # takes its time: nobody should have to wait for it to add a request
+                key = self._predictions[0].key
+                together = [job for job in self._predictions if job.key == key]
+            self._weigh(together)  # outside the lock: this takes time, and requests must not wait for it
             with self._changed:
                 together = [job for job in together if not job.over]
                 if together:
@@ -146,7 +145,7 @@ class Worker:
                     return lambda: self._predict(chosen)
 
     def _gather(self) -> None:
-        """Many clients that were answered together ask again together: without a pause they would be split in two."""
+        """Wait a little: clients answered together send their next requests together, and should share a turn."""
         until = time.monotonic() + LONGEST_PAUSE
         while self._together > 1 and not self._stopping and time.monotonic() < until:
             before = len(self._predictions)
@@ -155,26 +154,25 @@ class Worker:
                 return
 
     def _drop_what_is_over(self) -> None:
-        """Those whose clients left or waited too long, and those that failed."""
+        """Drop requests whose clients left or waited too long, and those that failed."""
         self._predictions = deque(job for job in self._predictions if not job.over)
         self._explanations = deque(job for job in self._explanations if not job.answer.done())
 
-    def _weigh(self, jobs: list[Predicting]) -> None:
-        """How many tokens of hypotheses each text keeps in work."""
+    def _weigh(self, jobs: list[PredictJob]) -> None:
+        """Compute the cost of each item, in tokens of hypotheses."""
         for job in jobs:
             if job.costs is None:
                 try:
-                    job.costs = asking.costs(self.runs[job.how.run], job.how, _items(job.texts))
+                    job.costs = costs(self.runs[job.key.run], job.key, _items(job.items))
                 except BaseException as error:
                     _settle(job.answer, error=error)
 
-    def _turn(self, together: list[Predicting]) -> list[tuple[Predicting, int]]:
-        """Texts for one turn: (request, number of its text). Requests that are not through stay, behind the others."""
-        how = together[0].how
-        taken = {id(job): len(job.found) for job in together}
-        chosen: list[tuple[Predicting, int]] = []
+    def _turn(self, together: list[PredictJob]) -> list[tuple[PredictJob, int]]:
+        """Items for one turn: (request, number of its item). Unfinished requests stay, after the others."""
+        taken = {id(job): len(job.predictions) for job in together}
+        chosen: list[tuple[PredictJob, int]] = []
         room, open_jobs = TURN_TOKENS, deque(together)
-        while open_jobs and len(chosen) < (1 if how.alone else TURN_TEXTS):
+        while open_jobs and len(chosen) < (1 if together[0].key.alone else TURN_TEXTS):
             job = open_jobs.popleft()
             place = taken[id(job)]
             cost = (job.costs or [])[place]
@@ -183,72 +181,72 @@ class Worker:
             room -= cost
             chosen.append((job, place))
             taken[id(job)] += 1
-            if taken[id(job)] < len(job.texts):
+            if taken[id(job)] < len(job.items):
                 open_jobs.append(job)
-        through = {id(job) for job in together if taken[id(job)] == len(job.texts)}
-        begun = {id(job) for job, _ in chosen} - through
-        rest = [job for job in self._predictions if id(job) not in through]
-        self._predictions = deque(sorted(rest, key=lambda job: id(job) in begun))  # sorting keeps the order otherwise
+        finished = {id(job) for job in together if taken[id(job)] == len(job.items)}
+        begun = {id(job) for job, _ in chosen} - finished
+        rest = [job for job in self._predictions if id(job) not in finished]
+        self._predictions = deque(sorted(rest, key=lambda job: id(job) in begun))  # a stable sort
         return chosen
 
-    def _predict(self, chosen: list[tuple[Predicting, int]]) -> None:
-        how = chosen[0][0].how
-        texts = _items([job.texts[place] for job, place in chosen])
+    def _predict(self, chosen: list[tuple[PredictJob, int]]) -> None:
+        key = chosen[0][0].key
+        items = _items([job.items[place] for job, place in chosen])
 
-        def going() -> None:
+        def check() -> None:
             if all(job.over for job, _ in chosen):
                 raise _AbandonedError
 
         try:
-            found: list[Any] = asking.predicted(self.runs[how.run], how, texts, going)
+            predictions: list[Any] = predicted(self.runs[key.run], key, items, check)
         except _AbandonedError:
             return
-        except BaseException as error:  # one text may spoil it for all: each by itself, and it alone is refused
-            found = [error] if len(texts) == 1 else [self._alone(how, text) for text in texts]
-        for (job, _), outputs in zip(chosen, found, strict=True):
-            if isinstance(outputs, BaseException):
-                _settle(job.answer, error=outputs)
+        except BaseException as error:  # one item may fail the batch: predict each alone, and refuse only that one
+            predictions = [error] if len(items) == 1 else [self._alone(key, item) for item in items]
+        for (job, _), prediction in zip(chosen, predictions, strict=True):
+            if isinstance(prediction, BaseException):
+                _settle(job.answer, error=prediction)
                 continue
-            job.found.append(outputs)
-            if len(job.found) == len(job.texts):
-                _settle(job.answer, job.found)
+            job.predictions.append(prediction)
+            if len(job.predictions) == len(job.items):
+                _settle(job.answer, job.predictions)
 
-    def _alone(self, how: How, text: Any) -> Any:
+    def _alone(self, key: TurnKey, item: Any) -> Any:
         try:
-            return asking.predicted(self.runs[how.run], how, [text])[0]
+            return predicted(self.runs[key.run], key, [item])[0]
         except BaseException as error:
             return error
 
-    def _explain(self, job: Explaining) -> None:
-        """The map first; what it takes to measure it is a second turn, so that predictions come in between."""
+    def _explain(self, job: ExplainJob) -> None:
+        """Compute the map first, and measure its evidence in a second turn, so that predictions run in between."""
+        run = self.runs[job.run]
         try:
-            wanted = replace(job.wanted, measure=job.seen)
-            found = self._checked(asking.explained(self.runs[job.run], job.text, wanted))
+            explanation = explained(run, job.item, replace(job.options, measure=job.mapped))
+            self._check_size(explanation)
         except BaseException as error:
             _settle(job.answer, error=error)
             return
-        if not job.wanted.measure or job.seen or not self.runs[job.run].output.measures:
-            _settle(job.answer, found)
+        if not job.options.measure or job.mapped or not run.output.measures:
+            _settle(job.answer, explanation)
             return
-        longest = max((max(len(one.rows), _columns(one)) for one in found.records), default=0)
+        longest = max((max(len(one.rows), _columns(one)) for one in explanation.records), default=0)
         if longest > self.limits.measured:
-            note = f"{longest:,} tokens are too many to measure what to make of the map"
-            note += f", which this server does up to {self.limits.measured:,}"
-            _settle(job.answer, replace(found, notes=(*found.notes, note)))
+            note = f"{longest:,} tokens are too many to measure whether to believe the map"
+            note += f"; the limit of this server is {self.limits.measured:,}"
+            _settle(job.answer, replace(explanation, notes=(*explanation.notes, note)))
             return
-        job.seen = True
+        job.mapped = True
         with self._changed:
             self._explanations.append(job)
 
-    def _checked(self, found: Explanation) -> Explanation:
-        weights = sum(_size(record.weights) for record in found.records)
+    def _check_size(self, explanation: Explanation) -> None:
+        weights = sum(_size(record.weights) for record in explanation.records)
         if weights > self.limits.weights:
             raise RefusedError(
                 413,
-                f"the maps have {weights:,} weights, more than the {self.limits.weights:,} that are sent; explain a "
-                f"shorter text or a smaller image, or ask with top for the largest weights of each row only",
+                f"the maps have {weights:,} weights, more than the limit of {self.limits.weights:,}; explain a shorter "
+                f"text or a smaller image, or set top to keep only the largest weights of each row",
             )
-        return found
 
 
 def _items(given: Sequence[Any]) -> list[Any]:
@@ -256,7 +254,7 @@ def _items(given: Sequence[Any]) -> list[Any]:
 
 
 def _columns(record: Record) -> int:
-    """How long it takes to hide the columns one by one, in tokens of a text."""
+    """The time it takes to hide the columns one by one, in tokens of a text."""
     return -(-len(record.columns) // PLACES) if isinstance(record.columns, Grid) else len(record.columns)
 
 
@@ -265,7 +263,7 @@ def _size(weights: Any) -> int:
 
 
 def _settle(answer: "Future[Any]", result: Any = None, error: BaseException | None = None) -> None:
-    """Answer, unless nobody waits any more."""
+    """Set the answer, unless the client has left."""
     if answer.done() or not answer.set_running_or_notify_cancel():
         return
     if error is not None:

@@ -1,4 +1,4 @@
-"""How fast a run trains and predicts on this machine, how much memory that takes, and where the time goes."""
+"""Measure the speed, memory and profile of training and prediction of a run on this machine."""
 
 import copy
 import itertools
@@ -25,7 +25,7 @@ ITEMS, FEW = 64, 8  # predicted together, and one by one
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of work: ``rate`` a second (median, and the slowest and fastest of the repeats), and peak memory."""
+    """One kind of work: ``rate`` per second (median, slowest and fastest of the repeats), and peak memory."""
 
     name: str
     unit: str
@@ -33,7 +33,7 @@ class Measured:
     slowest: float
     fastest: float
     memory: int | None
-    profile: Profile | None = None  # measured when all the rest is: a profile takes memory of its own
+    profile: Profile | None = None  # measured last: profiling itself takes memory
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
@@ -43,7 +43,7 @@ class Measured:
 
 
 class Work(NamedTuple):
-    """Something to measure: what to do, how much of which unit that is, and whether to ask where its time goes."""
+    """Something to measure: a function, its amount in a unit, and whether to profile it."""
 
     name: str
     unit: str
@@ -53,25 +53,25 @@ class Work(NamedTuple):
 
 
 def works(run: Run) -> list[Work]:
-    """What is measured: training steps on the run's own batches, and its validation items predicted."""
+    """The work to measure: training steps on the run's own batches, and predictions for its validation items."""
     if run.folder is None or not (run.folder / DATA).is_dir():
-        raise UserError(f"{run.name} was moved without its data: there is nothing to measure it on")
+        raise UserError(f"{run.name} has no data folder: there is nothing to measure it on")
     setting = Setting(run.task, run.variant, run.config, run.folder / DATA, Limits())
     prepared = reopened(setting, run.input, run.output)
     lesson = TaskLesson(run, prepared)
     step, tokens = _training(run, lesson)
-    found = [Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True)]
+    todo = [Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True)]
     xs = run.output.bench_items(run, [one.x for one in prepared.valid[:ITEMS]])
     few, unit = xs[:FEW], run.output.bench_unit or run.input.noun
     for name, options in run.output.benched().items():
         together = partial(run.predict, xs, **options, batch_tokens=1 << 20)
-        found.append(Work(f"{name}, {len(xs)} together", unit, together, len(xs), True))
-        found.append(Work(f"{name}, one by one", unit, _one_by_one(run, few, options), len(few), False))
-    return found
+        todo.append(Work(f"{name}, {len(xs)} together", unit, together, len(xs), True))
+        todo.append(Work(f"{name}, one by one", unit, _one_by_one(run, few, options), len(few), False))
+    return todo
 
 
 def measure(work: Work, seconds: float) -> Measured:
-    """Several repeats within about so many seconds; the first does not count."""
+    """Repeat the work for about this many seconds; the first repeat does not count."""
     forget_peak()
     times = seconds_of(work.call, seconds)
     memory = peak_memory()
@@ -80,12 +80,12 @@ def measure(work: Work, seconds: float) -> Measured:
 
 
 def profiled(work: Work, measured: Measured) -> Measured:
-    """The same with where the time goes, if that was asked for."""
+    """The measurement with a profile, if the work is to be profiled."""
     return replace(measured, profile=profile_of(work.call, calls=1)) if work.profiled else measured
 
 
 def _training(run: Run, lesson: TaskLesson) -> tuple[Callable[[], None], int]:
-    """Steps of a copy of the model: the run itself stays as it is. The amount is the mean of a step."""
+    """Training steps of a copy of the model, and their number of tokens."""
     trained = copy.deepcopy(run.model).requires_grad_(True).train()
     training = run.config.training
     optimiser = make_optimiser(trained, training)
@@ -93,7 +93,7 @@ def _training(run: Run, lesson: TaskLesson) -> tuple[Callable[[], None], int]:
     coming = itertools.cycle(batches)
 
     def steps() -> None:
-        # All of the batches, so that every repeat is the same work.
+        # All batches, so that every repeat is the same work.
         for batch in itertools.islice(coming, len(batches)):
             gradients(trained, optimiser, lesson, [batch], training)
             optimiser.step()
@@ -106,18 +106,18 @@ def _one_by_one(run: Run, items: Sequence[Any], options: dict[str, Any]) -> Call
 
 
 def threads_tried(most: int) -> list[int]:
-    """1, 2, 4 … and as many as there are."""
+    """1, 2, 4 … and ``most``."""
     return sorted({most, *(2**i for i in range(most.bit_length()) if 2**i <= most)})
 
 
 def rate_by_threads(work: Work, seconds: float) -> dict[int, float]:
-    """The same work with fewer threads: small models may be faster so."""
+    """The rate with fewer threads, which may be faster for small models."""
     before = torch.get_num_threads()
-    found = {}
+    rates = {}
     try:
         for threads in threads_tried(before):
             torch.set_num_threads(threads)
-            found[threads] = work.amount / statistics.median(seconds_of(work.call, seconds, least=2))
+            rates[threads] = work.amount / statistics.median(seconds_of(work.call, seconds, least=2))
     finally:
         torch.set_num_threads(before)
-    return found
+    return rates

@@ -1,15 +1,15 @@
-"""Caption: a sentence for an image, with a look at the image for each word."""
+"""Caption: a sentence for an image, with attention over the image for each word."""
 
 from sightline.tasks.task import Column, Option, Task, Variant
 
 IMAGE = Column("image", "the path of an image", ("image_path", "image_file", "file_name", "filename", "file", "path"))
 FEATURES = Option(
     "features",
-    "For images: a folder that keeps what a frozen encoder makes of them, for other runs with the same.",
+    "For images: cache the features of a frozen encoder in this folder, for other runs.",
     metavar="FOLDER",
 )
 IMAGE_RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
-# Of the penalty for uneven looks: with 1, looking at everything alike is worth more than any word.
+# Weight of the penalty for uneven attention: with 1, uniform attention lowers the loss more than any word.
 PENALTY = 0.1
 
 
@@ -20,11 +20,11 @@ def _soft(hidden: int) -> dict[str, object]:
 
 CAPTION = Task(
     name="caption",
-    help="what an image shows, in words",
+    help="a sentence that describes an image",
     data="a table with the columns image and caption, or a folder of images with .txt files",
     columns=(
         IMAGE,
-        Column("caption", "what it shows, in words", ("captions", "text", "sentence", "description")),
+        Column("caption", "a sentence that describes it", ("captions", "text", "sentence", "description")),
     ),
     reader="sightline.data.image_tables:caption_cells",
     variants=(

@@ -1,10 +1,9 @@
-"""What a run folder says of itself to people: data, scores, command, limits."""
+"""The model card of a run: data, scores, command, limits."""
 
 import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -20,15 +19,15 @@ MOST_LISTED = 200  # rows of a table in a card
 
 @dataclass(frozen=True)
 class Wording:
-    """What a card says of its task. ``sections`` are more Markdown, behind the scores."""
+    """The sentences of a card that depend on the task. ``sections`` are lines of Markdown after the scores."""
 
     what: str = "from text to text"
     rows: str = "pairs"
     scored: str = "On validation data, decoded greedily."
     longest: str = "sources it saw have at most {longest:,} characters; split longer texts."
     limits: tuple[str, ...] = (
-        "It knows what stands in its training data, and writes something fluent for anything else too.",
-        "Where it looked is not why it wrote: an attention map is a picture of the computation, not an explanation.",
+        "It has learnt its training data, and writes fluent text for any other input too.",
+        "An attention map is a picture of the computation, not an explanation of the output.",
     )
     sections: tuple[str, ...] = ()
 
@@ -41,64 +40,39 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
     report = about.get("report") or {}
     longest = (report.get("source_characters") or report.get("characters") or {}).get("p95")
     scores = "\n".join(f"| {name.replace('_', ' ')} | {value:g} |" for name, value in outcome.scores.items())
-    lines = [
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    overlap = about.get("valid_pairs_in_training")
+    sources = [
+        f"{about.get('pairs', 0):,} {wording.rows} to train on, from {about.get('data') or 'unknown files'}.",
+        f"{about.get('valid_pairs', 0):,} {wording.rows} to validate on, from {about.get('valid') or 'unknown files'}."
+        + ("" if overlap is None else f" Of these, {overlap:,} are in the training data too."),
+        *([f"Started from the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
+    ]
+    limits = list(wording.limits)
+    limits[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
+    command = about.get("command")
+    paragraphs = [
         f"# {folder.path.name}",
-        "",
-        f"A `{data['model']['kind']}` {wording.what}, {_parameters(model):,} parameters, trained with Sightline "
-        f"{__version__}.",
-        "",
+        f"A `{data['model']['kind']}` {wording.what}, {parameters:,} parameters, trained with Sightline {__version__}.",
         "## Data",
-        "",
-        f"- {about.get('pairs', 0):,} {wording.rows} to train on, from {about.get('data') or 'unknown files'}.",
-        f"- {about.get('valid_pairs', 0):,} {wording.rows} to validate on, "
-        f"from {about.get('valid') or 'unknown files'}.{_overlap(about)}",
-        *([f"- Began with the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
-        "",
+        "\n".join(f"- {line}" for line in sources),
         "## Scores",
-        "",
-        f"{wording.scored} These data chose the weights, so a test on other data may be lower: "
-        "`sightline evaluate` gives it.",
-        "",
-        "| metric | score |",
-        "| --- | --- |",
-        scores,
-        "",
+        f"{wording.scored} These data chose the weights, so a test on other data may be lower: `sightline evaluate` "
+        "gives it.",
+        f"| metric | score |\n| --- | --- |\n{scores}",
         f"Weights: {outcome.source}. Training ended after {outcome.reason}: {progress.step:,} steps, "
         f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "
         f"(PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}).",
-        "",
-        f"![How training went]({CURVES})",
-        "",
-        *wording.sections,
+        f"![Loss and scores during training]({CURVES})",
+        *(["\n".join(wording.sections).removesuffix("\n")] if wording.sections else []),
         "## Command",
-        "",
-        "```bash" if about.get("command") else "```",
-        about.get("command") or "trained from Python",
-        "```",
-        "",
+        f"```{'bash' if command else ''}\n{command or 'trained from Python'}\n```",
         "## Limits",
-        "",
-        f"- {wording.limits[0]}",
-        *([f"- 95 % of the {wording.longest.format(longest=longest)}"] if longest else []),
-        *(f"- {limit}" for limit in wording.limits[1:]),
-        "",
+        "\n".join(f"- {limit}" for limit in limits),
         "## Configuration",
-        "",
-        "```json",
-        json.dumps(data, indent=2, ensure_ascii=False),
-        "```",
-        "",
+        f"```json\n{json.dumps(data, indent=2, ensure_ascii=False)}\n```",
     ]
-    return "\n".join(lines)
-
-
-def _parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _overlap(about: dict[str, Any]) -> str:
-    found = about.get("valid_pairs_in_training")
-    return "" if found is None else f" Of these, {found:,} stand in the training data too."
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def table_section(title: str, first: str, counted: str, rows: Sequence[metrics.OfClass]) -> list[str]:

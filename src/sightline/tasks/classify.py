@@ -16,7 +16,7 @@ CLASSIFY = Task(
     ),
     reader="sightline.data.labelled:labelled_cells",
     variants=(
-        Variant(  # before that of texts, which reads whatever is left
+        Variant(  # before that of texts, which reads any other data
             input="sightline.inputs.image:ImageInput",
             output="sightline.outputs.image_labels:ImageLabelsOutput",
             config="sightline.tasks.configs.classify_images:ImageClassifyConfig",
@@ -56,11 +56,16 @@ CLASSIFY = Task(
     rows="texts",
     counted="texts",
     options=(
-        Option("labels", "one label, several, or a number", sets="labels", choices=("one", "several", "number")),
-        Option("separator", "what stands between several labels in a cell; found if left out", metavar="TEXT"),
         Option(
-            "no-floors", "leave out the linear models that scores are held against", "floors", flag=True, value=False
+            "labels", "Predict one label, several, or numbers.", sets="labels", choices=("one", "several", "number")
         ),
+        Option(
+            "separator",
+            "The text between several labels in a cell; detected by default.",
+            metavar="TEXT",
+            only_with=("labels", "several"),
+        ),
+        Option("no-floors", "Do not train the linear models that are the baselines.", "floors", flag=True, value=False),
         FEATURES,
     ),
     max_characters=LINE_LIMIT,

@@ -1,6 +1,6 @@
-"""What a training will take, measured: the data is prepared and a few batches are trained, and nothing is kept.
+"""Estimate time, memory and disk of a training: prepare the data, train a few batches, keep nothing.
 
-The longest batch comes first, so the memory it needs is the most that training will need.
+The batch with the longest rows comes first, so its memory is the most that training will need.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ from sightline.machine import peak_memory
 from sightline.tasks.prepare import DATA, Prepared, Setting, preparing
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task
-from sightline.tasks.train import TaskLesson, build, checked_config, started
+from sightline.tasks.train import TaskLesson, plan, untrained
 from sightline.training.loop import TrainingConfig
 from sightline.training.steps import gradients, make_optimiser, to_device
 
@@ -26,7 +26,7 @@ TRIED, DECODED = 8, 64  # batches to train, validation items to predict
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds and bytes, at most: training may end early."""
+    """Upper bounds in seconds and bytes: training may end early."""
 
     training: TrainingConfig
     prepared: Prepared
@@ -48,27 +48,23 @@ def estimate(
     start: Path | None = None,
     device: str = "cpu",
 ) -> Estimate:
-    """Prepare, train a little, measure, and leave nothing behind."""
-    variant = task.variant_for(source)
-    task = task.of(variant)
-    earlier = started(task, variant, start)
-    config = checked_config(config, source, earlier)
+    """Prepare the data, train a few batches, and measure; nothing is kept."""
+    task, variant, config, earlier = plan(task, source, config, start)
     with tempfile.TemporaryDirectory(prefix="sightline-dry-run-") as name:
         setting = Setting(task, variant, config, Path(name) / DATA, limits or task.limits(), earlier, device)
         with preparing(source, valid, setting) as (prepared, _):
-            model = build(prepared, earlier)
+            run = untrained(prepared, variant, Path(name), earlier)
         stored = sum(path.stat().st_size for path in Path(name).rglob("*") if path.is_file())
-        run = Run(task, variant, model, prepared.input, prepared.output, prepared.config)
         lesson = TaskLesson(run, prepared)
         tokens, rows, spent = _train_a_little(run, lesson, device)
         validation = _validation_seconds(run, lesson)
-        plan = lesson.epoch(0)
-    training = config.training.limited(len(plan))
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    steps = training.steps_in(len(plan))
-    # By rows, not by tokens: with BPE dropout the same rows are more tokens.
-    per_epoch = sum(map(len, plan)) * spent / rows + validation * steps / training.interval(len(plan))
-    # A checkpoint is the model and two moments of each parameter; one more is written while the oldest is still there.
+        batches = lesson.epoch(0)
+    training = config.training.limited(len(batches))
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    steps = training.steps_in(len(batches))
+    # By rows, not by tokens: with BPE dropout the same rows have more tokens.
+    per_epoch = sum(map(len, batches)) * spent / rows + validation * steps / training.interval(len(batches))
+    # A checkpoint is the model and two moments of each parameter; one more is written before the oldest is deleted.
     checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
     return Estimate(
         training,
@@ -84,14 +80,14 @@ def estimate(
 
 
 def _train_a_little(run: Run, lesson: TaskLesson, device: str) -> tuple[int, int, float]:
-    """Tokens and rows that were trained on, and the seconds that it took."""
+    """Tokens and rows that were trained on, and the seconds it took."""
     model = run.model.to(device)
     optimiser = make_optimiser(model, run.config.training)
-    plan = list(lesson.epoch(0))
-    plan = sorted(plan, key=len)[:1] + plan[:TRIED]  # few rows: the batch with the longest
+    batches = list(lesson.epoch(0))
+    batches = sorted(batches, key=len)[:1] + batches[:TRIED]  # the batch with the fewest rows has the longest ones
     tokens, rows, began = 0, 0, time.perf_counter()
-    for number, handle in enumerate(plan):
-        if number == 1:  # the first step also sets things up
+    for number, handle in enumerate(batches):
+        if number == 1:  # the first step includes set-up time
             tokens, rows, began = 0, 0, time.perf_counter()
         batch = to_device(lesson.batch(handle), torch.device(device))
         tokens += gradients(model, optimiser, lesson, [batch], run.config.training).tokens
@@ -101,7 +97,7 @@ def _train_a_little(run: Run, lesson: TaskLesson, device: str) -> tuple[int, int
 
 
 def _validation_seconds(run: Run, lesson: TaskLesson) -> float:
-    """An untrained model that writes does not know when to end: it is stopped where the targets end."""
+    """An untrained decoder does not stop by itself: it is stopped where the targets end."""
     some = lesson.valid[:DECODED]
     xs = [one.x for one in some]
     options = run.output.trial_options(some)

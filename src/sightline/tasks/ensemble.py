@@ -19,7 +19,7 @@ from sightline.vocabulary import PADDING
 
 
 def ensemble(runs: Sequence[Run]) -> Run:
-    """A run that predicts and scores with all of them. They may differ in everything but the vocabulary they write."""
+    """A run that predicts and scores with all of them. They may differ in everything except the target vocabulary."""
     if not runs:
         raise UserError("an ensemble needs at least one model")
     first, *others = runs
@@ -43,7 +43,7 @@ class EnsembleInput(Input):
 
     def __init__(self, inputs: Sequence[Input], models: Sequence[nn.Module]) -> None:
         super().__init__(inputs[0].config)
-        own = set(vars(EnsembleInput))  # how items are found, named and known is the first one's
+        own = set(vars(EnsembleInput))  # items are read and named by the first input
         self.__dict__ |= {name: getattr(inputs[0], name) for name in dir(Input) if not (name in own or name[0] == "_")}
         self.inputs, self.models = inputs, models
         if all(hasattr(one, "attended") for one in inputs):
@@ -68,14 +68,14 @@ class EnsembleInput(Input):
         return tuple(one.collate(own) for one, own in zip(self.inputs, zip(*parts, strict=True), strict=True))
 
     def save(self, folder: Path) -> Any:
-        raise UserError("an ensemble is no run: save its runs")
+        raise UserError("an ensemble cannot be saved; save its runs")
 
     @classmethod
     def load(cls, saved: Any, config: Any) -> Any:
-        raise UserError("an ensemble is no run: load its runs")
+        raise UserError("an ensemble cannot be loaded; load its runs")
 
     def _attended(self, model: nn.Module, batch: tuple[Any, ...], xs: Sequence[Any], outputs: Any) -> list[list[Any]]:
-        """The first model that looks at its source decides."""
+        """The attention of the first model that has any to its source."""
         attended: list[list[Any]] = [[] for _ in outputs]
         for one, own, model in zip(self.inputs, batch, self.models, strict=True):
             if not any(attended):
@@ -100,10 +100,10 @@ class EnsembleModel(nn.Module):
         return mean_step(list(steps)), tuple(states)
 
     def loss(self, batch: tuple[Any, ...], target: Tensor) -> Loss:
-        """Of the mean of the probabilities."""
+        """The loss of the mean probabilities."""
         models: Any = self.models
         words, right = target[:, :-1], target[:, 1:]
-        logs = [torch.log_softmax(one.logits(own, words), dim=-1) for one, own in zip(models, batch, strict=True)]
-        mean = torch.logsumexp(torch.stack(logs), dim=0) - math.log(len(logs))
+        log_probs = [torch.log_softmax(one.logits(own, words), dim=-1) for one, own in zip(models, batch, strict=True)]
+        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
         real = right != PADDING
         return Loss(-mean.gather(-1, right.unsqueeze(-1)).squeeze(-1)[real].sum(), int(real.sum()))

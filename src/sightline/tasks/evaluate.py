@@ -1,13 +1,13 @@
 """Scores of a run on data with targets, and of several runs on the same data. Nothing here prints.
 
-With and without the items that a run was trained on: scores on those flatter.
+Scores are given with and without the items that a run was trained on: scores on those are too high.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from sightline.tasks.task import Example
 if TYPE_CHECKING:
     from sightline.tasks.run import Run
 
-# A score is of all rows: only what no model could read is left out.
+# All rows are scored, except those that no model can read.
 SCORED = Limits(max_characters=LINE_LIMIT, max_bad_share=1.0)
 
 
@@ -38,8 +38,8 @@ class Table:
 class Evaluation:
     """Predictions for examples, and every score of them.
 
-    ``seen`` says which items the run was trained on, where that is known; ``without`` are the scores of the others.
-    ``extra`` is what only this output knows.
+    ``seen`` marks the items that the run was trained on, where that is known; ``without`` are the scores of the others.
+    ``extra`` holds results of this output alone.
     """
 
     run: "Run"
@@ -53,7 +53,7 @@ class Evaluation:
     seconds: float  # of predicting
     options: Any = None
     extra: dict[str, Any] = field(default_factory=dict)
-    bad: dict[str, str] = field(default_factory=dict)  # items that could not be read, which are left out, and why
+    bad: dict[str, str] = field(default_factory=dict)  # items that could not be read and are left out: label, reason
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every example with its prediction."""
@@ -65,30 +65,30 @@ class Evaluation:
         return row if self.seen is None else row | {"in_training": bool(self.seen[number])}
 
     def worst(self, count: int) -> list[dict[str, Any]]:
-        """The worst predictions, the worst first; those that are right are not among them."""
+        """The worst predictions, the worst first, without correct ones."""
         badness = self.run.output.badness(self)
         order = sorted((row for row, bad in enumerate(badness) if bad > 0), key=lambda row: -badness[row])
         return [self.run.output.error_row(self, row) for row in order[:count]]
 
     def to_json(self, errors: int = 0) -> dict[str, Any]:
-        """Everything but the predictions; with ``errors``, that many of the worst."""
-        found: dict[str, Any] = {self.run.task.rows: len(self.examples)}
-        found |= self.run.output.scores_json(self)
+        """Everything except the predictions; with ``errors``, also that many of the worst."""
+        data: dict[str, Any] = {self.run.task.rows: len(self.examples)}
+        data |= self.run.output.scores_json(self)
         if self.bad:
-            found[f"bad_{self.run.input.noun}"] = self.bad
+            data[f"bad_{self.run.input.noun}"] = self.bad
         if self.seen is not None:
-            found["in_training"] = int(self.seen.sum())
+            data["in_training"] = int(self.seen.sum())
         if self.without is not None:
             noun = self.run.input.known_by or self.run.input.noun
-            found[f"without_training_{noun}"] = self.run.output.without_json(self)
-        found |= self.run.output.summary(self)
-        return found | ({"errors": self.worst(errors)} if errors else {})
+            data[f"without_training_{noun}"] = self.run.output.without_json(self)
+        data |= self.run.output.summary(self)
+        return data | ({"errors": self.worst(errors)} if errors else {})
 
 
 def examples_for(
     run: "Run", data: Any, columns: Sequence[str] | None = None, limits: Limits | None = None, **options: Any
 ) -> tuple[list[Example], Report | None]:
-    """The good rows of data to score, and what was left out; `Example`s are taken as they are."""
+    """The valid rows of data to score, and the report of the others; `Example`s are used as they are."""
     if isinstance(data, Sequence) and not isinstance(data, str) and data and isinstance(data[0], Example):
         return list(data), None
     given = {**run.output.source_options(), **{name: one for name, one in options.items() if one is not None}}
@@ -105,35 +105,56 @@ def evaluate(
     **options: Any,
 ) -> Evaluation:
     """Every score of a run on examples; options are those of `Run.predict`, and of the output's own scores."""
+    started = time.perf_counter()
+    scoring, made = _predict(run, examples, options, on_predicted, measure_targets=True)
+    seconds, run = time.perf_counter() - started, made.run
+    statistics = run.output.statistics(run, made.examples, made.predictions, made.raws)
+    seen = seen_in_training(run.folder, run.input, [one.x for one in made.examples])
+    without = None
+    if seen is not None and seen.any() and not seen.all():
+        without = run.output.scores_of(statistics, np.flatnonzero(~seen).tolist())
+    values = run.output.scores_of(statistics, None)
+    scores = (statistics, values, seen, without, seconds, made.options)
+    evaluation = Evaluation(run, made.examples, made.predictions, made.raws, *scores, bad=made.bad)
+    return run.output.finished(evaluation, scoring)
+
+
+class Predicted(NamedTuple):
+    """The examples that a run could read, and its predictions for them; ``bad`` are the others."""
+
+    run: "Run"
+    examples: list[Example]
+    predictions: list[Any]
+    raws: list[Any]
+    options: Any
+    bad: dict[str, str]
+
+
+def _predict(
+    run: "Run",
+    examples: Sequence[Example],
+    options: dict[str, Any],
+    on_predicted: Callable[[int], None],
+    measure_targets: bool,
+) -> tuple[Any, Predicted]:
+    """The options of the scores, and predictions to score; ``measure_targets``: also their loss, for perplexity."""
     if not examples:
         raise UserError(f"there is no row of {run.task.rows} to score; expected at least one")
     scoring, options = run.output.scoring_options(options)
     run = replace(run, output=run.output.scored_by(scoring))
     chosen = run.output.options(options)
-    started = time.perf_counter()
     xs = [example.x for example in examples]
-    targeted, unread = run.output.with_targets(chosen, examples), dict[int, str]()
+    targeted, unread = run.output.with_targets(chosen, examples) if measure_targets else chosen, dict[int, str]()
     noted = {"bad": unread} if run.input.reads_files else {}
     raws = run.output.scored(run, xs, None, targeted, on_predicted, **noted)
     bad = {run.input.label(xs[number]): reason for number, reason in unread.items()}
-    if unread:
-        good = [number for number in range(len(xs)) if number not in unread]
-        examples, xs, raws = ([some[number] for number in good] for some in (examples, xs, raws))
-    if not examples:
+    good = [number for number in range(len(xs)) if number not in unread]
+    if not good:
         first, noun = next(iter(bad.items())), run.input.noun.removesuffix("s")
         raise UserError(f"there is no {noun} to score ({first[0]}: {first[1]}); expected at least one")
-    predictions = [run.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
-    seconds = time.perf_counter() - started
-    statistics = run.output.statistics(run, examples, predictions, raws)
-    seen = seen_in_training(run.folder, run.input, xs)
-    without = None
-    if seen is not None and seen.any() and not seen.all():
-        rows = np.flatnonzero(~seen).tolist()
-        without = run.output.scores_of(statistics, rows)
-    values = run.output.scores_of(statistics, None)
-    found = Evaluation(run, list(examples), predictions, raws, statistics, values, seen, without, seconds, chosen)
-    found.bad.update(bad)
-    return run.output.finished(found, scoring)
+    predictions = [run.output.decide(xs[number], raws[number], chosen) for number in good]
+    kept = [examples[number] for number in good]
+    return scoring, Predicted(run, kept, predictions, [raws[number] for number in good], chosen, bad)
 
 
 @dataclass(frozen=True)
@@ -146,7 +167,7 @@ class Comparison:
     seed: int
     resampled: dict[str, dict[str, Resampled]]
     extra: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: signature, scores by length
-    bad: dict[str, str] = field(default_factory=dict)  # items that could not be read, and why
+    bad: dict[str, str] = field(default_factory=dict)  # items that could not be read: label, reason
 
     def to_json(self) -> dict[str, Any]:
         metrics = {
@@ -167,7 +188,10 @@ def compare(
     on_predicted: Callable[[int], None] = lambda count: None,
     **options: Any,
 ) -> Comparison:
-    """Whether runs differ by more than chance: paired bootstrap of each metric over the same examples."""
+    """Whether runs differ by more than chance: paired bootstrap of each metric over the same examples.
+
+    Nothing else of an evaluation is computed: neither baselines, nor perplexity, nor scores outside the training data.
+    """
     first = next(iter(runs.values()))
     if len(runs) < 2:
         raise UserError(f"there is {len(runs)} to compare; expected two or more")
@@ -179,9 +203,9 @@ def compare(
         one.output.check_comparable(first.output, name)
     systems, bad = {}, dict[str, str]()
     for name, one in runs.items():
-        evaluation = evaluate(one, examples, on_predicted=on_predicted, **options)
-        systems[name], examples = evaluation.statistics, evaluation.examples
-        bad |= evaluation.bad
+        _, made = _predict(one, examples, dict(options), on_predicted, measure_targets=False)
+        systems[name] = made.run.output.statistics(made.run, made.examples, made.predictions, made.raws)
+        examples, bad = made.examples, bad | made.bad
     known = next(iter(systems.values()))
     chosen = tuple(dict.fromkeys(metrics or first.output.compared or known))
     for metric in chosen:
@@ -205,5 +229,5 @@ def compare(
 
 
 def path_name(path: Path | str) -> str:
-    """A path on one line, whatever its name."""
+    """A path on one line, also with tabs or line breaks in its name."""
     return str(path).replace("\t", " ").replace("\n", " ").replace("\r", " ")

@@ -1,4 +1,4 @@
-"""What to explain and how far: options that every output takes, and what explanations of texts share."""
+"""The options of `Run.explain` that every output takes, and an explanation that any output can give."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +8,8 @@ from sightline.explain.capture import capture
 from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Slots
 
-LIKELIEST = 5  # choices shown for each step
-WHOLE = 1 << 24  # weights, over all heads; above that only the largest of each row are kept
+LIKELIEST = 5  # candidates shown for each step
+WHOLE = 1 << 24  # weights of all heads together; above this number only the largest of each row are kept
 LARGEST = 64
 TITLES = {"pool": "From the output to the input", "self": "Inside the input", "cross": "From the output to the input"}
 
@@ -18,9 +18,9 @@ TITLES = {"pool": "From the output to the input", "self": "Inside the input", "c
 class ExplainOptions:
     """The model's own output is explained unless ``output`` is given.
 
-    ``alternatives`` is how many other outputs of the beam to name. ``top`` keeps that many weights of each row; left
-    out, all are kept unless the input is long. ``shift`` is the run's own unless given. ``measure`` says whether to
-    believe the map (`sightline.explain.evidence`), which takes many more passes than the map itself.
+    ``alternatives`` is how many other outputs of the beam to list. ``top`` keeps that many weights of each row; by
+    default, all are kept unless the input is long. ``shift`` is the run's own by default. ``measure`` also measures
+    whether to believe the map (`sightline.explain.evidence`), which takes many more passes than the map itself.
     """
 
     output: str | None = None
@@ -38,23 +38,24 @@ class ExplainOptions:
 
 
 def explain_attention(run: Any, x: Any, options: ExplainOptions) -> Explanation:
-    """Every attention of a model while it predicted for an item: what any output can show of any model."""
+    """Every attention map of a model for one item: what any output can show of any model."""
     chosen = run.output.options({})
     parts = run.encode([x])
     with capture(run.model, top=options.top) as trace:
         (raw,) = run.raw([x], parts=parts, options=chosen)
     if not trace.names:
-        raise UserError(f"{run.name} predicts without attention: there is nothing to view")
+        raise UserError(f"{run.name} has no attention: there is nothing to view")
     axis = run.input.axis(x, parts[0][0])
     records, kinds = list[Record](), dict[str, list[str]]()
     for name in trace.names:
-        looked = trace[name]
+        attention_map = trace[name]
         rows, columns = (
-            axis if axis is not None and len(axis) == size else Slots(size) for size in (looked.rows, looked.columns)
+            axis if axis is not None and len(axis) == size else Slots(size)
+            for size in (attention_map.rows, attention_map.columns)
         )
         kind = "pool" if len(rows) == 1 else "self" if len(rows) == len(columns) else "cross"
         kinds.setdefault(kind, []).append(name)
-        records += looked.records(rows=rows, columns=columns)
+        records += attention_map.records(rows=rows, columns=columns)
     return Explanation(
         run.config.model.kind,
         run.task.name,

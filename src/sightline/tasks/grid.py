@@ -4,7 +4,7 @@ from sightline.tasks.task import Column, Task, Variant
 
 GRID = Task(
     name="grid",
-    help="a label for every cell of an image, and for its pixels: cracks, land cover, defects",
+    help="a label for every cell of an image and for its pixels: cracks, land cover, defects",
     data="a table with the columns image and mask, or a folder with images and masks in it",
     columns=(
         Column(

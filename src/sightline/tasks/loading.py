@@ -1,4 +1,4 @@
-"""From a run folder, which may be a stranger's, to a model with its weights: what the loaders of all tasks share."""
+"""From a run folder, which may be untrusted, to a model with its weights: the loader of every task."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ _DRAWS = {getattr(nn.init, name) for name in dir(nn.init) if name.endswith("_") 
 
 
 class Saved(NamedTuple):
-    """A run folder: where its weights stand, what errors call it, and what config.json says."""
+    """A run folder: the file of its weights, its name in errors, and the content of config.json."""
 
     path: Path
     weights: Path
@@ -30,8 +30,8 @@ class Saved(NamedTuple):
     about: dict[str, Any]
 
     @classmethod
-    def open(cls, path: Path, task: str | None = None) -> "Saved":
-        """A run of a task, checked file by file; or as it was at one of its checkpoints."""
+    def open(cls, path: Path) -> "Saved":
+        """A run folder, checked file by file, or one of its checkpoints."""
         weights, name = path / MODEL, str(path)
         if path.parent.name == "checkpoints" and weights.exists():
             verify_checkpoint(path)
@@ -39,14 +39,11 @@ class Saved(NamedTuple):
             folder = RunFolder.open(path, without=(MODEL, METRICS))
         else:
             folder = RunFolder.open(path)
-        about = folder.read_config()
-        if task is not None and about.get("task") != task:
-            raise UserError(f"{path} is a run of the task {about.get('task')!r}; expected {task!r}")
-        return cls(path, weights, name, about)
+        return cls(path, weights, name, folder.read_config())
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """What does not fit together in the folder is said in one sentence."""
+        """Report files that do not fit together in one sentence."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
@@ -54,35 +51,35 @@ class Saved(NamedTuple):
             raise UserError(f"{self.path} is damaged: {reason}") from None
 
     def vocabulary(self, file: str, field: str, dropout: float) -> Tokeniser:
-        """A tokeniser of the folder, which has as many words as config.json says in this field."""
+        """A tokeniser of the folder, whose vocabulary size must be that in this field of config.json."""
         tokeniser, words = Tokeniser.load(self.path / file, dropout), self.about.get(field)
         if words != tokeniser.words:
             raise UserError(f"{self.path} is damaged: {field} is {words!r}, and {file} has {tokeniser.words:,} words")
         return tokeniser
 
-    def model(self, build: Callable[[], M], finish: Callable[[M, dict[str, Tensor]], None] | None = None) -> M:
-        """The model with its weights, for use and not for learning.
+    def model(
+        self, build: Callable[[], M], finish: Callable[[M, dict[str, Tensor]], None] = lambda model, tensors: None
+    ) -> M:
+        """The model with its weights, in evaluation mode.
 
-        It is built when its shapes are known to be those of the weights: a configuration of a few bytes can describe a
-        model that fills the memory. ``finish`` is what is done to a model before it takes the weights.
+        Shapes are compared with those of the weights before the model is built: a configuration of a few bytes can
+        describe a model that fills the memory. ``finish`` changes a model before the weights are loaded into it.
         """
         with self.reading():
             tensors = load_tensors(self.weights)
             _check_layers(self.about.get("config"), len(tensors))
             with torch.device("meta"), _NoDraws():
                 described = build()
-                if finish is not None:
-                    finish(described, tensors)
+                finish(described, tensors)
             _check_shapes({name: tensor.shape for name, tensor in described.state_dict().items()}, tensors)
             model = build()
-            if finish is not None:
-                finish(model, tensors)
+            finish(model, tensors)
             model.load_state_dict(tensors)
         return model.eval()
 
 
 class _NoDraws(TorchFunctionMode):
-    """Shapes need no numbers. To draw some for tensors without memory, PyTorch imports its compiler: seconds."""
+    """Skip random initialisation: for meta tensors, PyTorch would import its compiler, which takes seconds."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -93,7 +90,7 @@ class _NoDraws(TorchFunctionMode):
 
 
 def _check_layers(config: Any, tensors: int) -> None:
-    """Even a description takes time to build: a model has no more layers or blocks than it has weights."""
+    """Building on the meta device takes time too: a model has no more layers or blocks than tensors of weights."""
     if not isinstance(config, dict):
         return
     for name, value in config.items():

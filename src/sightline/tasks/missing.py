@@ -1,4 +1,4 @@
-"""What new data holds that an earlier run's vocabulary cannot write."""
+"""Words or characters of new data that the vocabulary of an earlier run cannot write."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from sightline.text.tokeniser import Tokeniser
 
 @dataclass(frozen=True)
 class Missing:
-    """What new targets hold that an earlier run's vocabulary cannot write, the most frequent by name."""
+    """Units of new targets that the vocabulary of an earlier run cannot write; ``examples`` are the most frequent."""
 
     unit: str  # words or characters
     total: int
@@ -21,13 +21,13 @@ class Missing:
             return [f"the vocabulary of the earlier run can write all {self.unit} of the new targets"]
         named = ", ".join(f"{unit} ({count:,})" for unit, count in self.examples)
         return [
-            f"the vocabulary of the earlier run has nothing for {self.unwritable:,} of {self.total:,} {self.unit} of "
+            f"the vocabulary of the earlier run cannot write {self.unwritable:,} of {self.total:,} {self.unit} of "
             f"the new targets: {named}"
         ]
 
 
 def count_missing(tokeniser: Tokeniser, texts: Iterator[str], named: int = 10) -> Missing:
-    """Words of a vocabulary of words, characters of any other. Only different ones are held in memory."""
+    """Count words for a vocabulary of words, characters for any other. Memory grows with the distinct ones only."""
     of_words = tokeniser.of_words
     counts: Counter[str] = Counter()
     for text in texts:

@@ -1,10 +1,11 @@
-"""From rows to what training reads, for every task: checked and spooled once, split, fitted, stored.
+"""From rows to training data, for every task: checked and spooled once, split, fitted, stored, batched.
 
-Rows are read once, whatever they are and wherever they come from; after that they come from a file in the run folder.
-What is held in memory does not grow with their number, except for validation rows, which are few.
+The source is read once; after that, rows come from a file in the run folder. Memory does not grow with the number of
+rows, except for the validation rows, which are few.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sightline.data.batches import drawn_share
+from sightline.data.batches import BatchPlan, BatchRows, drawn_share
 from sightline.data.checking import Checked, Limits, Report
 from sightline.data.columns import Cells
 from sightline.data.held_out import overlap_with, row_hashes, split_rows
@@ -27,19 +28,21 @@ from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
 from sightline.tasks.task import Column, Example, Task, Variant, imported
+from sightline.text.tokeniser import Tokeniser
+from sightline.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
-VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from no more than about so many
-OnItems = Callable[[int, int, float], None]  # items done, all items, items a second
+VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from about this many rows at most
+OnItems = Callable[[int, int, float], None]  # items done, all items, items per second
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides how data is prepared, and where it is stored: ``data`` is that folder."""
+    """How to prepare data, and where to store it: ``data`` is that folder."""
 
     task: Task
     variant: Variant
@@ -57,7 +60,7 @@ class Setting:
 
 
 class Rows:
-    """The training examples, as often as they are needed."""
+    """The training examples; they can be read repeatedly."""
 
     def __init__(
         self, spool: Spool, marks: Marks | None, unpack: Callable[[Sequence[Any]], Example], report: Report
@@ -71,12 +74,12 @@ class Rows:
     def __iter__(self) -> Iterator[Example]:
         return map(self.unpack, self.spool.rows(self.marks))
 
-    def texts(self, of: Callable[[Example], Iterable[str]]) -> "Texts":
-        """Texts of the examples to learn a vocabulary from; they can be read again."""
-        return Texts(self, of)
+    def texts(self, of: Callable[[Example], Iterable[str]]) -> "VocabularyTexts":
+        """VocabularyTexts of the examples to learn a vocabulary from; they can be read repeatedly."""
+        return VocabularyTexts(self, of)
 
     def limited(self, most: int, seed: int) -> "Rows":
-        """About so many of them, drawn at random, where there are more."""
+        """All rows, or about ``most`` of them drawn at random."""
         if self.count <= most:
             return self
         drawn = self.spool.mark(lambda start, end: drawn_share(start, end, most / self.count, seed))
@@ -85,8 +88,8 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Texts that can be read again; reading them is told to whoever watches."""
+class VocabularyTexts:
+    """VocabularyTexts that can be read repeatedly; progress is reported while they are read."""
 
     rows: Rows
     of: Callable[[Example], Iterable[str]]
@@ -112,7 +115,7 @@ class Prepared:
     extra: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """What there is to say of the data, before training."""
+        """The report on the data, printed before training."""
         lines = [] if self.report is None else self.report.lines()
         lines += [*self.extra, *self.input.notes()]
         if self.valid_report is not None and self.valid_report.bad:
@@ -121,25 +124,25 @@ class Prepared:
         return lines + overlap_lines(self.overlap, self.task.rows, self.output.pair_split)
 
     def summary(self) -> str:
-        """One line of what is trained on."""
+        """The sizes of the training data and of what was fitted, in one line."""
         sizes = "; ".join(filter(None, (self.input.summary(), self.output.summary_of_fit())))
         rows = self.output.counts(self)
         return f"{rows}; {sizes}" if sizes else rows
 
 
 def overlap_lines(overlap: Overlap | None, rows: str, pairs: bool) -> list[str]:
-    """What there is to say of validation rows that are training rows too."""
+    """A line on validation rows that are training rows too."""
     if overlap is None or not overlap.sources:
         return []
-    same = f"{overlap.pairs:,} stand in the training data and {overlap.sources:,} have their source there"
+    same = f"{overlap.pairs:,} are in the training data and {overlap.sources:,} have their source there"
     if not pairs:
-        same = f"{overlap.sources:,} stand in the training data"
+        same = f"{overlap.sources:,} are in the training data"
         same += f", {overlap.pairs:,} with the same target" if overlap.pairs != overlap.sources else ""
-    return [f"of {overlap.evaluation:,} validation {rows}, {same}: scores on them flatter"]
+    return [f"of {overlap.evaluation:,} validation {rows}, {same}: scores on them are too high"]
 
 
 def unfitted(setting: Setting) -> tuple["Input", "Output"]:
-    """The input and output of a task before they have seen data."""
+    """The input and output of a task before they are fitted."""
     return imported(setting.variant.input)(setting.config), imported(setting.variant.output)(setting.config)
 
 
@@ -152,10 +155,15 @@ def table_of(source: Source, task: Task, columns: Sequence[Column]) -> Iterator[
     return imported(task.reader)(source, columns)
 
 
+def expected_row(task: Task, columns: Sequence[Column]) -> str:
+    """What errors say a row should be."""
+    return f"{task.rows}: {' and '.join(one.name for one in columns if not one.optional)}"
+
+
 def checked(
     rows: Iterable[Cells], input: "Input", output: "Output", columns: Sequence[Column], limits: Limits, expected: str
 ) -> Checked[Example, Report]:
-    """The good examples of some rows, once; the report counts on the way."""
+    """The valid examples among rows, to be read once; the report counts them meanwhile."""
     names = [column.name for column in columns]
 
     def read(values: Sequence[Any]) -> Example:
@@ -172,7 +180,7 @@ def checked(
 
 
 def grouped(examples: Iterable[Example], input: "Input") -> Iterator[Example]:
-    """Items with all of their targets: for outputs with several references."""
+    """Items with all of their targets, for outputs with several references."""
     items: dict[str, Any] = {}
     targets: dict[str, list[Any]] = {}
     for x, y in examples:
@@ -184,9 +192,9 @@ def grouped(examples: Iterable[Example], input: "Input") -> Iterator[Example]:
 
 @contextmanager
 def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterator[tuple[Prepared, Rows]]:
-    """Check, split, fit and store the data under ``setting.data``. Inside the block the training rows can be read."""
+    """Check, split, fit and store the data in ``setting.data``. Inside the block the training rows can be read."""
     source = _as_configured(source, setting.config)
-    if not imported(setting.variant.input).reads_files:  # paths in a pipe are relative to where it comes from
+    if not imported(setting.variant.input).reads_files:  # paths in a pipe are relative to the working folder
         source = keep_pipe(source, setting.data)
     valid = None if valid is None else _as_configured(valid, setting.config)
     setting = replace(setting, source=source)
@@ -197,7 +205,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         if one is not None
     ]
     staged = input.stage(tables, setting)
-    expected = f"{setting.task.rows}: {' and '.join(one.name for one in setting.columns if not one.optional)}"
+    expected = expected_row(setting.task, setting.columns)
     readings = [checked(rows, input, output, setting.columns, setting.limits, expected) for rows in staged]
     streams: list[Iterable[Example]] = [grouped(one, input) if output.grouped else one for one in readings]
     report, valid_report = readings[0].report, readings[1].report if len(readings) > 1 else None
@@ -218,7 +226,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
             raise UserError(f"there is no row of {setting.task.rows} to train on, or none to validate on; give more")
         rows = Rows(spool, marks, partial(_unpacked, input, output), report)
         fitted_input, fitted_output = output.fit(input, rows, setting)
-        config = _fitted(setting.config, fitted_input, fitted_output, setting.start is None)
+        config = setting.config.fitted(fitted_input, fitted_output, setting.start is None)
         corpus = fitted_output.write(fitted_input, rows, setting)
         fitted_output.write_valid(fitted_input, kept, setting)
         if input.keys_file:
@@ -231,26 +239,20 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
 
 
 def _as_configured(source: Source, config: Any) -> Source:
-    """With the options of the reader that the configuration decides."""
-    given: dict[str, Any] = getattr(config, "source_options", dict)()
+    """The source with those options of its reader that the configuration sets."""
+    given: dict[str, Any] = config.source_options()
     return replace(source, options={**given, **source.options}) if given and source.data is not None else source
 
 
-def _fitted(config: Any, input: "Input", output: "Output", new: bool) -> Any:
-    """The configuration as the data needs it, such as a model that tells two texts apart."""
-    fit = getattr(config, "fitted", None)
-    return config if fit is None else fit(input, output, new)
-
-
 def reopened(setting: Setting, input: "Input", output: "Output") -> Prepared:
-    """What an earlier session prepared."""
+    """The data that an earlier session prepared."""
     input.reopen(setting)
     corpus = output.open(input, setting)
     return Prepared(input, output, corpus, output.open_valid(input, setting), setting.config, setting.task)
 
 
 def write_rows(input: "Input", output: "Output", rows: Rows, folder: Path) -> Corpus:
-    """The training corpus: each row the numbers of a part and of its target."""
+    """Write the training corpus: each row holds the numbers of a part and of its target."""
 
     def encoded() -> Iterator[tuple[Any, Any]]:
         coming = iter(counted(rows, "encoding", rows.count))
@@ -275,7 +277,7 @@ def read_valid(input: "Input", output: "Output", folder: Path) -> list[Example]:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
         return [_unpacked(input, output, json.loads(line)) for line in lines]
     except FileNotFoundError:
-        raise UserError(f"{path} is missing: without its data the run cannot go on") from None
+        raise UserError(f"{path} is missing: without its data the run cannot be resumed") from None
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
@@ -283,23 +285,65 @@ def read_valid(input: "Input", output: "Output", folder: Path) -> list[Example]:
 def read_examples(
     source: Source, task: Task, variant: Variant, input: "Input", output: "Output", limits: Limits
 ) -> tuple[list[Example], Report]:
-    """The good rows of data to score, and what was left out."""
+    """The valid rows of data to score, and the report on all rows."""
     columns = variant.columns or task.columns
-    expected = f"{task.rows}: {' and '.join(one.name for one in columns if not one.optional)}"
     rows = input.stage_scored(output.stage(table_of(source, task, columns), source, columns))
-    reading = checked(rows, input, output, columns, limits, expected)
-    examples = list(grouped(reading, input) if output.grouped else reading)
-    return examples, reading.report
+    reading = checked(rows, input, output, columns, limits, expected_row(task, columns))
+    return list(grouped(reading, input) if output.grouped else reading), reading.report
 
 
 def seen_in_training(run: Path | None, input: "Input", xs: Iterable[Any]) -> np.ndarray | None:
-    """For each item, whether the run was trained on it or chosen by it; None where it was moved without its data."""
+    """For each item, whether it is in the run's training or validation data; None if the run has no data folder."""
     known = None if run is None else input.known_keys(run / DATA)
     return None if known is None else np.isin(np.array([input.key(x) for x in xs], dtype=np.uint64), known)
 
 
+def overlap_with_training(
+    run: Path, source: Tokeniser, target: Tokeniser, pairs: Sequence[tuple[str, str]]
+) -> Overlap | None:
+    """How many of these pairs the run was trained on; None if the run has no data folder."""
+    if not (run / DATA / TRAIN).is_dir():
+        return None
+    corpus = Corpus.open(run / DATA / TRAIN)
+    sides = [
+        [np.array(row, dtype=np.int64).tobytes() for row in tokeniser.encode([pair[side] for pair in pairs])]
+        for side, tokeniser in enumerate((source, target))
+    ]
+    counts: dict[bytes, Counter[bytes]] = {}  # target tokens by source tokens
+    unknown = np.int64(UNKNOWN).tobytes()
+    for read, written in zip(*sides, strict=True):
+        if _holds(read, unknown) or _holds(written, unknown):
+            continue  # unknown words have one token: whether these were seen cannot be decided
+        counts.setdefault(read, Counter())[written] += 1
+    sources, overlapping = 0, 0
+    met: dict[bytes, set[bytes]] = {}
+    # Only rows as long as one of the sources can equal one: most are skipped without being read.
+    lengths = np.unique([len(read) // 8 for read in counts])
+    for row in _of_lengths(corpus.lengths()[0], lengths):
+        read, written = (side.astype(np.int64).tobytes() for side in corpus[row])
+        if read not in counts:
+            continue
+        if read not in met:
+            met[read] = set()
+            sources += counts[read].total()
+        if written not in met[read]:
+            met[read].add(written)
+            overlapping += counts[read][written]
+    return Overlap(len(pairs), overlapping, sources)
+
+
+def _of_lengths(lengths: np.ndarray, searched: np.ndarray, some: int = 1 << 18) -> Iterator[int]:
+    """The rows that have one of the lengths, found in parts: a corpus may be large."""
+    for start in range(0, len(lengths), some):
+        yield from (start + np.flatnonzero(np.isin(lengths[start : start + some], searched))).tolist()
+
+
+def _holds(tokens: bytes, token: bytes) -> bool:
+    return any(tokens[start : start + 8] == token for start in range(0, len(tokens), 8))
+
+
 def read_keys(path: Path) -> np.ndarray | None:
-    """What `_write_keys` wrote, if it is there."""
+    """The keys that `_write_keys` wrote; None if there is no such file."""
     from sightline.data.disk import mapped
 
     if not path.is_file():
@@ -307,7 +351,7 @@ def read_keys(path: Path) -> np.ndarray | None:
     try:
         known = mapped(path)
         if known.dtype != np.uint64 or known.ndim != 1:
-            raise ValueError("it holds no keys of texts")
+            raise ValueError("it does not hold keys of texts")
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
     return known
@@ -327,19 +371,43 @@ def _key(input: "Input", row: Sequence[Any]) -> int:
 
 
 def _write_keys(path: Path, keys: np.ndarray, apart: np.ndarray) -> None:
-    """What an evaluation tells items of the training data by; those that chose the weights are among them."""
+    """Write the keys by which an evaluation recognises training items and validation items (``apart``)."""
     keys = keys if np.isin(apart, keys).all() else np.concatenate([keys, apart])
     with whole_file(path) as part, part.open("wb") as file:
         np.lib.format.write_array(file, different_keys(keys), allow_pickle=False)
 
 
+class RowBatches:
+    """Rows of similar length, at most ``batch_tokens`` in all, and at most ``batch_rows`` rows if that is set."""
+
+    def __init__(self, prepared: Prepared, config: Any) -> None:
+        self.input, self.output, self.corpus = prepared.input, prepared.output, prepared.corpus
+        source, target = self.corpus.lengths()
+        both = self.output.sized_targets
+        rows = getattr(config, "batch_rows", None)
+        self.plan = BatchPlan(source, target if both else None, config.batch_tokens, config.seed, rows=rows)
+
+    def epoch(self, number: int) -> Sequence[BatchRows]:
+        return self.plan.epoch(number)
+
+    def batch(self, handle: BatchRows) -> tuple[Any, Any]:
+        parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
+        batch = self.input.collate(parts)
+        return batch, self.output.collate(targets, batch)
+
+
+def validated_rows(rows: int, most: int, seed: int) -> list[int]:
+    """The validation rows that are scored in training, in order; the same for the same seed."""
+    return sorted(np.random.default_rng(seed).permutation(rows)[:most].tolist())
+
+
 def normalised(*texts: str) -> str:
-    """What texts that are the same have in common, however their blanks are written."""
+    """VocabularyTexts as one string that does not depend on how their white space is written."""
     return "\0".join(map(normalise, texts))
 
 
 def unseen_line(unseen: Mapping[str, int]) -> list[str]:
-    """Labels that only validation data has."""
+    """A line on labels that only the validation data has."""
     if not unseen:
         return []
     named = ", ".join(f"{name!r} ({count:,})" for name, count in list(unseen.items())[:10])

@@ -1,11 +1,11 @@
-"""Sizes of the text models that several tasks declare, as plain fields: no model is imported to list them."""
+"""Sizes and learning rates of the text models that several tasks declare. Nothing here imports torch."""
 
 ATTENTIVE = {
     "tiny": {},
     "small": {"embedding_size": 200, "size": 256},
     "base": {"embedding_size": 300, "size": 512, "layers": 2},
 }
-# Layers as the translating Transformer has them: its encoder can begin with the weights.
+# The same layers as the translation Transformer: its encoder can start from these weights.
 ENCODER = {
     "tiny": {},
     "small": {"size": 256, "heads": 4, "feed_forward": 1024, "layers": 4},
@@ -13,8 +13,8 @@ ENCODER = {
 }
 HAN: dict[str, dict[str, int]] = {"tiny": {}, "small": {}, "base": {}}
 RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
-LOUD = 1.0  # the deviation of word vectors where one word decides, not the sum of many
-# Every text of pre-training asks for many words, and labels for one thing: steps may be larger, and many small ones
-# learn faster.
+LOUD = 1.0  # standard deviation of word vectors where single words decide, not the sum of many
+# A text has many masked words in pre-training and one label elsewhere: learning rates may be larger, and many small
+# batches learn faster.
 READING_RATES = {"tiny": 3e-3, "small": 1.5e-3, "base": 5e-4}
 READING_TOKENS = {"tiny": 2048, "small": 4096, "base": 8192}

@@ -1,11 +1,11 @@
-"""Pretrain: an encoder that has read plain text, for other tasks to begin with."""
+"""Pretrain: an encoder trained on plain text, for other tasks to start from."""
 
 from sightline.tasks.presets import ENCODER, READING_RATES, READING_TOKENS
 from sightline.tasks.task import Column, Task, Variant
 
 PRETRAIN = Task(
     name="pretrain",
-    help="an encoder that learns from plain text which words were hidden, for other tasks to begin with",
+    help="an encoder that learns masked words of plain text, for other tasks to start from",
     data="plain text",
     columns=(Column("text", "a text", ("sentence", "review", "text1", "sentence1")),),
     reader="sightline.data.plain:plain_cells",

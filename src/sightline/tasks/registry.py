@@ -1,4 +1,4 @@
-"""Which tasks there are: the built-in ones and those of installed packages. Listing them imports no model."""
+"""The registry of tasks: the built-in ones and those of installed packages. Listing them imports no model."""
 
 import json
 from functools import cache
@@ -24,18 +24,18 @@ BUILT_IN = {
 @cache
 def tasks() -> dict[str, Task]:
     """Every task by its name, the built-in ones first; a built-in one cannot be replaced."""
-    found = {name: imported(path) for name, path in BUILT_IN.items()}
+    by_name = {name: imported(path) for name, path in BUILT_IN.items()}
     for point in entry_points(group=GROUP):
-        if point.name not in found:
+        if point.name not in by_name:
             task = point.load()
             if not isinstance(task, Task) or task.name != point.name:
-                raise UserError(f"the entry point {point.value!r} is no task called {point.name!r}")
-            found[point.name] = task
-    return found
+                raise UserError(f"the entry point {point.value!r} is not a task called {point.name!r}")
+            by_name[point.name] = task
+    return by_name
 
 
 def task_named(name: str) -> Task:
-    """The task of this name. A built-in one is found without asking what is installed."""
+    """The task of this name. For a built-in one, installed packages are not searched."""
     if name in BUILT_IN:
         return imported(BUILT_IN[name])
     if name not in tasks():
@@ -44,7 +44,7 @@ def task_named(name: str) -> Task:
 
 
 def stored_task(stored: str, run: Path) -> Task:
-    """The task that a run folder says it is of."""
+    """The task that config.json of a run folder names."""
     for task in tasks().values():
         if any(variant.stored == stored for variant in task.variants):
             return task
@@ -52,14 +52,14 @@ def stored_task(stored: str, run: Path) -> Task:
 
 
 def task_of(run: Path) -> Task:
-    """The task of a run folder, or of one of its checkpoints, by its config.json alone."""
+    """The task of a run folder, or of one of its checkpoints; reads config.json only."""
     folder = run.parent.parent if run.parent.name == "checkpoints" and not (run / "config.json").exists() else run
     if not folder.is_dir():
         raise UserError(f"there is no run folder {folder}")
     try:
-        about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        metadata = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{folder} is not a run folder: it has no config.json") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{folder / 'config.json'} cannot be read: {error}") from None
-    return stored_task(str(about.get("task") if isinstance(about, dict) else None), folder)
+    return stored_task(str(metadata.get("task") if isinstance(metadata, dict) else None), folder)

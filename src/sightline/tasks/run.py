@@ -1,6 +1,6 @@
-"""A trained task: `sightline.load(path)` gives one, `sightline.train(...)` too. The verbs are its methods."""
+"""A trained task, as `sightline.load(path)` and `sightline.train(...)` return it. The verbs are its methods."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,12 @@ from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.nn.lora import merge_lora
 from sightline.tasks.loading import Saved
-from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
+from sightline.tasks.task import BadValueError, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
 from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
-    from sightline.align.choosing import Aligned
+    from sightline.align.choosing import Alignments
     from sightline.explain.explanation import Explanation
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
@@ -34,8 +34,8 @@ def _ignore(count: int) -> None:
 class Run:
     """A model with a fitted input and output.
 
-    ``name`` is what errors call it: the folder it comes from, which is ``folder`` if there is one. ``about`` is what
-    config.json says.
+    ``name`` is its name in errors: the path that it was loaded from. ``folder`` is the run folder, if there is one.
+    ``about`` is the content of config.json.
     """
 
     task: Task
@@ -53,7 +53,7 @@ class Run:
         return next(self.model.parameters()).device
 
     def with_model(self, model: nn.Module) -> "Run":
-        """The same with another model."""
+        """The same run with another model."""
         return replace(self, model=model)
 
     # -- predicting
@@ -69,7 +69,7 @@ class Run:
         return [self.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
 
     def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
-        """Items as the parts that the model reads; one that cannot be used is an error that names it."""
+        """Items as the parts that the model reads; an item that cannot be used is an error that names it."""
         parts = self.input.encode(xs)
         for number, some in enumerate(parts):
             if is_bad(some):
@@ -85,16 +85,16 @@ class Run:
         on_predicted: Callable[[int], None] = _ignore,
         bad: dict[int, str] | None = None,
     ) -> list[Any]:
-        """Raw outputs of each item: parts of like size are read together, and those of an item are merged.
+        """The raw output of each item: parts of similar size share a batch, and the outputs of an item are merged.
 
-        Items that cannot be used are an error, or noted in ``bad`` by their number: their output is None.
+        Items that cannot be used are an error; with ``bad``, they are noted there by number and their output is None.
         """
         divided = self.output.divided(xs, options)
         if divided is not None:
             joined = divided.join(self.raw(divided.items, options=divided.options))
             on_predicted(len(xs))
             return joined
-        found: list[Any] = []
+        raws: list[Any] = []
         step = len(xs) if parts is not None else self.input.at_once
         for start in range(0, len(xs), max(1, step)):
             some = xs[start : start + step]
@@ -105,8 +105,8 @@ class Run:
                 encoded = self.input.encode(some)
                 bad |= {start + row: str(one[0]) for row, one in enumerate(encoded) if is_bad(one)}
                 encoded = [None if is_bad(one) else one for one in encoded]
-            found += self._raw(some, encoded, options, on_predicted, start, len(xs))
-        return found
+            raws += self._raw(some, encoded, options, on_predicted, start, len(xs))
+        return raws
 
     @torch.inference_mode()
     def _raw(
@@ -118,25 +118,23 @@ class Run:
         first: int,
         items: int,
     ) -> list[Any]:
-        jobs = [(item, part) for item, some in enumerate(parts) for part in some or ()]
+        jobs = [(item, place, part) for item, some in enumerate(parts) for place, part in enumerate(some or ())]
         outputs: list[list[Any]] = [[None] * len(some or ()) for some in parts]
-        places = [place for some in parts for place in range(len(some or ()))]
-        sizes = [self.output.cost(self.input.size(part), options) for _, part in jobs]
+        sizes = [self.output.cost(self.input.size(part), options) for *_, part in jobs]
         with evaluating(self.model):
             for chosen in batches_by_size(sizes, self.output.budget(self.input, options)):
-                batch = to_device(self.input.collate([jobs[job][1] for job in chosen]), self.device)
-                numbers = [jobs[job][0] for job in chosen]
+                numbers, places, own_parts = zip(*(jobs[job] for job in chosen), strict=True)
+                batch = to_device(self.input.collate(list(own_parts)), self.device)
                 own = self.output.options_of(options, [first + number for number in numbers], items)
-                some = [xs[number] for number in numbers]
-                made = self.output.outputs(self, some, [jobs[job][1] for job in chosen], batch, own)
-                for job, one in zip(chosen, made, strict=True):
-                    outputs[jobs[job][0]][places[job]] = one
-                on_predicted(sum(places[job] == 0 for job in chosen))
+                raws = self.output.outputs(self, [xs[number] for number in numbers], list(own_parts), batch, own)
+                for number, place, raw in zip(numbers, places, raws, strict=True):
+                    outputs[number][place] = raw
+                on_predicted(places.count(0))
         on_predicted(sum(not some for some in parts))
-        merged = zip(xs, parts, outputs, strict=True)
-        return [None if some is None else self.output.merge(x, some, made) for x, some, made in merged]
+        of_items = zip(xs, parts, outputs, strict=True)
+        return [None if some is None else self.output.merge(x, some, raws) for x, some, raws in of_items]
 
-    # -- scoring and looking
+    # -- scoring and explaining
 
     def evaluate(self, data: Any, *, columns: Sequence[str] | None = None, **options: Any) -> "Evaluation":
         """Every score on data with targets: a path, rows, a DataFrame, or a list of `Example`s.
@@ -151,19 +149,19 @@ class Run:
         """This run and others on the same data (`sightline.tasks.evaluate.compare`)."""
         from sightline.tasks.evaluate import compare, examples_for
 
-        return compare({one.name: one for one in (self, *others)}, examples_for(self, data)[0], **options)
+        return compare(by_name([self, *others]), examples_for(self, data)[0], **options)
 
     def explain(self, item: Any, output: str | None = None, **options: Any) -> "Explanation":
-        """Where the model looked while it made its prediction, or for the output that is given.
+        """What the model attended to for its prediction, or for the output that is given.
 
-        Options are the other fields of `sightline.tasks.explain.ExplainOptions`. The explanation shows itself in a
-        notebook; its `save` writes pictures and pages.
+        Options are the other fields of `sightline.tasks.explain.ExplainOptions`. A notebook displays the explanation;
+        its `save` writes pictures and pages.
         """
         from sightline.tasks.explain import ExplainOptions
 
         return self.output.explain(self, self.input.item(item), ExplainOptions(output, **options))
 
-    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Aligned":
+    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Alignments":
         """Which words of pairs belong together, by attention; options are those of `sightline.align.choosing.align`."""
         from sightline.align.choosing import align
 
@@ -172,7 +170,7 @@ class Run:
     # -- saving and loading
 
     def save(self, folder: RunFolder, weights: str) -> list[str]:
-        """Everything that `load` needs; gives the names of the files to seal."""
+        """Write everything that `load` needs; returns the names of the files to seal."""
         save_tensors(folder.path / MODEL, dict(self.model.state_dict()))
         about, names = self.input.save(folder.path)
         more, others = self.output.save(folder.path)
@@ -182,28 +180,39 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path, task: Task | None = None) -> "Run":
-        """A run folder, checked file by file, or as it was at one of its checkpoints; of any task unless one is named.
+        """A run folder, checked file by file, or one of its checkpoints; of any task unless one is given.
 
-        The folder may be anybody's: nothing in it can run code.
+        An untrusted folder is safe to load: nothing in it can run code.
         """
         from sightline.tasks.registry import stored_task
 
         saved = Saved.open(Path(path))
         stored = str(saved.about.get("task"))
-        found = stored_task(stored, saved.path)
-        if task is not None and found.name != task.name:
-            raise UserError(f"{path} is a run of the task {found.name!r}; expected {task.name!r}")
-        variant = found.variant_of(stored)
-        found = found.of(variant)
+        own = stored_task(stored, saved.path)
+        if task is not None and own.name != task.name:
+            raise UserError(f"{path} is a run of the task {own.name!r}; expected {task.name!r}")
+        variant = own.variant_of(stored)
         with saved.reading():
             config = imported(variant.config).from_json(saved.about["config"])
         input = imported(variant.input).load(saved, config)
         output = imported(variant.output).load(saved, config, input)
-        model = saved.model(lambda: config.build(input, output), getattr(config, "before_loading", None))
+        model = saved.model(lambda: config.build(input, output), config.before_loading)
         merge_lora(model)
         if output.freezes:
-            model.requires_grad_(False)  # to be used, not to learn: search may keep what it makes of the weights
-        return cls(found, variant, model, input, output, config, saved.name, saved.path, saved.about)
+            model.requires_grad_(False)  # not to be trained: search may cache what it computes from the weights
+        return cls(own.of(variant), variant, model, input, output, config, saved.name, saved.path, saved.about)
+
+
+def by_name(runs: Iterable[Run]) -> dict[str, Run]:
+    """Runs by their names; a number tells runs of the same name apart."""
+    named: dict[str, Run] = {}
+    for run in runs:
+        number, name = 1, run.name
+        while name in named:
+            number += 1
+            name = f"{run.name} ({number})"
+        named[name] = replace(run, name=name)
+    return named
 
 
 def is_bad(parts: Sequence[Any]) -> bool:
@@ -212,15 +221,10 @@ def is_bad(parts: Sequence[Any]) -> bool:
 
 
 def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Parts of like size together, the largest first: a batch is as wide as its widest."""
+    """Parts of similar size together, the largest first: a batch is padded to its longest part."""
     order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
     start = 0
     while start < len(order):
         rows = max(1, budget // max(1, sizes[order[start]]))
         yield order[start : start + rows]
         start += rows
-
-
-def examples(rows: Sequence[Any]) -> list[Example]:
-    """Pairs of item and target as examples."""
-    return [one if isinstance(one, Example) else Example(*one) for one in rows]

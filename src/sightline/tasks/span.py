@@ -1,16 +1,16 @@
-"""Span: where in a text the answer to a question stands."""
+"""Span: the answer to a question as a span of a text."""
 
 from sightline.tasks.presets import ATTENTIVE, ENCODER, LOUD, RATES
 from sightline.tasks.task import Column, Task, Variant
 
 SPAN = Task(
     name="span",
-    help="where in a text the answer to a question stands",
+    help="the answer to a question, as a part of a text",
     data="questions, texts and answers",
     columns=(
-        Column("question", "what is asked", ("query",)),
-        Column("text", "where the answer stands", ("context", "passage")),
-        Column("answer", "words of the text; empty where it does not say", ("answers",)),
+        Column("question", "the question", ("query",)),
+        Column("text", "the text with the answer", ("context", "passage")),
+        Column("answer", "words of the text; empty if it has no answer", ("answers",)),
         Column("start", "the first character of the answer", ("answer_start",), True),
     ),
     variants=(

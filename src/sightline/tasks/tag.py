@@ -6,10 +6,10 @@ from sightline.tasks.task import Column, Task, Variant
 TAG = Task(
     name="tag",
     help="a label for each word: names, parts of speech, segmentation",
-    data="a word, a tab and its label a line with an empty line behind each sentence, or the columns words and tags",
+    data="lines of a word, a tab and its label, with an empty line after each sentence, or the columns words and tags",
     columns=(
-        Column("words", "the words, as a list or with blanks between them", ("tokens", "sentence", "text")),
-        Column("tags", "as many labels", ("labels", "ner_tags", "pos_tags")),
+        Column("words", "the words, as a list or separated by spaces", ("tokens", "sentence", "text")),
+        Column("tags", "their labels", ("labels", "ner_tags", "pos_tags")),
     ),
     reader="sightline.data.tagged:tagged_cells",
     variants=(

@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """Items that are predicted in the place of others (the sentences of texts), how, and what joins their outputs."""
+    """Items that replace others (the sentences of a text), their options, and what joins their outputs."""
 
     items: Sequence[Any]
     options: Any
@@ -77,6 +77,7 @@ class Option:
 
     ``sets`` is the field of the configuration that it sets; without one it is an option of the reader
     (`Source.options`). ``choices`` are the values it may have; ``flag``: it takes no value, and writes ``value``.
+    ``only_with`` is another option and the value that it must have, where both are given.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Option:
     flag: bool = False
     value: Any = None
     metavar: str = ""
+    only_with: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Variant:
 
     Classes are named as ``module:Class`` and imported when they are needed. ``models`` maps a model's name to its
     sizes; the first is the default. ``rates`` are the learning rates by size, or by model and size. ``fields`` are
-    other fields of the configuration by size. ``stored`` is the name by which config.json of a run knows the variant.
+    other fields of the configuration by size. ``stored`` is the variant's name in config.json of a run.
     """
 
     input: str
@@ -105,17 +107,17 @@ class Variant:
     rates: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     start: str = "sightline.tasks.warm_start:SameTask"
-    accepts: str | None = None  # ``module:function`` of a Source: whether this variant reads it; None: any
+    accepts: str | None = None  # ``module:function`` of a Source: whether this variant reads it; None: always
     columns: tuple[Column, ...] = ()  # where they are not the task's own
-    differs: Mapping[str, Any] = field(default_factory=dict)  # other fields of the task that are not as it says
+    differs: Mapping[str, Any] = field(default_factory=dict)  # fields of the task that this variant replaces
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task, declared. See the module's description; `sightline.tasks.registry` lists them.
+    """The declaration of a task. See the module's description; `sightline.tasks.registry` lists all tasks.
 
-    ``reader`` names the function that turns a `Source` into rows (`Cells`) of the ``columns``; without one, files are
-    tables with these columns. ``rows`` is what rows are called, ``counted`` what the loss is a mean over. Of the
+    ``reader`` names the function that turns a `Source` into rows (`Cells`) of the ``columns``; by default, files are
+    tables with these columns. ``rows`` is the noun for rows, ``counted`` what the loss is a mean over. Of the
     ``metrics``, the first decides which checkpoint is best.
     """
 
@@ -145,18 +147,21 @@ class Task:
         return Limits(most or self.max_characters, self.max_bad_share if share is None else share, options=options)
 
     def own_options(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the task's own options, among others, set in the configuration, and what they tell its reader."""
+        """What the task's own options set in the configuration, and what they pass to its reader."""
         sets: dict[str, Any] = {}
         reader: dict[str, Any] = {}
         for option in self.options:
             name = option.name.replace("-", "_")
             value = values.get(name)
             if value is not None and value is not False:
+                other, needed = option.only_with or ("", "")
+                if values.get(other) not in (None, needed):
+                    raise UserError(f"--{option.name} needs --{other} {needed}, but --{other} is {values[other]}")
                 (reader if option.sets is None else sets)[option.sets or name] = option.value if option.flag else value
         return sets, reader
 
     def check_source(self, source: "Source") -> None:
-        """Refuse a command line that names no data, names it twice, or names it as only other tasks do."""
+        """Refuse a command line that names no data, names it twice, or names it with an option of another task."""
         known = {one.name for one in self.options}
         for name, value in source.options.items():
             if value and name not in known:
@@ -181,10 +186,10 @@ class Task:
         for variant in self.variants:
             if variant.accepts is None or imported(variant.accepts)(source):
                 return variant
-        raise UserError(f"{source.name} is no data of {self.name}; expected {self.data}")
+        raise UserError(f"{self.name} cannot read {source.name}; expected {self.data}")
 
     def of(self, variant: Variant) -> "Task":
-        """The task as a variant has it: what its rows are called, who reads them."""
+        """The task with the fields that a variant replaces."""
         return replace(self, **variant.differs) if variant.differs else self
 
     def variant_of(self, stored: str) -> Variant:
@@ -193,6 +198,6 @@ class Task:
 
 
 def imported(path: str) -> Any:
-    """What ``module:name`` names."""
+    """The object that ``module:name`` names."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""From a source of rows to a run folder: one trainer for every task, for new runs and for those that are resumed.
+"""From a source of rows to a run folder: one trainer for every task, for new and for resumed runs.
 
 ::
 
@@ -11,11 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from sightline.data.batches import BatchPlan, BatchRows
 from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.errors import UserError
@@ -28,32 +26,6 @@ from sightline.tasks.task import Task, Variant, imported
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.loop import OtherRank, Outcome, train
 from sightline.training.ranks import Ranks
-
-# Training batches of a task, and what the training loop is given: the same for every input and output.
-
-
-class RowBatches:
-    """Rows of a corpus of like length together, at most ``batch_tokens`` in all, and ``batch_rows`` if it is set."""
-
-    def __init__(self, prepared: Prepared, config: Any) -> None:
-        self.input, self.output, self.corpus = prepared.input, prepared.output, prepared.corpus
-        source, target = self.corpus.lengths()
-        both = self.output.sized_targets
-        rows = getattr(config, "batch_rows", None)
-        self.plan = BatchPlan(source, target if both else None, config.batch_tokens, config.seed, rows=rows)
-
-    def epoch(self, number: int) -> Sequence[BatchRows]:
-        return self.plan.epoch(number)
-
-    def batch(self, handle: BatchRows) -> tuple[Any, Any]:
-        parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
-        batch = self.input.collate(parts)
-        return batch, self.output.collate(targets, batch)
-
-
-def validated_rows(rows: int, most: int, seed: int) -> list[int]:
-    """The validation rows that are scored in training: always the same for the same seed, in order."""
-    return sorted(np.random.default_rng(seed).permutation(rows)[:most].tolist())
 
 
 class TaskLesson:
@@ -79,13 +51,13 @@ class TaskLesson:
         return self.run.output.loss(model, batch, self.step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """The metric that decides first, and the loss or what stands for it second."""
+        """The metric that decides first, and a loss second."""
         run = self.run.with_model(model)
         return run.output.validate(run, self.raws(run), self.valid)
 
     @torch.no_grad()
     def raws(self, run: Run) -> list[Any]:
-        """Raw outputs of the validation examples, which are encoded once."""
+        """Raw outputs of the validation examples, which are encoded only once."""
         xs = [one.x for one in self.valid]
         if self._parts is None and len(xs) <= run.input.at_once:
             self._parts = run.encode(xs)
@@ -98,18 +70,16 @@ Report = Callable[[Prepared, nn.Module], None]
 
 @contextmanager
 def building(*, from_earlier: bool = False) -> Iterator[None]:
-    """A configuration that no model can be built with is an error in one sentence."""
+    """Report a configuration that no model can be built from in one sentence."""
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        if from_earlier:
-            raise UserError(f"the model is not that of the run to go on from: {reason}") from None
-        raise UserError(f"there is no model with this configuration: {reason}") from None
+        what = "the model differs from that of the earlier run" if from_earlier else "invalid model configuration"
+        raise UserError(f"{what}: {str(error).strip().splitlines()[0]}") from None
 
 
 def build(prepared: Prepared, start: Any = None) -> nn.Module:
-    """The model for this data: always the same for the same seed. It begins with what an earlier run learnt, if any."""
+    """The model for this data, the same for the same seed; ``start`` gives the weights of an earlier run."""
     config = prepared.config
     torch.manual_seed(config.seed)
     with building(from_earlier=start is not None):
@@ -119,15 +89,26 @@ def build(prepared: Prepared, start: Any = None) -> nn.Module:
             initialise(model, prepared)
         if start is not None:
             start.put_into(model, prepared.output)
-        adapt = getattr(config, "adapt", None)
-        if adapt is not None:
-            adapt(model)
+        config.adapt(model)
     return model
 
 
 def started(task: Task, variant: Variant, start: Path | None) -> Any:
-    """The earlier run, or folder of another tool, to begin with."""
+    """The earlier run, or the folder of another tool, whose weights to start from (`sightline.tasks.warm_start`)."""
     return None if start is None else imported(variant.start)(start, task, variant)
+
+
+def plan(task: Task, source: Source, config: Any, start: Path | None) -> tuple[Task, Variant, Any, Any]:
+    """The task and variant that read the source, the configuration checked against it, and the earlier run."""
+    variant = task.variant_for(source)
+    task = task.of(variant)
+    earlier = started(task, variant, start)
+    config = config.for_source(source)
+    if hasattr(earlier, "check"):
+        earlier.check(config)
+    if getattr(config, "lora", None) is not None and earlier is None:
+        raise UserError("lora adapts an earlier model, and there is none; name one with --from")
+    return task, variant, config, earlier
 
 
 def train_task(
@@ -145,35 +126,31 @@ def train_task(
     on_items: OnItems | None = None,
     **listeners: Any,
 ) -> tuple[Run, Outcome]:
-    """Train a new run in ``out``, or resume the one that is there when ``source`` is None."""
+    """Train a new run in ``out``; if ``source`` is None, resume the run that is there."""
     if source is None:
         folder = RunFolder.open(out)
         before = Run.load(out)
-        config, task = replace(config, model=before.config.model), before.task  # as they were fitted to the data
-        setting = Setting(task, before.variant, config, out / DATA, limits or task.limits(), None, device)
+        config = replace(config, model=before.config.model)  # as fitted to the data
+        setting = Setting(before.task, before.variant, config, out / DATA, before.task.limits(), None, device)
         before.input.config = before.output.config = config
         prepared = reopened(setting, before.input, before.output)
-        model = build(prepared)
-        run = Run(task, before.variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
-        on_report(prepared, model)
+        run = untrained(prepared, before.variant, out)
+        on_report(prepared, run.model)
         sealed: list[str] = before.output.baseline_files(out)
     else:
-        variant = task.variant_for(source)
-        task = task.of(variant)
-        earlier = started(task, variant, start)
-        config = checked_config(config, source, earlier)
+        task, variant, config, earlier = plan(task, source, config, start)
         with RunFolder.creating(out) as folder:
             given = limits or task.limits()
             setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items)
             with preparing(source, valid, setting) as (prepared, rows):
-                model = build(prepared, earlier)  # fails before anything is kept
-                run = Run(task, variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
-                on_report(prepared, model)
+                run = untrained(prepared, variant, out, earlier)  # fails before anything is kept
+                on_report(prepared, run.model)
                 sealed = prepared.output.baselines(prepared.input, rows, setting)
         folder.write_json(ABOUT, describe(prepared, source, valid, start, command))
         run.save(folder, "untrained")
+    model = run.model
     lesson = TaskLesson(run, prepared)
-    torch.manual_seed(run.config.seed)  # whatever was drawn before, training draws the same
+    torch.manual_seed(run.config.seed)  # training draws the same numbers, whatever was drawn before
     training = run.config.training.limited(len(lesson.epoch(0)))
     outcome = train(model, lesson, training, folder, device=device, **listeners)
     model.load_state_dict(outcome.weights)
@@ -182,16 +159,10 @@ def train_task(
     return finish(run, prepared, lesson, folder, outcome, sealed), outcome
 
 
-def checked_config(config: Any, source: Source, start: Any) -> Any:
-    """The configuration as the source needs it, checked against it and the earlier run."""
-    fit = getattr(config, "for_source", None)
-    if fit is not None:
-        config = fit(source)
-    if hasattr(start, "check"):
-        start.check(config)
-    if getattr(config, "lora", None) is not None and start is None:
-        raise UserError("lora adapts what was learnt before, and there is nothing here; say with --from what to adapt")
-    return config
+def untrained(prepared: Prepared, variant: Variant, out: Path, start: Any = None) -> Run:
+    """The run to train, with a model that is built for its data."""
+    model = build(prepared, start)
+    return Run(prepared.task, variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
 
 
 def finish(
@@ -216,7 +187,7 @@ def finish(
 def describe(
     prepared: Prepared, source: Source, valid: Source | None, start: Path | None, command: str
 ) -> dict[str, Any]:
-    """What is known of the data before training. File names only: where files were is private."""
+    """The content of about.json. It has file names only, not paths, for privacy."""
     overlap = prepared.overlap
     return {
         "data": source.name,
@@ -242,19 +213,19 @@ def train_together(
     on_begin: Callable[[], None] = lambda: None,
     **listeners: Any,
 ) -> tuple[Run, Outcome] | None:
-    """Train in this process and in those that a launcher started with it; only the first knows what came of it.
+    """Train in this process and in those that a launcher started with it; only the first returns a result.
 
-    ``source`` is None for a run that is resumed; ``fresh`` is what only a new run takes. A run that a launcher starts
-    anew after a loss is resumed.
+    ``source`` is None for a run that is resumed; ``fresh`` holds the options of a new run. A run that a launcher
+    restarts after a failure is resumed.
     """
     ranks = Ranks.join(device)
     restarted = ranks.is_restart()
     if ranks.is_first and source is not None and (out / CONFIG).exists():
         if not restarted:
-            RunFolder.create(out)  # says that there is a run already
+            RunFolder.create(out)  # raises: there is a run already
         source = None
     if not ranks.is_first:
-        ranks.wait()  # the first process prepares the data; then this one finds a run to resume
+        ranks.wait()  # the first process prepares the data; then this one resumes its run
         with suppress(OtherRank):
             train_task(task, None, out, config, device=device)
         ranks.wait()
@@ -265,6 +236,6 @@ def train_together(
         ranks.wait()
 
     options = {} if source is None or fresh is None else fresh
-    found = train_task(task, source, out, config, device=device, on_begin=begin, **listeners, **options)
+    trained = train_task(task, source, out, config, device=device, on_begin=begin, **listeners, **options)
     ranks.wait()
-    return found
+    return trained

@@ -1,8 +1,8 @@
-"""Translate: a text for a text. Normalise, transliterate and the like are the same task."""
+"""Translate: a text for a text. Normalisation, transliteration and similar problems are the same task."""
 
 from sightline.tasks.task import Column, Option, Sizes, Task, Variant
 
-# The Transformer takes far larger steps than a recurrent network of its size; both take smaller ones as they grow.
+# A Transformer needs a far larger learning rate than a recurrent network of its size; larger models need smaller ones.
 TRANSFORMER_RATES = {"tiny": 4e-3, "small": 2e-3, "base": 7e-4}
 RECURRENT_RATES = {"tiny": 2e-3, "small": 1e-3, "base": 5e-4}
 
@@ -48,8 +48,8 @@ FIELDS = {
 }
 COLUMNS = (Column("source", "the text to read"), Column("target", "the text to write"))
 OPTIONS = (
-    Option("source", "Sources, one a line, instead of --data.", metavar="FILE"),
-    Option("target", "Targets, as many lines.", metavar="FILE"),
+    Option("source", "Sources, one per line, instead of --data.", metavar="FILE"),
+    Option("target", "Targets, one per line.", metavar="FILE"),
 )
 METRICS = ("bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL")
 

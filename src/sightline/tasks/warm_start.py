@@ -1,4 +1,10 @@
-"""Begin with what an earlier run learnt (`--from`): its configuration, its input and output, its weights."""
+"""Warm start (`--from`): the configuration, the input and output, and the weights of an earlier run.
+
+- `SameTask`: an earlier run of the same task.
+- `TextStart`: the text model of an earlier run of any task that reads texts, or of a BERT folder of Hugging Face.
+- `PretrainStart`: the same, to continue pre-training.
+- `TranslationStart`: an earlier run from text to text, or the encoder of a pre-training.
+"""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -22,99 +28,77 @@ from sightline.text.tokeniser import Tokeniser, TokeniserConfig
 from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 from sightline.training.loop import TrainingConfig
 
-# What a run of texts begins with: an earlier run whose model reads texts, whatever its task, or a BERT folder.
-
-
-STARTS = "sightline.tasks.warm_start:"  # what begins with a text model
-READER = "model."  # what the tensors of a head's text model begin with
+STARTS = ("sightline.tasks.warm_start:TextStart", "sightline.tasks.warm_start:PretrainStart")  # of text models
+READER = "model."  # prefix of the text model's tensors in a model with a head
 ENCODER = "encoder."  # the same in a run of pre-training (`sightline.models.masked`)
-POOLS = ("pool.", "pooler.")  # how a text becomes one vector may change: that is learnt with the labels
+POOLS = ("pool.", "pooler.")  # pooling may differ: it is learnt with the labels
+# The peak of a learning rate that decays to zero. Its mean is a quarter of that, about what BERT was fine-tuned with.
+TUNING_RATE, TUNING_EPOCHS = 1e-4, 3
 
 
 @dataclass(frozen=True)
 class Start:
-    """A text model's configuration, its tensors, and how it reads; of a run with labels, its head too."""
+    """A text model's configuration, tensors and reader; of a run with labels, also its head."""
 
     path: Path
     model: TextModelConfig
     reader: TextReader
     tensors: dict[str, Tensor]
-    tokeniser: TokeniserConfig | None = None  # None: the vocabulary is somebody else's
+    tokeniser: TokeniserConfig | None = None  # None: the vocabulary is that of a Hugging Face folder
     head: dict[str, Tensor] = field(default_factory=dict)
     labels: Labels | None = None
 
-    def check_vocabulary(self, wanted: TokeniserConfig) -> None:
-        """Another vocabulary would give the tensors other words."""
-        if self.tokeniser is not None and replace(wanted, dropout=0.0) != replace(self.tokeniser, dropout=0.0):
+    def check_vocabulary(self, tokeniser: TokeniserConfig) -> None:
+        """Refuse another vocabulary: the embeddings would belong to other words."""
+        if self.tokeniser is not None and replace(tokeniser, dropout=0.0) != replace(self.tokeniser, dropout=0.0):
             raise UserError(
                 f"{self.path} has a vocabulary of {self.reader.tokeniser.words:,} tokens "
-                f"({self.tokeniser.method}, {self.tokeniser.words:,} words asked for), and what begins with it keeps "
-                "it; leave out the fields of the tokeniser that say something else"
+                f"({self.tokeniser.method}, {self.tokeniser.words:,} requested), and a run that starts from it keeps "
+                "it; leave out other values of the tokeniser's fields"
             )
 
     def put_into(self, model: nn.Module, labels: Labels | None = None, prefix: str = READER) -> None:
-        """Copy every tensor of the text model, and the head's where the labels are the same (or nobody has any)."""
+        """Copy every tensor of the text model, and the head's if both runs have the same labels (or none)."""
         given = {f"{prefix}{name}": tensor for name, tensor in self.tensors.items()}
         if _meaning(self.labels) == _meaning(labels):
             given |= self.head
         own = model.state_dict()
-        wanted = {name for name in own if name.startswith(prefix)}
-        for name in sorted(wanted | set(given)):
+        for name in sorted({name for name in own if name.startswith(prefix)} | set(given)):
             if name not in given or name not in own:
                 if name.removeprefix(prefix).startswith(POOLS):
                     given.pop(name, None)
                     continue
                 where = str(self.path) if name not in given else "the new model"
-                raise UserError(f"{self.path} is not a start for this model: {where} has no {name}")
+                raise self.unfit(f"{where} has no {name}")
             if given[name].shape != own[name].shape:
-                raise UserError(
-                    f"{self.path} is not a start for this model: {name} is {_shape(given[name])} there and "
-                    f"{_shape(own[name])} here"
-                )
+                raise self.unfit(f"{name} is {_shape(given[name])} there and {_shape(own[name])} here")
         model.load_state_dict({**own, **given})
 
-
-@dataclass(frozen=True)
-class EncoderStart:
-    """A pre-trained encoder that a translating Transformer begins with; its vocabulary is that of both sides."""
-
-    start: Start
-    encoder: Encoder
-    source: Tokeniser
-    target: Tokeniser
-    tokeniser: TokeniserConfig
-
-    @classmethod
-    def read(cls, path: Path) -> "EncoderStart":
-        """From the run of a pre-training."""
-        start = read_start(path)
-        tokeniser = start.reader.tokeniser
-        if not isinstance(tokeniser, Tokeniser) or start.tokeniser is None:
-            raise UserError(f"{path} has the vocabulary of a Hugging Face folder, which cannot write; pre-train anew")
-        encoder = start.model.build(start.reader.words, start.reader.specials)
+    def encoder(self) -> Encoder:
+        """The pre-trained encoder, for a Transformer that translates."""
+        if not isinstance(self.reader.tokeniser, Tokeniser) or self.tokeniser is None:
+            raise UserError(
+                f"{self.path} has the vocabulary of a Hugging Face folder, which cannot write; pre-train an encoder "
+                "with Sightline"
+            )
+        encoder = self.model.build(self.reader.words, self.reader.specials)
         if not isinstance(encoder, Encoder):
-            raise UserError(f"{path} has a model of the kind {start.model.kind!r}; a translator begins with an encoder")
+            raise UserError(f"{self.path} has a model of the kind {self.model.kind!r}; expected an encoder")
         try:
-            encoder.load_state_dict(start.tensors)
+            encoder.load_state_dict(self.tensors)
         except RuntimeError as error:
-            raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
-        return cls(start, encoder, tokeniser, tokeniser, start.tokeniser)
+            raise UserError(f"{self.path} is damaged: {str(error).splitlines()[0]}") from None
+        return encoder
 
-    def put_into(self, model: nn.Module) -> None:
-        """Copy every tensor of the encoder and the table of words."""
-        if not isinstance(model, Transformer):
-            raise UserError(f"{self.start.path} is a pre-trained encoder: only a transformer can begin with it")
-        try:
-            start_translator(model, self.encoder)
-        except ValueError as error:
-            raise UserError(f"{self.start.path} is not a start for this model: {error}") from None
+    def unfit(self, reason: object) -> UserError:
+        return UserError(f"{self.path} does not fit this model: {reason}")
 
 
 def translating(encoder: EncoderConfig) -> TransformerConfig:
-    """The Transformer whose encoder can begin with the weights of this one."""
+    """The Transformer whose encoder can start from the weights of this one."""
     if encoder.norm != "pre" or encoder.positions == "learned" or encoder.parts or not encoder.scaled:
         raise UserError(
-            "the encoder that was pre-trained is not that of a translating Transformer: it needs norm=pre, positions "
+            "the pre-trained encoder does not fit a Transformer that translates: it needs norm=pre, positions "
             "sinusoid or rotary, parts=0 (so no next_sentence) and scaled=true"
         )
     return TransformerConfig(
@@ -137,7 +121,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether this is a Hugging Face folder and no run."""
+    """Whether this is a Hugging Face folder, not a run."""
     try:
         data = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -146,7 +130,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def read_start(path: Path, expected: str = "") -> Start:
-    """From a run folder or a Hugging Face folder. Only a run of the task that is expected has a head to keep."""
+    """Read a run folder or a Hugging Face folder. The head is kept only if the run is of the task ``expected``."""
     if is_foreign(path):
         return _foreign(path)
     folder = RunFolder.open(path)
@@ -157,7 +141,9 @@ def read_start(path: Path, expected: str = "") -> Start:
         raise UserError(f"{path} is a run of the task {task!r}; expected one of {names}, or a BERT folder")
     reader = load_reader(path, about)
     try:
-        model, tokeniser = text_model_of(about), _tokeniser_of(about)
+        model = TextModelConfig.from_json(about["config"]["model"])
+        foreign = about.get("foreign") is True
+        tokeniser = None if foreign else TokeniserConfig.from_json(about["config"]["tokeniser"])
         tensors = load_tensors(path / MODEL)
     except (ConfigError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
@@ -171,52 +157,43 @@ def read_start(path: Path, expected: str = "") -> Start:
 
 
 def text_tasks() -> list[str]:
-    """What run folders call the tasks whose models read texts: those that can begin with one another."""
+    """The stored names of tasks whose models read texts: each can start from a run of another."""
     variants = [variant for task in tasks().values() for variant in task.variants]
-    return [variant.stored for variant in variants if variant.start.startswith(STARTS)]
-
-
-def text_model_of(about: dict[str, Any]) -> TextModelConfig:
-    """The configuration of the text model in a run's config.json."""
-    return TextModelConfig.from_json(about["config"]["model"])
-
-
-def _tokeniser_of(about: dict[str, Any]) -> TokeniserConfig | None:
-    return None if about.get("foreign") is True else TokeniserConfig.from_json(about["config"]["tokeniser"])
+    return [variant.stored for variant in variants if variant.start in STARTS]
 
 
 def _foreign(path: Path) -> Start:
     from sightline.interop.pretrained import load_pretrained
 
-    found = load_pretrained(path)
-    reader = TextReader(found.tokeniser, found.tokeniser.specials, rows=found.words)
-    return Start(path, found.config, reader, found.tensors)
+    pretrained = load_pretrained(path)
+    reader = TextReader(pretrained.tokeniser, pretrained.tokeniser.specials, rows=pretrained.words)
+    return Start(path, pretrained.config, reader, pretrained.tensors)
 
 
 def continued(config: Any) -> Any:
-    """For new data: an earlier run's configuration without its limits, and with smaller steps, as it is trained."""
+    """An earlier run's configuration for new data: without its limits, with a quarter of its learning rate."""
     rate = config.training.learning_rate / 4
     training = replace(config.training, learning_rate=rate, epochs=None, steps=None, minutes=None)
     return replace(config, training=training)
 
 
 class SameTask:
-    """An earlier run of the same task: its vocabulary, its encoder and its weights are kept."""
+    """An earlier run of the same task: its vocabulary, encoder and weights are kept."""
 
     def __init__(self, path: Path, task: Task, variant: Variant) -> None:
         self.path, self.run = path, Run.load(path)
         if self.run.variant.stored != variant.stored:
             raise UserError(
-                f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} begins with another of "
-                f"{task.name}"
+                f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} can only start from "
+                f"another run of {task.name}"
             )
 
     def config(self) -> Any:
-        """The configuration of the new run, unless it is given whole."""
+        """The configuration of the new run, unless one is given."""
         return continued(self.run.config)
 
     def put_into(self, model: nn.Module, output: Any) -> None:
-        """Copy the weights; those of a head only where the outputs mean the same."""
+        """Copy the weights; those of a head only if both outputs have the same meaning."""
         weights = dict(self.run.model.state_dict())
         head = self.run.output.head_names(output)
         own = model.state_dict()
@@ -225,21 +202,13 @@ class SameTask:
             model.load_state_dict(weights)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0]
-            raise UserError(f"the model is not that of the run to go on from: {reason}") from None
-
-
-# Begin with an earlier model of texts: a run of any task that reads texts, or a Hugging Face folder.
-
-
-# The largest step of a course that falls with the root and to nothing as well: the mean is a quarter of that, which is
-# about what BERT was fine-tuned with.
-TUNING_RATE, TUNING_EPOCHS = 1e-4, 3
+            raise UserError(f"the model differs from that of the earlier run: {reason}") from None
 
 
 class TextStart:
-    """A text model with its vocabulary; of a run of the same task, its head too where the labels are the same."""
+    """A text model with its vocabulary; of a run of the same task with the same labels, also its head."""
 
-    prefix = "model."
+    prefix = READER
 
     def __init__(self, path: Path, task: Task, variant: Variant) -> None:
         self.path, self.variant = path, variant
@@ -250,20 +219,19 @@ class TextStart:
         return self.start.reader
 
     def config(self) -> Any:
-        """That of a run of the same task, with smaller steps; else the task's own with this model, to be fine-tuned."""
+        """That of a run of the same task, with a smaller learning rate; else the task's own for fine-tuning."""
         kind = imported(self.variant.config)
-        if not is_foreign(self.path):
-            folder = RunFolder.open(self.path)
-            if folder.read_config().get("task") == self.variant.stored:
-                return continued(kind.from_json(json.loads((self.path / CONFIG).read_text("utf-8"))["config"]))
+        about = {} if is_foreign(self.path) else RunFolder(self.path).read_config()
+        if about.get("task") == self.variant.stored:
+            return continued(kind.from_json(about["config"]))
         return self.with_model(self.tuned(kind()))
 
     def tuned(self, config: Any) -> Any:
-        """Steps are small: most of what is known was learnt before."""
+        """The configuration with small learning rates, for fine-tuning."""
         foreign = self.start.tokeniser is None
         training = TrainingConfig(
             learning_rate=TUNING_RATE if foreign else self.variant.rates["tiny"] / 2,
-            warmup=1000,  # a tenth of the way at most
+            warmup=1000,  # a tenth of the training at most
             weight_decay=0.01,
             epochs=TUNING_EPOCHS if foreign else None,
             cooldown=1.0,
@@ -274,7 +242,7 @@ class TextStart:
         return replace(config, training=training, longest=longest)
 
     def with_model(self, config: Any) -> Any:
-        """The configuration with the earlier model and its vocabulary; no longer than its positions reach."""
+        """The configuration with the earlier model and its vocabulary, limited to the positions it has."""
         model = self.start.model
         changed: dict[str, Any] = {"model": model, "tokeniser": self.start.tokeniser or config.tokeniser}
         if isinstance(model, EncoderConfig) and model.positions == "learned":
@@ -282,24 +250,24 @@ class TextStart:
         return replace(config, **changed)
 
     def check(self, config: Any) -> None:
-        """Another vocabulary would give the tensors other words."""
+        """Refuse another vocabulary."""
         self.start.check_vocabulary(config.tokeniser)
 
     def put_into(self, model: nn.Module, output: Any) -> None:
-        """Copy every tensor of the text model, and the head's where the labels are the same."""
+        """Copy every tensor of the text model, and the head's if the labels are the same."""
         self.start.put_into(model, getattr(output, "labels", None), prefix=self.prefix)
 
 
 class PretrainStart(TextStart):
-    """The same for pre-training, which is of an encoder."""
+    """The encoder of an earlier run, to continue pre-training."""
 
-    prefix = "encoder."
+    prefix = ENCODER
 
     def tuned(self, config: Any) -> Any:
-        """Others' encoders are of the size `base`, or near it."""
+        """The training of the size `base`, which pre-trained encoders have about."""
         model = self.start.model
         if not isinstance(model, EncoderConfig):
-            raise UserError(f"{self.path} has a model of the kind {model.kind!r}; pre-training is of an encoder")
+            raise UserError(f"{self.path} has a model of the kind {model.kind!r}; expected an encoder")
         training = replace(config.training, learning_rate=self.variant.rates["base"] / 4)
         return replace(config, training=training, **self.variant.fields["base"])
 
@@ -311,53 +279,55 @@ class PretrainStart(TextStart):
         return super().with_model(config)
 
 
-# Begin with an earlier run from text to text, or with the encoder of a pre-training.
-
-
 class TranslationStart(SameTask):
-    """The vocabularies and weights of an earlier run; of a pre-training, the encoder's, with its vocabulary on both
+    """The vocabularies and weights of an earlier run; of a pre-training, its encoder, and its vocabulary for both
     sides."""
 
     def __init__(self, path: Path, task: Task, variant: Variant) -> None:
         self.path, self.variant = path, variant
-        self.encoder: EncoderStart | None = None
+        self.start: Start | None = None
         if any(one.stored in text_tasks() for one in task_of(path).variants):
-            self.encoder = EncoderStart.read(path)
+            self.start = read_start(path)
+            self.encoder = self.start.encoder()
             return
         self.run = Run.load(path)
         if self.run.variant.output != variant.output:
             raise UserError(
-                f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} begins with one from text "
-                "to text, or with a pre-trained encoder"
+                f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} can only start from a run "
+                "from text to text, or from a pre-trained encoder"
             )
 
     @property
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
         """Of sources and of targets."""
-        if self.encoder is not None:
-            return self.encoder.source, self.encoder.target
+        if self.start is not None:
+            return self.start.reader.tokeniser, self.start.reader.tokeniser  # type: ignore[return-value]
         return self.run.input.tokeniser, self.run.output.tokeniser  # type: ignore[attr-defined]
 
     def config(self) -> Any:
-        """That of the earlier run with smaller steps; of a pre-training, a Transformer of the encoder's shape."""
-        if self.encoder is None:
+        """That of the earlier run, with a smaller learning rate; of a pre-training, a Transformer like its encoder."""
+        if self.start is None:
             return super().config()
         fields, rate = self.variant.fields["tiny"], self.variant.rates["transformer"]["tiny"] / 2
         config = imported(self.variant.config)(
-            model=translating(self.encoder.encoder.config),
-            tokeniser=self.encoder.tokeniser,
+            model=translating(self.encoder.config),
+            tokeniser=self.start.tokeniser,
             batch_tokens=fields["batch_tokens"],
         )
         training = replace(config.training, learning_rate=rate, warmup=fields["training.warmup"])
         return replace(config, training=training)
 
     def check(self, config: Any) -> None:
-        """Another vocabulary would give the tensors other words."""
-        if self.encoder is not None:
-            self.encoder.start.check_vocabulary(config.tokeniser)
+        """Refuse another vocabulary than that of a pre-training."""
+        if self.start is not None:
+            self.start.check_vocabulary(config.tokeniser)
 
     def put_into(self, model: nn.Module, output: Any) -> None:
-        if self.encoder is not None:
-            self.encoder.put_into(model)
-        else:
-            super().put_into(model, output)
+        if self.start is None:
+            return super().put_into(model, output)
+        if not isinstance(model, Transformer):
+            raise UserError(f"{self.path} is a pre-trained encoder: only a transformer can start from it")
+        try:
+            start_translator(model, self.encoder)
+        except ValueError as error:
+            raise self.start.unfit(error) from None

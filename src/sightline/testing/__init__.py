@@ -1,4 +1,4 @@
-"""The laws of the contracts of attention and of tasks, as suites for any mechanism and any task: ours or yours.
+"""The laws of the contracts of attention and of tasks: test suites for any mechanism and any task, ours or yours.
 
 ::
 
@@ -6,9 +6,9 @@
     check_attention(MyAttentionConfig())
     check_task(MY_TASK, rows)
 
-Each law is a function of a `Case` in `attention_contract` or `task_contract`; `laws()` and `task_laws()` list them,
-so that a test can be made of each one. A law that does not hold raises `AssertionError` with the law's name, what was
-expected and what was found.
+Each law is a function of a `Case` of `attention_contract` or a `TaskCase` of `task_contract`; `laws()` and
+`task_laws()` list them, so that each can be a test of its own. A law that does not hold raises `AssertionError` with
+its name, what was expected and what was found.
 """
 
 import tempfile
@@ -24,7 +24,7 @@ from sightline.testing.attention_contract import Case
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
-    from sightline.testing.task_contract import Case as TaskCase
+    from sightline.testing.task_contract import TaskCase
 
 __all__ = ["Case", "Law", "check_attention", "check_task", "laws", "task_case", "task_laws"]
 
@@ -49,18 +49,18 @@ def _laws(module: ModuleType) -> dict[str, Any]:
 
 
 def check_attention(config: AttentionConfig, *, seed: int = 0, sizes: tuple[int, int, int] = (8, 8, 8)) -> list[str]:
-    """Hold a mechanism to every law. Gives the names of the laws; raises `AssertionError` at the first broken one."""
+    """Test a mechanism by every law. Returns the names of the laws; raises `AssertionError` at the first broken one."""
     return _hold(type(config).__name__, laws(), lambda: Case.of(config, seed, sizes))
 
 
 def check_task(
     task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None, without: Sequence[str] = ()
 ) -> list[str]:
-    """Hold a task to every law. Gives the names of the laws; raises `AssertionError` at the first broken one.
+    """Test a task by every law. Returns the names of the laws; raises `AssertionError` at the first broken one.
 
-    ``data`` are some twenty good rows or more, or their path: enough to split. ``items`` are what to predict; left out,
-    those of the data. ``config`` is that of the model to train, the smallest preset unless given; a few steps are
-    trained, in a temporary folder. ``without`` names laws to leave out.
+    ``data`` are about twenty valid rows or more, or their path: enough to split. ``items`` are what to predict, by
+    default those of the data. ``config`` is the configuration to train, by default the smallest preset; a few steps are
+    trained in a temporary folder. ``without`` names laws to skip.
     """
     chosen = {name: law for name, law in task_laws().items() if name not in without}
     with task_case(task, data, items=items, config=config) as case:
@@ -71,9 +71,9 @@ def check_task(
 def task_case(
     task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None
 ) -> "Iterator[TaskCase]":
-    """What the laws of a task are functions of. Inside the block the task is known by its name, installed or not."""
+    """The argument of the laws of a task. Inside the block the task is registered, installed or not."""
     from sightline.tasks.registry import tasks
-    from sightline.testing.task_contract import Case as TaskCase
+    from sightline.testing.task_contract import TaskCase
 
     known = tasks()
     before = known.get(task.name)

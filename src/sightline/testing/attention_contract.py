@@ -17,7 +17,7 @@ TOLERANCE = 1e-9  # everything runs in float64
 
 @dataclass
 class Case:
-    """A mechanism in evaluation mode, and something to attend to."""
+    """A mechanism in evaluation mode, and queries, keys and values for it."""
 
     config: AttentionConfig
     attention: Attention
@@ -56,7 +56,7 @@ class Case:
 
 
 def same(found: Tensor | None, expected: Tensor | None, what: str, tolerance: float = TOLERANCE) -> None:
-    """Equal shape and, to the tolerance, equal numbers; NaN equals nothing."""
+    """Assert equal shapes and, up to the tolerance, equal numbers; NaN is never equal."""
     if found is None or expected is None:
         assert found is expected, f"{what}: one is None, the other is not"
         return
@@ -81,12 +81,12 @@ def law_shapes(case: Case) -> None:
     assert (shape[0], *shape[-2:]) == (BATCH, QUERIES, KEYS), f"weights has shape {shape}"
     for part in (read.context, read.weights):
         assert part.isfinite().all(), "not finite"
-    assert case.attention(case.query, case.remember()).weights is None, "weights came back without being asked for"
+    assert case.attention(case.query, case.remember()).weights is None, "weights are returned without need_weights"
     assert read.carry.position == QUERIES, f"the carry is at position {read.carry.position} after {QUERIES} queries"
 
 
 def law_weights_do_not_change_the_read(case: Case) -> None:
-    """Asking for the weights takes another path; it must read the same."""
+    """With need_weights another path runs; it must read the same context."""
     memory = case.remember()
     for allow in (None, Causal(), Window(1)):
         asked = case.attention(case.query, memory, allow=allow, need_weights=True)

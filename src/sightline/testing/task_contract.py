@@ -38,12 +38,9 @@ from sightline.tasks.train import train_task
 from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
 from sightline.training.folder import MODEL, RunFolder, load_tensors
 
-# A small run of a task, and how to compare: what the laws of `sightline.testing.task_contract` are given.
-
-
-STEPS, STOPPED = 4, 3  # of the training; after how many of them it is stopped once
+STEPS, STOPPED = 4, 3  # of the training; the step at which it is stopped once
 TOLERANCE = 1e-4
-LONGEST = 500  # characters of a sentence that says why something cannot be done
+LONGEST = 500  # characters of a sentence that refuses something
 
 
 class CountedRows:
@@ -59,10 +56,10 @@ class CountedRows:
 
 
 @dataclass
-class Case:
+class TaskCase:
     """A task with rows of data, items to predict, a small configuration, and a folder for its runs.
 
-    The run is trained when a law first asks for it, and then shared: laws do not change it.
+    The run is trained when a law first needs it, and then shared: laws do not change it.
     """
 
     task: Task
@@ -74,7 +71,9 @@ class Case:
     counted: CountedRows = field(init=False)
 
     @classmethod
-    def of(cls, task: Task, data: Any, folder: Path, items: Sequence[Any] | None = None, config: Any = None) -> "Case":
+    def of(
+        cls, task: Task, data: Any, folder: Path, items: Sequence[Any] | None = None, config: Any = None
+    ) -> "TaskCase":
         source = Source.of(data)
         variant = task.variant_for(source)
         columns = variant.columns or task.columns
@@ -141,12 +140,12 @@ def write_lines(path: Path, rows: Sequence[Any]) -> Path:
 
 
 def plain(data: Any) -> Any:
-    """As JSON gives it back; what JSON cannot hold is an error."""
+    """The data after a round trip through JSON; an error if JSON cannot represent it."""
     return json.loads(json.dumps(data, ensure_ascii=False))
 
 
 def same(found: Any, expected: Any, what: str, tolerance: float = TOLERANCE) -> None:
-    """Equal plain data; numbers to the tolerance."""
+    """Assert equal plain data; numbers up to the tolerance."""
     if isinstance(expected, dict) and isinstance(found, dict):
         assert found.keys() == expected.keys(), f"{what} has {sorted(found)}; expected {sorted(expected)}"
         for name, value in expected.items():
@@ -163,13 +162,13 @@ def same(found: Any, expected: Any, what: str, tolerance: float = TOLERANCE) -> 
 
 
 def refusal(do: Callable[[], Any], *names: str) -> str | None:
-    """The sentence that refuses it, which must hold these names; None if it was done."""
+    """The sentence of the refusal, which must contain these names; None if nothing was refused."""
     try:
         do()
     except UserError as error:
         text = str(error)
-        assert 0 < len(text) <= LONGEST, f"it is refused by no sentence: {text}"
-        assert "\n" not in text, f"it is refused by more than a sentence: {text}"
+        assert 0 < len(text) <= LONGEST, f"the refusal is empty or too long: {text}"
+        assert "\n" not in text, f"the refusal has several lines: {text}"
         for name in names:
             assert name in text, f"the refusal does not name {name}: {text}"
         return text
@@ -177,7 +176,7 @@ def refusal(do: Callable[[], Any], *names: str) -> str | None:
 
 
 def command(which: Callable[[Sequence[str]], None], *arguments: Any) -> str:
-    """What a command writes."""
+    """The standard output of a command."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     threads = ["--threads", str(torch.get_num_threads())]
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(io.StringIO()):
@@ -185,7 +184,7 @@ def command(which: Callable[[Sequence[str]], None], *arguments: Any) -> str:
     return stream.buffer.getvalue().decode()
 
 
-def law_declaration_without_torch(case: Case) -> None:
+def law_declaration_without_torch(case: TaskCase) -> None:
     """Importing the declaration imports no model: help and lists of tasks wait for none."""
     points = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
     modules = [points[case.task.name].partition(":")[0]] if case.task.name in points else []
@@ -201,7 +200,7 @@ def _values(module: Any) -> list[Task]:
     return [one for one in list(getattr(module, "__dict__", {}).values()) if type(one) is Task]  # others may be lazy
 
 
-def law_data_is_read_once(case: Case) -> None:
+def law_data_is_read_once(case: TaskCase) -> None:
     """Preparing reads every row once, wherever it comes from. The first one may also tell which variant reads it."""
     case.run  # noqa: B018 - trains
     first, *others = case.counted.times
@@ -210,7 +209,7 @@ def law_data_is_read_once(case: Case) -> None:
     assert (least, most) == (1, 1), f"rows were read {least} to {most} times while the data was prepared"
 
 
-def law_bad_rows_are_named(case: Case) -> None:
+def law_bad_rows_are_named(case: TaskCase) -> None:
     """A row that cannot be used is left out, and named by file and line."""
     first = (case.variant.columns or case.task.columns)[0].name
     rows = [*case.rows[:3], {**case.rows[3], first: None}, *case.rows[4:]]
@@ -221,8 +220,8 @@ def law_bad_rows_are_named(case: Case) -> None:
     assert "bad.jsonl:4: " in report.places[0], f"line 4 of bad.jsonl is bad; the report names {report.places}"
 
 
-def law_resumes_bit_for_bit(case: Case) -> None:
-    """A training that was stopped, and goes on with `sightline resume`, ends as one without a break: bit for bit."""
+def law_resumes_bit_for_bit(case: TaskCase) -> None:
+    """A training that is stopped and resumed ends as an uninterrupted one, bit for bit."""
 
     def stop(event: Any) -> None:
         if event.progress.step == STOPPED:
@@ -239,7 +238,7 @@ def law_resumes_bit_for_bit(case: Case) -> None:
     differing = [name for name, tensor in states[0].items() if not tensor.equal(states[1][name])]
     assert not differing, f"after resuming, {len(differing)} tensors differ, such as {differing[0]}"
     places = [replace(read_progress(end), seconds=0.0) for end in ends]
-    assert places[0] == places[1], f"it stands at {places[1]}, not at {places[0]}"
+    assert places[0] == places[1], f"it is at {places[1]}, not at {places[0]}"
     same(
         case.predicted(Run.load(case.folder / "stopped")),
         case.predicted(Run.load(whole.name)),
@@ -248,17 +247,16 @@ def law_resumes_bit_for_bit(case: Case) -> None:
     )
 
 
-def law_another_task_is_refused(case: Case) -> None:
+def law_another_task_is_refused(case: TaskCase) -> None:
     """A run of this task is no run of another one: one sentence names both."""
     run, name = case.run, case.task.name
     other = next(one for one in tasks().values() if one.name != name)
     assert refusal(lambda: Run.load(case.folder / "run", other), name, other.name), "it loads as another task"
-    stranger = replace(run, task=other)
-    both = {"this": run, "other": stranger}
+    both = {"this": run, "other": replace(run, task=other)}
     assert refusal(lambda: compare(both, case.examples), name, other.name), "it is compared with a run of another task"
 
 
-def law_survives_save_load_and_move(case: Case) -> None:
+def law_survives_save_load_and_move(case: TaskCase) -> None:
     """A run folder is complete: loaded, moved, or saved again, it predicts the same."""
     expected = case.predicted()
     moved = case.folder / "moved" / "elsewhere"
@@ -270,7 +268,7 @@ def law_survives_save_load_and_move(case: Case) -> None:
     same(case.predicted(Run.load(folder.path)), expected, "a prediction of a run that was saved again")
 
 
-def law_rows_survive_storing(case: Case) -> None:
+def law_rows_survive_storing(case: TaskCase) -> None:
     """`pack` gives plain data from which `unpack` makes the same item and target."""
     reading, output = case.run.input, case.run.output
     for example in case.examples[:4]:
@@ -281,7 +279,7 @@ def law_rows_survive_storing(case: Case) -> None:
         assert reading.identity(x) == reading.identity(example.x), "a stored item has another identity"
 
 
-def law_nothing_fitted_on_the_declaration(case: Case) -> None:
+def law_nothing_fitted_on_the_declaration(case: TaskCase) -> None:
     """Two runs of one task, trained on other data, are used side by side; neither changes the other."""
     declared, expected = repr(case.task), case.predicted()
     case.train(case.rows[len(case.rows) // 3 :], "other")
@@ -289,7 +287,7 @@ def law_nothing_fitted_on_the_declaration(case: Case) -> None:
     assert repr(case.task) == declared, "training changed the declaration"
 
 
-def law_batches_do_not_matter(case: Case) -> None:
+def law_batches_do_not_matter(case: TaskCase) -> None:
     """An item is predicted the same alone, among others, and in another order."""
     whole = case.predicted()
     alone = [one for item in case.items for one in case.predicted(items=[item])]
@@ -297,38 +295,39 @@ def law_batches_do_not_matter(case: Case) -> None:
     same(case.predicted(items=case.items[::-1])[::-1], whole, "a prediction in another order")
 
 
-def law_no_items(case: Case) -> None:
-    """Nothing to predict gives nothing."""
-    assert case.run.predict([]) == [], "an empty list gives something"
+def law_no_items(case: TaskCase) -> None:
+    """An empty list of items gives an empty list of predictions."""
+    assert case.run.predict([]) == [], "an empty list gives predictions"
 
 
-def law_scores_are_sums(case: Case) -> None:
+def law_scores_are_sums(case: TaskCase) -> None:
     """Statistics have a row for each example, and their sum is the score; training scores by the same.
 
     Where decisions are calibrated after training, training decides otherwise.
     """
-    run, found = case.run, case.run.evaluate(case.examples)
-    assert found.values, "there is no score"
-    for name, one in found.statistics.items():
-        assert len(one) == len(found.examples), f"{name} counts {len(one)} rows of {len(found.examples)} examples"
-        if name in found.values:
-            same(found.values[name], one.score(list(range(len(one)))), f"{name} as a sum of rows")
-    scores = run.output.validate(run, found.raws, found.examples)
+    run, evaluation = case.run, case.run.evaluate(case.examples)
+    values, examples = evaluation.values, evaluation.examples
+    assert values, "there is no score"
+    for name, one in evaluation.statistics.items():
+        assert len(one) == len(examples), f"{name} counts {len(one)} rows of {len(examples)} examples"
+        if name in values:
+            same(values[name], one.score(list(range(len(one)))), f"{name} as a sum of rows")
+    scores = run.output.validate(run, evaluation.raws, examples)
     assert scores, "training has no score"
     calibrated = type(run.output).calibrate is not Output.calibrate
-    for name in () if calibrated else scores.keys() & found.values.keys():
-        same(scores[name], found.values[name], f"{name} in training", 1e-3)
+    for name in () if calibrated else scores.keys() & values.keys():
+        same(scores[name], values[name], f"{name} in training", 1e-3)
 
 
-def law_dry_run(case: Case) -> None:
-    """What a training takes is measured, and nothing is kept."""
-    found = estimate(case.task, Source.of(case.rows), None, case.config, case.limits)
-    assert found.parameters > 0, "a model without parameters"
-    assert found.seconds > 0, "training takes no time"
+def law_dry_run(case: TaskCase) -> None:
+    """The costs of a training are measured, and nothing is kept."""
+    costs = estimate(case.task, Source.of(case.rows), None, case.config, case.limits)
+    assert costs.parameters > 0, "a model without parameters"
+    assert costs.seconds > 0, "training takes no time"
 
 
-def law_training_by_command(case: Case) -> None:
-    """`sightline train` on a file gives the weights that Python gives for the same rows."""
+def law_training_by_command(case: TaskCase) -> None:
+    """`sightline train` on a file gives the same weights as Python on the same rows."""
     config, out = case.folder / "config.json", case.folder / "commanded"
     write_text(config, case.config.dumps())
     arguments = [case.task.name, "--data", case.file, "--out", out, "--config", config, "--device", "cpu"]
@@ -338,8 +337,8 @@ def law_training_by_command(case: Case) -> None:
     assert not differing, f"{len(differing)} tensors differ from those of Python, such as {differing[0]}"
 
 
-def law_predicting_by_command(case: Case) -> None:
-    """`sightline predict` gives what Python gives; an option that there is not is refused in one sentence."""
+def law_predicting_by_command(case: TaskCase) -> None:
+    """`sightline predict` writes the predictions of Python; an unknown option is refused in one sentence."""
     which, items = case.arguments()
     case.run  # noqa: B018 - trains
     extra = ["--out", case.folder / "files"] if case.run.output.writes_files else []
@@ -350,56 +349,56 @@ def law_predicting_by_command(case: Case) -> None:
     ]
     expected = [plain(case.run.output.to_json(x, one)) for x, one in zip(xs, predictions, strict=True)]
     same([json.loads(line) for line in lines], expected, "what predict writes")
-    assert refusal(lambda: case.run.predict(case.items, no_such_option=1), "no_such_option"), "it takes any option"
+    assert refusal(lambda: case.run.predict(case.items, no_such_option=1), "no_such_option"), "it accepts any option"
 
 
-def law_evaluating_by_command(case: Case) -> None:
-    """`sightline evaluate` gives the scores that Python gives."""
-    found = json.loads(command(commands.EVALUATE, case.run.name, "--data", case.file, "--json"))
+def law_evaluating_by_command(case: TaskCase) -> None:
+    """`sightline evaluate` prints the scores of Python."""
+    printed = json.loads(command(commands.EVALUATE, case.run.name, "--data", case.file, "--json"))
     expected = plain(case.run.evaluate(case.file).to_json())
-    for data in (found, expected):
+    for data in (printed, expected):
         for name in [one for one in data if one.startswith("seconds")]:
-            del data[name]  # how long it took
-    same(found, expected, "what evaluate prints")
+            del data[name]  # the time differs
+    same(printed, expected, "what evaluate prints")
 
 
-def law_comparing_by_command(case: Case) -> None:
+def law_comparing_by_command(case: TaskCase) -> None:
     """`sightline compare` finds no difference between a run and its copy."""
     copy = case.folder / "copy"
     shutil.copytree(case.run.name, copy)
     options = ["--data", case.file, "--samples", "20", "--json"]
-    found = json.loads(command(commands.COMPARE, case.run.name, copy, *options))
-    assert found["metrics"], "nothing is compared"
-    for metric, one in found["metrics"].items():
+    printed = json.loads(command(commands.COMPARE, case.run.name, copy, *options))
+    assert printed["metrics"], "no metric is compared"
+    for metric, one in printed["metrics"].items():
         first, second = one["runs"].values()
         same(second["value"], first["value"], f"{metric} of a copy")
 
 
-def law_explains_every_prediction(case: Case) -> None:
+def law_explains_every_prediction(case: TaskCase) -> None:
     """Each prediction can be explained, as plain data that survives JSON, as a picture and as a page."""
     for number, item in enumerate(case.items[:3]):
-        found = case.run.explain(item, measure=number == 0)
-        assert found.task, "the explanation names no task"
-        data = json.loads(json.dumps(found.to_json(), allow_nan=False))
+        explanation = case.run.explain(item, measure=number == 0)
+        assert explanation.task, "the explanation names no task"
+        data = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
         same(plain(Explanation.from_json(data).to_json()), data, "an explanation after JSON", 0.0)
         if number == 0:
             for ending in (".png", ".html"):
-                path = found.save(case.folder / f"seen{ending}")
+                path = explanation.save(case.folder / f"seen{ending}")
                 assert path.stat().st_size > 0, f"{path.name} is empty"
 
 
-def law_viewing_by_command(case: Case) -> None:
-    """`sightline view` writes what `Run.explain` gives."""
+def law_viewing_by_command(case: TaskCase) -> None:
+    """`sightline view` writes the explanation of `Run.explain`."""
     which, items = case.arguments()
     out = case.folder / "viewed.json"
     command(commands.VIEW, case.run.name, *(which if which[0] == "--input" else which[:2]), "--quick", "--out", out)
-    found = json.loads(out.read_text(encoding="utf-8"))
+    written = json.loads(out.read_text(encoding="utf-8"))
     expected = case.run.explain(items[0], measure=False)
-    same(found[0] if isinstance(found, list) else found, plain(expected.to_json()), "what view writes")
+    same(written[0] if isinstance(written, list) else written, plain(expected.to_json()), "what view writes")
 
 
-def law_serving(case: Case) -> None:
-    """The server answers what Python predicts and explains; needs the extra serve."""
+def law_serving(case: TaskCase) -> None:
+    """The server answers with the predictions and explanations of Python; needs the extra serve."""
     if not all(importlib.util.find_spec(name) for name in ("fastapi", "httpx2")):
         return
     from starlette.testclient import TestClient
@@ -419,7 +418,7 @@ def law_serving(case: Case) -> None:
 
 
 def _asked(run: Run, items: Sequence[Any], xs: Sequence[Any], plural: str) -> dict[str, list[str]]:
-    """Items as a request has them."""
+    """Items as fields of a request."""
     if run.input.reads_files:
         return {f"image{plural}": [base64.b64encode(Path(one).read_bytes()).decode() for one in items]}
     if run.input.two_texts:
@@ -428,17 +427,17 @@ def _asked(run: Run, items: Sequence[Any], xs: Sequence[Any], plural: str) -> di
     return {f"text{plural}": [run.input.label(x) for x in xs]}
 
 
-def law_measuring_speed(case: Case) -> None:
-    """What `sightline bench` measures can be done: steps of training, and predictions."""
-    found = works(Run.load(case.run.name))
-    assert len(found) > 1, f"only {[one.name for one in found]} would be measured"
-    for one in found:
+def law_measuring_speed(case: TaskCase) -> None:
+    """The work that `sightline bench` measures runs: steps of training, and predictions."""
+    todo = works(Run.load(case.run.name))
+    assert len(todo) > 1, f"only {[one.name for one in todo]} would be measured"
+    for one in todo:
         one.call()
-        assert one.amount > 0, f"{one.name} is no work"
+        assert one.amount > 0, f"{one.name} has no amount"
 
 
-def law_exporting(case: Case) -> None:
-    """`sightline export` writes a folder, or says in one sentence that there is no export of such runs yet."""
+def law_exporting(case: TaskCase) -> None:
+    """`sightline export` writes a folder, or refuses in one sentence."""
     from sightline.cli.export import export_command
 
     def export() -> None:

@@ -1,4 +1,4 @@
-"""What the configurations of all tasks have in common, and those of tasks whose models read texts."""
+"""The base of every task's configuration, and of those of tasks whose models read texts."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,22 +9,23 @@ from sightline.config import Config
 from sightline.models.encoder import EncoderConfig
 from sightline.models.text_to_labels import TextModelConfig
 from sightline.nn.lora import LoraConfig, add_lora
-from sightline.outputs.base import Output
 from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 
 if TYPE_CHECKING:
+    from sightline.data.source import Source
     from sightline.inputs.base import Input
+    from sightline.outputs.base import Output
 
 
 def text_training() -> TrainingConfig:
-    """How models of texts are trained unless their task says otherwise."""
+    """The default training of text models."""
     return TrainingConfig(learning_rate=1e-3, warmup=200, patience=5, averaged=3)
 
 
 @dataclass(frozen=True)
 class TaskConfig(Config):
-    """What decides a run, apart from the data. A task adds its fields, and says how its model is built."""
+    """The configuration of a run. A task adds its fields, and defines how its model is built."""
 
     training: TrainingConfig = field(default_factory=TrainingConfig)
     valid_share: float = 0.1
@@ -46,24 +47,34 @@ class TaskConfig(Config):
             raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
 
     def source_options(self) -> dict[str, Any]:
-        """Options of the reader that the configuration decides."""
+        """Options of the data's reader that the configuration sets."""
         return {}
+
+    def for_source(self, source: "Source") -> Any:
+        """The configuration as options of the data's reader need it."""
+        return self
 
     def build(self, input: "Input", output: "Output") -> nn.Module:
         """The model for a fitted input and output."""
-        raise TypeError(f"{type(self).__name__} says no model to build")
+        raise TypeError(f"{type(self).__name__} does not define how to build a model")
 
     def fitted(self, input: "Input", output: "Output", new: bool) -> "TaskConfig":
-        """As the data needs it; ``new``: there is no earlier run whose model must be kept."""
+        """The configuration as the data needs it; ``new``: there is no earlier run whose model must be kept."""
         return self
+
+    def adapt(self, model: nn.Module) -> None:
+        """Change a model before it is trained (LoRA)."""
+
+    def before_loading(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+        """Change a model before saved weights are loaded into it."""
 
 
 @dataclass(frozen=True)
 class TextTaskConfig(TaskConfig):
-    """What decides a run of a task whose model reads texts.
+    """The configuration of a task whose model reads texts.
 
-    ``longest`` is how many tokens are read at once. ``lora``: of a model that began with an earlier one, only small
-    products learn (`sightline.nn.lora`).
+    ``longest`` is how many tokens are read at once. ``lora``: of a model that starts from an earlier one, train only
+    low-rank updates (`sightline.nn.lora`).
     """
 
     model: TextModelConfig = field(default_factory=EncoderConfig)
@@ -76,7 +87,7 @@ class TextTaskConfig(TaskConfig):
     batch_rows: int = 32
     counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "batch_rows")
     shares: ClassVar[tuple[str, ...]] = ("dropout",)
-    documents: ClassVar[bool] = False  # whether a model of documents (han) can be used
+    documents: ClassVar[bool] = False  # whether a document model (han) can be used
     tuned_longest: ClassVar[int | None] = None  # at most so many tokens of a model that is fine-tuned
 
     def __post_init__(self) -> None:
@@ -84,25 +95,25 @@ class TextTaskConfig(TaskConfig):
         if self.longest < 8:
             raise ValueError(f"longest is {self.longest}; it must be at least 8")
         if self.model.kind == "han" and not self.documents:
-            raise ValueError("a model of documents (han) has nothing to say of single words; use attentive or encoder")
+            raise ValueError("han reads documents and has no output for single words; use attentive or encoder")
         if getattr(self.model, "positions", None) == "learned" and self.longest > self.model.longest:  # type: ignore[attr-defined]
             raise ValueError(f"longest is {self.longest}; the model has positions for {self.model.longest}")  # type: ignore[attr-defined]
 
     def adapt(self, model: nn.Module) -> None:
-        """With ``lora``, let only small products beside the text model's matrices learn, what pools, and the head."""
+        """With ``lora``, train only low-rank updates of the text model's matrices, its pooling, and the head."""
         if self.lora is not None:
             inner: Any = model.model
             pools = [module for name, module in inner.named_children() if name in ("pool", "pooler", "pooling")]
             add_lora(inner, self.lora, pools)
 
     def before_loading(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-        """Weights of a training with LoRA that has not ended have its products apart."""
+        """Weights of an unfinished training with LoRA hold the low-rank factors separately."""
         if any(".parametrizations." in name for name in tensors):
             self.adapt(model)
 
 
 def fitted_to_pairs(model: TextModelConfig) -> TextModelConfig:
-    """A model that tells the two texts of a pair apart, where it can and does not yet."""
+    """The model with segment ids or separate readings for the two texts of a pair, where it supports them."""
     for name, value in {"pairs": True, "parts": 2}.items():
         if getattr(model, name, value) in (False, 0):
             return replace(model, **{name: value})

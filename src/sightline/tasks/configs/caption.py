@@ -1,4 +1,4 @@
-"""The configuration of `caption`, and what those of tasks that read images have in common."""
+"""The configuration of `caption`."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
@@ -13,7 +13,7 @@ from sightline.training.loop import TrainingConfig
 
 
 def _words() -> TokeniserConfig:
-    # Words, lower-cased; in scripts that write without spaces, characters. What is met once or twice is not learnt.
+    # Words in lower case; characters in scripts without spaces. Words that occur once or twice are unknown.
     return TokeniserConfig(method="words", words=10_000, lower=True, minimum=3)
 
 
@@ -23,11 +23,10 @@ def _training() -> TrainingConfig:
 
 @dataclass(frozen=True)
 class CaptionConfig(TaskConfig):
-    """Everything that decides a run, apart from the data.
+    """The configuration of a run.
 
-    ``encoder`` makes annotations of an image. ``longest``: captions of more tokens are not trained on, and none longer
-    is written. ``metric`` decides which checkpoint is best; it is that of greedy captions of at most ``validated``
-    images of the validation data.
+    ``encoder`` computes annotations of an image. ``longest``: longer captions are neither trained on nor written.
+    ``metric`` chooses the best checkpoint, by greedy captions of at most ``validated`` validation images.
     """
 
     model: ImageToTextConfig = field(default_factory=ShowAttendTellConfig)
@@ -43,7 +42,7 @@ class CaptionConfig(TaskConfig):
     validated: int = 1000
     counts: ClassVar[tuple[str, ...]] = ("batch_rows", "batch_tokens", "longest")
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
-    key_format: ClassVar[str] = ""  # how the number of an image's content is written, which decides how it splits
+    key_format: ClassVar[str] = ""  # the format of an image's content key, which decides its split
     verb: ClassVar[str] = "caption"
     work: ClassVar[int] = 24  # tokens of a caption, about
 

@@ -1,4 +1,4 @@
-"""The configuration of `classify` for texts, and what those of labels have in common, be they of texts or of images."""
+"""The configuration of `classify` for texts, and the fields that all configurations of labels share."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -14,7 +14,7 @@ from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
 from sightline.text.tokeniser import TokeniserConfig
 
 LabelMetric = Literal["macro_f1", "accuracy", "micro_f1", "pearson", "spearman", "rmse"]
-# What may decide which checkpoint is best; the first does unless another is asked for. Of the rmse, less is better.
+# The metrics that may choose the best checkpoint; the first is the default.
 METRICS_OF: dict[str, tuple[str, ...]] = {
     "one": ("macro_f1", "accuracy"),
     "several": ("macro_f1", "micro_f1", "accuracy"),
@@ -24,7 +24,7 @@ OBJECTIVES: dict[str, Objective] = {"one": "one_label", "several": "several_labe
 
 
 class LabelChoices:
-    """What is checked of the fields that every configuration of labels has."""
+    """The fields that every configuration of labels has, and their checks."""
 
     labels: LabelKind
     metric: LabelMetric | None
@@ -37,7 +37,7 @@ class LabelChoices:
         return self.metric or METRICS_OF[self.labels][0]
 
     def check_labels(self, item: str) -> None:
-        """That metric, weights and smoothing are those of this kind of labels; ``item`` is what has one."""
+        """Check that metric, weights and smoothing fit the kind of labels; ``item`` is the noun in the error."""
         if self.metric is not None and self.metric not in METRICS_OF[self.labels]:
             expected = ", ".join(METRICS_OF[self.labels])
             raise ValueError(f"metric is {self.metric}; with labels={self.labels} it is one of {expected}")
@@ -45,19 +45,19 @@ class LabelChoices:
             raise ValueError(f"class_weights are for labels, and smoothing for one label {item} (labels=one)")
 
     def for_source(self, source: Source) -> Any:
-        """A separator stands between several labels: whoever names one has several, unless they are numbers."""
+        """A separator implies several labels; with numbers it is refused."""
         separator = source.options.get("separator")
         if separator is None or (separator and self.labels == "several"):
             return self
         if self.labels == "number" or not separator:
-            raise UserError(f"the separator {separator!r} stands between several labels; ask for --labels several")
+            raise UserError(f"the separator {separator!r} is for several labels; give --labels several")
         try:
             return replace(self, labels="several")  # type: ignore[type-var]
         except ValueError as error:
             raise UserError(str(error)) from None
 
     def weights_of(self, labels: Labels) -> tuple[float, ...] | None:
-        """How much each class counts. ``class_weights`` balanced: alike, however few examples it has."""
+        """The weight of each class; with ``class_weights`` balanced, all classes have the same total weight."""
         if self.class_weights == "none":
             return None
         total, counts = sum(labels.counts), [max(count, 1) for count in labels.counts]
@@ -65,17 +65,17 @@ class LabelChoices:
 
 
 def _words() -> TokeniserConfig:
-    # Words, lower-cased; in scripts that write without spaces, characters: what highlights can be read of.
+    # Words in lower case, characters in scripts without spaces: units that readable highlights need.
     return TokeniserConfig(method="words", words=30_000, lower=True)
 
 
 @dataclass(frozen=True)
 class ClassifyConfig(LabelChoices, TextTaskConfig):
-    """Everything that decides a run, apart from the data.
+    """The configuration of a run.
 
-    ``longest``: texts of more tokens lose their middle in training (documents of `han` do not). ``metric`` left out is
-    macro-F1, or for numbers Pearson's correlation. ``class_weights`` balanced: each label counts alike in training,
-    however few examples it has. ``dropout`` is that before the output layer; left out, the model's own.
+    ``longest``: the middle of longer texts is cut in training (except for `han`). ``metric`` is macro-F1 by default,
+    for numbers Pearson's correlation. ``class_weights`` balanced: all labels have the same total weight in training.
+    ``dropout`` is that before the output layer, by default the model's own.
     """
 
     model: TextModelConfig = field(default_factory=AttentiveConfig)

@@ -18,12 +18,11 @@ def _training() -> TrainingConfig:
 
 @dataclass(frozen=True)
 class ImageClassifyConfig(LabelChoices, TaskConfig):
-    """Everything that decides a run, apart from the data.
+    """The configuration of a run.
 
-    ``encoder`` makes annotations of an image. ``metric`` left out is macro-F1, or for numbers Pearson's correlation.
-    ``class_weights`` balanced: each label counts alike in training, however few examples it has. ``mirrored``: an
-    encoder that learns sees half of the images turned left to right, anew in each epoch; of labels that know left from
-    right, leave it out.
+    ``encoder`` computes annotations of an image. ``metric`` is macro-F1 by default, for numbers Pearson's correlation.
+    ``class_weights`` balanced: all labels have the same total weight in training. ``mirrored``: half of the images are
+    flipped left to right when the encoder is trained, drawn in each epoch; unset it if left and right matter.
     """
 
     model: ImageToLabelsConfig = field(default_factory=ImageToLabelsConfig)
@@ -38,9 +37,9 @@ class ImageClassifyConfig(LabelChoices, TaskConfig):
     validated: int = 5000
     counts: ClassVar[tuple[str, ...]] = ("batch_rows",)
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
-    key_format: ClassVar[str] = "016x"  # how the number of an image's content is written, which decides how it splits
+    key_format: ClassVar[str] = "016x"  # the format of an image's content key, which decides its split
     verb: ClassVar[str] = "classify"
-    work: ClassVar[int] = 8  # tokens that a label is as much work as
+    work: ClassVar[int] = 8  # tokens that take as long as a label
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,13 +20,14 @@ def _training() -> TrainingConfig:
 
 @dataclass(frozen=True)
 class GridConfig(TaskConfig):
-    """Everything that decides a run, apart from the data.
+    """The configuration of a run.
 
-    ``cell``: pixels along a cell. ``share``: how much of a cell's pixels must be of other classes than the ground for
-    it to be theirs (0: any pixel). ``classes`` left out: two values in the masks are ground and marked, more are as
-    many classes. ``metric``: F1 at the threshold that is best on the validation data, unless given. ``crop``: cells
-    along the squares that training cuts out of images, anywhere (0: whole images); ``augment`` turns and mirrors them
-    and changes their light. Features are taken as they are. ``batch``: images at once.
+    ``cell``: pixels along a cell. ``share``: the fraction of a cell's pixels that must belong to another class than the
+    background for the cell to have that class (0: any pixel). ``classes`` by default: two values in the masks are
+    background and marked, more are as many classes. ``metric`` is by default F1 at the best threshold for the
+    validation data. ``crop``: cells along the random squares that training cuts out of images (0: whole images);
+    ``augment`` rotates and mirrors them and changes their brightness. Features are not augmented. ``batch``: images in
+    a batch.
     """
 
     model: GridModelConfig = field(default_factory=AtOnceConfig)
@@ -55,7 +56,7 @@ class GridConfig(TaskConfig):
 
     @property
     def decisive(self) -> GridMetric:
-        """The metric that decides which checkpoint is best."""
+        """The metric that chooses the best checkpoint."""
         return self.metric or "f1"
 
     def build(self, input: Any, output: Any) -> GridModel:
@@ -65,9 +66,9 @@ class GridConfig(TaskConfig):
         return self.model.build(inputs, weights, pretrained=input.new)
 
 
-def class_weights(counts: Sequence[int], how: str) -> list[float] | None:
-    """How much a cell of each class counts: alike for all classes together, but no more than 20 times the mean."""
-    if how == "none":
+def class_weights(counts: Sequence[int], kind: str) -> list[float] | None:
+    """The weight of a cell of each class: the same total for all classes, but at most 20 times the mean."""
+    if kind == "none":
         return None
     total, classes = sum(counts), len(counts)
     return [min(20.0, total / (classes * count)) if count else 1.0 for count in counts]

@@ -16,11 +16,11 @@ def _training() -> TrainingConfig:
 
 @dataclass(frozen=True)
 class PretrainConfig(TextTaskConfig):
-    """``next_sentence`` asks as well whether one piece of text follows another.
+    """``next_sentence`` also trains whether one piece of text follows another.
 
-    ``paragraphs``: lines of a .txt file belong together up to an empty one. ``validated`` counts blocks of text.
-    ``latent``: words begin with vectors that tell in which texts they stand (`baselines.linear`), where there are
-    enough texts and words; not with random ones.
+    ``paragraphs``: lines of a .txt file up to an empty line are one text. ``validated`` counts blocks of text.
+    ``latent``: word vectors are initialised by latent semantic analysis (`baselines.linear`) instead of at random, if
+    there are enough texts and words.
     """
 
     training: TrainingConfig = field(default_factory=_training)
@@ -30,16 +30,16 @@ class PretrainConfig(TextTaskConfig):
     latent: bool = True
     valid_share: float = 0.02
     validated: int = 500
-    documents: ClassVar[bool] = True  # refused below, with all others that are no encoders
+    documents: ClassVar[bool] = True  # refused below, like every model that is not an encoder
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.model, EncoderConfig):
-            raise ValueError(f"pre-training is of an encoder, and model is {self.model.kind!r}; leave it out")
+            raise ValueError(f"pre-training needs an encoder, but model is {self.model.kind!r}; leave it out")
         if self.lora is not None:
-            raise ValueError("lora is for what comes after pre-training; leave it out")
+            raise ValueError("lora is for fine-tuning after pre-training; leave it out")
         if self.masking.pairs:
-            raise ValueError("masking.pairs is true; ask for next_sentence=true instead, which makes pairs")
+            raise ValueError("masking.pairs is true; set next_sentence=true instead, which makes pairs")
         if self.model.positions == "learned" and self.masking.length > self.model.longest:
             raise ValueError(
                 f"masking.length is {self.masking.length}; the model has positions for {self.model.longest}"
@@ -47,7 +47,7 @@ class PretrainConfig(TextTaskConfig):
 
     @property
     def hiding(self) -> MaskingConfig:
-        """How words are hidden, in pairs of texts or not."""
+        """How words are masked, in pairs of texts or not."""
         return replace(self.masking, pairs=self.next_sentence)
 
     @property

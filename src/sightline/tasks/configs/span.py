@@ -14,7 +14,7 @@ def _words() -> TokeniserConfig:
 
 @dataclass(frozen=True)
 class SpanConfig(TextTaskConfig):
-    """``longest``: a question and a text of more tokens are read in stretches of the text, which share ``overlap``.
+    """``longest``: a longer question and text are read in windows of the text, which share ``overlap`` tokens.
 
     ``longest_answer`` is the most tokens of an answer.
     """

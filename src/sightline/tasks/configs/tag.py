@@ -16,15 +16,15 @@ def _attentive() -> TextModelConfig:
 
 
 def _pieces() -> TokeniserConfig:
-    # Capitals and endings say much of a word: names, parts of speech.
+    # Capitals and endings are informative: names, parts of speech.
     return TokeniserConfig(method="bpe", words=8000)
 
 
 @dataclass(frozen=True)
 class TagConfig(TextTaskConfig):
-    """``metric`` left out is F1 of spans where labels mark them (B-PER, I-PER), else the accuracy of words.
+    """``metric`` is by default F1 of spans if labels mark them (B-PER, I-PER), else the accuracy of words.
 
-    ``longest``: sentences of more tokens are read in stretches. ``smoothing`` is that of the labels in training.
+    ``longest``: longer sentences are read in windows. ``smoothing`` is label smoothing in training.
     """
 
     model: TextModelConfig = field(default_factory=_attentive)

@@ -12,7 +12,7 @@ from sightline.text.tokeniser import TokeniserConfig
 
 @dataclass(frozen=True)
 class TranslateConfig(TaskConfig):
-    """Everything that decides a run, apart from the data. ``smoothing`` is that of the target tokens in training."""
+    """The configuration of a run. ``smoothing`` is label smoothing of the target tokens in training."""
 
     model: TextToTextConfig = field(default_factory=TransformerConfig)
     tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
@@ -28,8 +28,8 @@ class TranslateConfig(TaskConfig):
         super().__post_init__()
         if getattr(self.model, "tied", None) == "all" and not self.tokeniser.joint:
             raise ValueError(
-                "a model whose embeddings are tied on both sides needs one vocabulary for both; with "
-                "tokeniser.joint=false set model.tied=output too"
+                "a model with embeddings tied on both sides needs one vocabulary for both; with tokeniser.joint=false "
+                "also set model.tied=output"
             )
 
     def build(self, input: Any, output: Any) -> TextToText:

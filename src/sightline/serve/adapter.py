@@ -1,4 +1,4 @@
-"""What a server asks of a run, whatever its task: what it reads, what a request costs, predictions, explanations."""
+"""A run of any task as the server uses it: its description, costs, predictions, explanations, and decoded images."""
 
 import asyncio
 import binascii
@@ -14,40 +14,40 @@ from sightline.explain.explanation import Explanation
 from sightline.picture import Picture
 from sightline.serve import schema
 from sightline.serve.limits import Limits
-from sightline.serve.problems import RefusedError, busy
+from sightline.serve.refusals import RefusedError, busy
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 from sightline.tasks.task import PredictOptions
 
-TURN_TEXTS, TURN_TOKENS = 64, 8192  # more at once is hardly faster, and everyone waits for the last
+TURN_TEXTS, TURN_TOKENS = 64, 8192  # larger batches are hardly faster, and every client waits for the last item
 
 
 @dataclass(frozen=True)
-class How:
-    """What the items of one turn have in common: the run, and the options of its predictions."""
+class TurnKey:
+    """What the items of one turn share: the run, and the options of its predictions."""
 
     run: str
     options: PredictOptions
 
     @property
     def alone(self) -> bool:
-        """Whether each item is predicted by itself: what is drawn must not depend on what else is asked for."""
+        """Whether each item is predicted alone: samples must not depend on other requests."""
         return getattr(self.options, "sample", False)
 
 
 class Received(NamedTuple):
-    """An item that was sent as a file: as the run reads it, its bytes in memory, and a small picture to show."""
+    """An item that was sent as a file: the item, its bytes in memory, and a small picture to show."""
 
     item: Any
     size: int
     picture: Picture | None = None
 
 
-def described(name: str, run: Run) -> schema.Run:
-    """What the server says of a run."""
+def described(name: str, run: Run) -> schema.ServedRun:
+    """The description of a run for /health."""
     parameters = sum(one.numel() for one in run.model.parameters()) + run.input.extra_parameters
     inner = getattr(run.model, "model", run.model)
-    return schema.Run(
+    return schema.ServedRun(
         name=name,
         model=type(inner).__name__,
         parameters=parameters,
@@ -60,35 +60,32 @@ def described(name: str, run: Run) -> schema.Run:
     )
 
 
-def costs(run: Run, how: How, items: Sequence[Any]) -> list[int]:
-    """How much work each item is, in tokens of hypotheses."""
-    least = getattr(how.options, "min_length", 0)
-    return [run.output.cost(max(work, least), how.options) for work in run.input.work(items)]
+def costs(run: Run, key: TurnKey, items: Sequence[Any]) -> list[int]:
+    """The cost of each item, in tokens of hypotheses."""
+    least = getattr(key.options, "min_length", 0)
+    return [run.output.cost(max(work, least), key.options) for work in run.input.work(items)]
 
 
-def predicted(run: Run, how: How, items: list[Any], going: Callable[[], None] | None = None) -> list[Any]:
-    """What a run makes of items that were all asked for in the same way."""
+def predicted(run: Run, key: TurnKey, items: list[Any], check: Callable[[], None] | None = None) -> list[Any]:
+    """The predictions of a turn; ``check`` is called before every step of a search, and may raise to end it."""
     more: dict[str, Any] = {} if run.input.reads_files else {"batch_tokens": TURN_TOKENS}
-    if any(one.name == "going" for one in fields(how.options)):
-        more["going"] = going
-    options = replace(how.options, **more)
+    if any(one.name == "going" for one in fields(key.options)):
+        more["going"] = check
+    options = replace(key.options, **more)
     raws = run.raw(items, options=options)
     return [run.output.served(x, run.output.decide(x, raw, options)) for x, raw in zip(items, raws, strict=True)]
 
 
 def explained(run: Run, item: Any, options: ExplainOptions) -> Explanation:
-    """Where a run looked; over an image as it was sent, not as the run reads it."""
+    """The explanation of an item; it shows an image as it was sent, not as the run reads it."""
     if not isinstance(item, Received):
         return run.output.explain(run, item, options)
     explanation = run.output.explain(run, item.item, options)
     return explanation if item.picture is None else replace(explanation, image=item.picture)
 
 
-# Images that are sent to the server: out of base64, decoded one at a time, in bounded memory.
-
-
-class Eyes:
-    """Decodes what was sent in a thread of its own: one image at a time, whoever leaves in between."""
+class ImageDecoder:
+    """Decodes images from base64 in its own thread, one at a time, in bounded memory."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -100,29 +97,31 @@ class Eyes:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
-    async def seen(self, run: Run, images: Sequence[str], where: str, *, shown: bool) -> AsyncIterator[list[Received]]:
-        """Images in base64 as a run reads them, held as long as the block; ``where`` they stood in the request."""
+    async def decoded(
+        self, run: Run, images: Sequence[str], where: str, *, shown: bool
+    ) -> AsyncIterator[list[Received]]:
+        """Images in base64 as a run reads them, held inside the block; ``where`` is their field of the request."""
         loop = asyncio.get_running_loop()
-        found: list[Received] = []
+        received: list[Received] = []
         size = 0
         try:
             for number, image in enumerate(images):
                 place = f"{where}[{number}]" if len(images) > 1 or where.endswith("s") else where
-                one = await loop.run_in_executor(self._thread, self._see, run, image, place, shown)
+                one = await loop.run_in_executor(self._thread, self._decode, run, image, place, shown)
                 size += one.size
                 self.held += one.size
-                found.append(one)
+                received.append(one)
                 if self.held > self.limits.held:
                     raise busy("there are too many images at once; try again in a moment")
-            yield found
+            yield received
         finally:
             self.held -= size
 
-    def _see(self, run: Run, image: str, where: str, shown: bool) -> Received:
+    def _decode(self, run: Run, image: str, where: str, shown: bool) -> Received:
         try:
             content = binascii.a2b_base64(image, strict_mode=True)
         except (binascii.Error, ValueError):
-            hint = "; leave out what stands before the comma" if image.startswith("data:") else ""
+            hint = "; leave out the part before the comma" if image.startswith("data:") else ""
             raise RefusedError(422, f"{where} is not base64{hint}") from None
         try:
             return Received(*run.input.receive(content, self.taken, shown))

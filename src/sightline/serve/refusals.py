@@ -9,16 +9,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-BROKEN = "something went wrong in the server; its log says what"
+BROKEN = "the server failed; its log says why"
 SENTENCES = {
-    404: "there is nothing at this address; /docs says what there is",
-    405: "this address does not take {method}; /docs says what it takes",
+    404: "there is nothing at this address; /docs lists the addresses",
+    405: "this address does not accept {method}; /docs lists what it accepts",
     400: "the body could not be read as JSON",
 }
 
 
 class RefusedError(Exception):
-    """Something that cannot be answered: the status to say so with, and why."""
+    """A request that is refused: the HTTP status, and the reason."""
 
     def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(sentence)
@@ -34,7 +34,7 @@ def busy(sentence: str) -> RefusedError:
 
 
 async def from_anything(request: Request, error: Exception) -> Response:
-    """Our own mistake: the guard writes it to the log."""
+    """An error of the server itself: the guard logs it."""
     return RefusedError(500, BROKEN).response()
 
 
@@ -44,27 +44,27 @@ async def from_problem(request: Request, problem: Exception) -> Response:
 
 
 async def from_http(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: an unknown address or method, a body that is no JSON."""
+    """Refusals of the framework: an unknown address or method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
     sentence = SENTENCES.get(error.status_code, str(error.detail)).format(method=request.method)
     return RefusedError(error.status_code, sentence, error.headers).response()
 
 
 async def from_validation(request: Request, error: Exception) -> Response:
-    """The first thing that is not as the schema says. What was sent is not repeated: it may be large or hostile."""
+    """The first violation of the schema. What was sent is not repeated: it may be large or hostile."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()[0]
-    if found["type"] == "json_invalid":
-        reason = found.get("ctx", {}).get("error", "")
+    errors = error.errors()
+    first, more = errors[0], len(errors) - 1
+    if first["type"] == "json_invalid":
+        reason = first.get("ctx", {}).get("error", "")
         return RefusedError(400, f"the body is not JSON: {_small(str(reason))}").response()
-    where = _place(found["loc"])
-    more = len(error.errors()) - 1
-    others = "" if not more else " (and one thing more)" if more == 1 else f" (and {more} things more)"
-    return RefusedError(422, f"{where}: {_small(found['msg'])}{others}; /docs says what is expected").response()
+    others = "" if not more else " (and one more error)" if more == 1 else f" (and {more} more errors)"
+    sentence = f"{_place(first['loc'])}: {_small(first['msg'])}{others}; /docs describes what is expected"
+    return RefusedError(422, sentence).response()
 
 
 def _place(location: Sequence[Any]) -> str:
-    """body, texts, 3 → texts[3]. Names come from the client where they are unknown ones: no more than a few letters."""
+    """body, texts, 3 → texts[3]. Unknown names come from the client and are shortened."""
     name = ""
     for part in location[1:]:
         shown = ascii(str(part))[1:-1][:60]

@@ -1,4 +1,4 @@
-"""The server as a process: an address, patience with clients that has an end, and a clean stop."""
+"""The server as a process: its address, timeouts for slow clients, and a clean stop."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,12 @@ from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 
 IDLE = 15  # seconds that a connection is kept open for the next request
-LINGER = 5  # seconds that a refused client may go on sending before it is cut off: one that sends cannot read why
-GRACE = 0.3  # seconds in which requests that were on their way when the server was told to stop still come in
+LINGER = 5  # seconds that a refused client may keep sending before it is disconnected: it reads the answer afterwards
+GRACE = 0.3  # seconds after a signal to stop in which requests already sent still arrive
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens."""
+    """A listening socket."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError, OverflowError):
@@ -41,17 +41,17 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def run(app: Guard, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; then answer what was accepted, and return."""
+    """Serve until SIGTERM or Ctrl-C; then answer the accepted requests, and return."""
     server = Server(app, ready)
     server.run([listening])
     if server.failed:
-        raise MachineError("the server could not start; what stands above says why")
+        raise MachineError("the server could not start; the reason is printed above")
     if server.unanswered:
         raise MachineError(f"stopped with {server.unanswered} requests unanswered: they took too long")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which ends with exit code 0 when it is told to, and lets requests on their way come in."""
+    """uvicorn's server, which exits with 0 after a signal to stop, and accepts requests that were already sent."""
 
     def __init__(self, app: Guard, ready: Callable[[], None]) -> None:
         protocol = type("Patient", (_Patient,), {"limits": app.limits})
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
-        self.guard.stopping = True  # from now on an answer is the last of its connection
+        self.guard.stopping = True  # from now on every answer closes its connection
         if self.server_state.connections and not self.force_exit:
             await asyncio.sleep(GRACE)
         await super().shutdown(sockets)
@@ -90,7 +90,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, but a stop that was asked for is a success: the signal is not raised again at the end."""
+        """As uvicorn's, but a requested stop is a success: the signal is not raised again at the end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -103,13 +103,13 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Once: stop in good order. Twice: stop."""
+        """The first signal stops gracefully, the second at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 class _Patient(H11Protocol):
-    """One connection. uvicorn waits for ever for a first request, and for a client to read its answer."""
+    """One connection with timeouts. uvicorn waits forever for a first request, and for a client to read its answer."""
 
     limits: Limits
 
@@ -128,7 +128,7 @@ class _Patient(H11Protocol):
         if self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE and "head" not in self.timers:
-            self._set("head", self.limits.reading)  # the next request on this connection has begun
+            self._set("head", self.limits.reading)  # the next request on this connection has started
         super().data_received(data)
         if self.conn.our_state is not h11.IDLE:
             self._unset("head")
@@ -154,7 +154,7 @@ class _Patient(H11Protocol):
 
     def timeout_keep_alive_handler(self) -> None:
         if self.transport.get_write_buffer_size():
-            self.transport.abort()  # closing would wait for a client that does not read
+            self.transport.abort()  # close() would wait for a client that does not read
         else:
             super().timeout_keep_alive_handler()
 
@@ -165,7 +165,7 @@ class _Patient(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "this is not HTTP as the server speaks it, or its head is too large")
+        self._refuse(400, "this is not valid HTTP/1.1, or its head is too large")
 
     def _set(self, name: str, seconds: float) -> None:
         self._unset(name)

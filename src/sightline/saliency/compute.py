@@ -1,4 +1,4 @@
-"""Images of any size in, their saliency out: made alike in size, and computed in batches."""
+"""The saliency of images of any size: scaled to a few sizes, and computed in batches."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,16 +17,16 @@ from sightline.saliency.competition import Fixation, PathConfig, scan_paths
 from sightline.saliency.model import FIRST, NAMES, SCALE, SaliencyConfig, finished, saliency_maps
 from sightline.saliency.pyramids import resize
 
-BATCH = 8  # images computed together: more gain nothing on a processor
+BATCH = 8  # images computed together: more are not faster on a processor
 WAITING = 8 * BATCH  # images that may wait for others of their size
-CELL = 2 ** (SCALE - FIRST)  # sides are multiples of this: level 4 ends where the image does, more images are alike
+CELL = 2 ** (SCALE - FIRST)  # sides are multiples of this: level 4 ends where the image does, more images share a size
 LARGEST = 640  # pixels along the longer side of a map
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
-class Ready:
-    """An image at the size of level 2, and the height and width that it came with."""
+class PreparedImage:
+    """An image at the size of level 2, and its original height and width."""
 
     height: int
     width: int
@@ -35,11 +35,11 @@ class Ready:
 
 @dataclass(frozen=True)
 class Saliency:
-    """What draws the eye in one image of ``height`` × ``width`` pixels.
+    """The saliency of one image of ``height`` × ``width`` pixels.
 
-    ``map`` is S with the blur of the configuration, as large as the image, or 640 pixels along the longer side where
-    the image is larger. ``raw`` is S as places compete in it, and ``conspicuity`` what it is the mean of, both at
-    level 4. All have the unit of the paper's N(·), 0 to 1: in a flat image they are 0, and images can be compared.
+    ``map`` is S with the blur of the configuration, as large as the image, but at most 640 pixels along the longer
+    side. ``raw`` is S without blur, and ``conspicuity`` the maps that it is the mean of, both at level 4. All have the
+    unit of the paper's N(·), 0 to 1: in a flat image they are 0, and images can be compared.
     """
 
     height: int
@@ -68,33 +68,33 @@ def saliency(
 ) -> list[Saliency]:
     """The saliency of images, in their order, given as arrays (uint8, height × width × 3) or as files.
 
-    A file that is no image is a `UserError` with its name.
+    A file that is not an image is a `UserError` with its name.
     """
     config = config or SaliencyConfig()
-    ready = ((number, make_ready(_pixels(image), config)) for number, image in enumerate(images))
-    found = {number: one for number, _, one in look(ready, config, path, device=device)}
-    return [found[number] for number in range(len(images))]
+    ready = ((number, prepare_image(_pixels(image), config)) for number, image in enumerate(images))
+    by_number = {number: one for number, _, one in saliency_stream(ready, config, path, device=device)}
+    return [by_number[number] for number in range(len(images))]
 
 
-def make_ready(pixels: UInt8[np.ndarray, "h w 3"], config: SaliencyConfig) -> Ready:
-    """The image at level 2, a quarter of the side that the configuration asks for; both sides fill whole cells."""
+def prepare_image(pixels: UInt8[np.ndarray, "h w 3"], config: SaliencyConfig) -> PreparedImage:
+    """The image at level 2, a quarter of the configuration's side; both sides are multiples of a cell."""
     height, width = pixels.shape[:2]
     scale = config.side / 2**FIRST / max(height, width) / CELL
     tall, wide = (max(1, round(side * scale)) * CELL for side in (height, width))
-    return Ready(height, width, fit_image(pixels, tall, wide))
+    return PreparedImage(height, width, fit_image(pixels, tall, wide))
 
 
-def look(
-    images: Iterable[tuple[Key, Ready]],
+def saliency_stream(
+    images: Iterable[tuple[Key, PreparedImage]],
     config: SaliencyConfig | None = None,
     path: PathConfig | None = None,
     *,
     device: str = "auto",
     batch: int = BATCH,
-) -> Iterator[tuple[Key, Ready, Saliency]]:
-    """A stream of any length, in batches of images of one size: not in their order where that fills a batch."""
+) -> Iterator[tuple[Key, PreparedImage, Saliency]]:
+    """The saliency of a stream of any length, in batches of images of one size; the order may change."""
     config, path, chosen = config or SaliencyConfig(), path or PathConfig(), choose_device(device)
-    waiting: dict[tuple[int, ...], list[tuple[Key, Ready]]] = defaultdict(list)
+    waiting: dict[tuple[int, ...], list[tuple[Key, PreparedImage]]] = defaultdict(list)
     for one in images:
         same = waiting[one[1].pixels.shape]
         same.append(one)
@@ -108,20 +108,20 @@ def look(
 
 @torch.inference_mode()
 def _batch(
-    images: list[tuple[Key, Ready]], config: SaliencyConfig, path: PathConfig, device: str
-) -> list[tuple[Key, Ready, Saliency]]:
+    images: list[tuple[Key, PreparedImage]], config: SaliencyConfig, path: PathConfig, device: str
+) -> list[tuple[Key, PreparedImage, Saliency]]:
     pixels = torch.from_numpy(np.stack([one.pixels for _, one in images])).to(device)
     maps = saliency_maps(pixels, config)
     paths = scan_paths(maps.saliency, [(one.height, one.width) for _, one in images], path)
     smooth = finished(maps.saliency, config)
     raw, conspicuity = maps.saliency.cpu().numpy(), maps.conspicuity.cpu().numpy()
-    found = []
+    results = []
     for number, (key, one) in enumerate(images):
         size = _map_size(one.height, one.width)
         whole = resize(smooth[number][None, None], size)[0, 0].cpu().numpy()
         parts = dict(zip(NAMES, conspicuity[number], strict=True))
-        found.append((key, one, Saliency(one.height, one.width, whole, raw[number], parts, paths[number])))
-    return found
+        results.append((key, one, Saliency(one.height, one.width, whole, raw[number], parts, paths[number])))
+    return results
 
 
 def _map_size(height: int, width: int) -> tuple[int, int]:
