@@ -1,6 +1,7 @@
 """Sightline trains attention models on your own data and shows what they attend to."""
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from sightline.records import Cells, Frames, Grid, Record, Slots, Tokens
 
 __version__ = "0.1.0"
+logging.getLogger("sightline").addHandler(logging.NullHandler())  # the program decides what is shown
 
 # Importing sightline imports neither torch nor NumPy: the command line must answer at once.
 _LAZY = {

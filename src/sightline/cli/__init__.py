@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from sightline import __version__
+from sightline.cli.logs import printed_log
 from sightline.cli.options import Command
 from sightline.cli.parser_train import train
 from sightline.cli.parsers import (
@@ -83,7 +84,8 @@ def main() -> None:
         print(f"sightline {__version__}")
         return
     try:
-        _run()
+        with printed_log():
+            _run()
     except KeyboardInterrupt as stopped:
         print("sightline: stopped", file=sys.stderr)
         sys.exit(143 if type(stopped).__name__ == "Terminated" else 130)

@@ -1,7 +1,7 @@
 """Labels of items, whatever the items are: one label, several, or a number."""
 
 import json
-import sys
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,6 +51,7 @@ from sightline.text.encoding import TextReader
 from sightline.text.tokeniser import train_tokeniser
 from sightline.training.folder import RunFolder
 
+LOG = logging.getLogger(__name__)
 THRESHOLD = 0.5  # of several labels, those at least as likely are given
 NUMBERS = "numbers.npy"
 
@@ -378,7 +379,7 @@ class LabelsOutput(ShownLabels):
 
     def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
         if cut := self.input.too_long(xs):
-            print(f"sightline: {self.cut_line(cut)}", file=sys.stderr)
+            LOG.warning(self.cut_line(cut))
 
     def row(self, example: Example, prediction: LabelPrediction) -> dict[str, Any]:
         fields = prediction.to_json()
