@@ -216,9 +216,10 @@ def exported(tree: Tree) -> set[tuple[str, str]]:
         listed: list[str] = []
         homes: dict[str, tuple[str, str]] = {}
         for node in ast.walk(tree.parsed[path]):
-            if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) for one in node.targets):
-                if "__all__" in [one.id for one in node.targets if isinstance(one, ast.Name)]:
-                    listed = ast.literal_eval(node.value)
+            if isinstance(node, ast.Assign | ast.AugAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if [ast.unparse(one) for one in targets] == ["__all__"]:
+                    listed += ast.literal_eval(node.value)
             elif isinstance(node, ast.ImportFrom) and node.module:
                 homes |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
         own = f"sightline.{package}".rstrip(".")

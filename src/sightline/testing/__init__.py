@@ -18,22 +18,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sightline.attention import AttentionConfig
-from sightline.testing import attention_contract
-from sightline.testing.attention_contract import Case
+from sightline.lazy import exported
 
 if TYPE_CHECKING:
+    from sightline.attention import AttentionConfig
     from sightline.tasks.task import Task
+    from sightline.testing.attention_contract import Case
     from sightline.testing.task_contract import Case as TaskCase
+else:
+    __getattr__, __dir__ = exported(__name__, {"testing.attention_contract": "Case"})
 
 __all__ = ["Case", "Law", "check_attention", "check_task", "laws", "task_case", "task_laws"]
 
-Law = Callable[[Case], None]
+Law = Callable[["Case"], None]
 TaskLaw = Callable[["TaskCase"], None]
 
 
 def laws() -> dict[str, Law]:
     """Every law of attention, by name."""
+    from sightline.testing import attention_contract
+
     return _laws(attention_contract)
 
 
@@ -48,8 +52,10 @@ def _laws(module: ModuleType) -> dict[str, Any]:
     return {name.removeprefix("law_"): law for name, law in vars(module).items() if name.startswith("law_")}
 
 
-def check_attention(config: AttentionConfig, *, seed: int = 0, sizes: tuple[int, int, int] = (8, 8, 8)) -> list[str]:
+def check_attention(config: "AttentionConfig", *, seed: int = 0, sizes: tuple[int, int, int] = (8, 8, 8)) -> list[str]:
     """Hold a mechanism to every law. Gives the names of the laws; raises `AssertionError` at the first broken one."""
+    from sightline.testing.attention_contract import Case
+
     return _hold(type(config).__name__, laws(), lambda: Case.of(config, seed, sizes))
 
 
