@@ -1,44 +1,50 @@
 """The same as on the command line, in Python: `sightline.train(...)` and `sightline.load(...)` give a `Run`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sightline.config import Config
 from sightline.data.checking import Limits
-from sightline.data.source import Source
+from sightline.data.source import RowsLike, Source
 from sightline.errors import UserError
 from sightline.kernels.allocator import keep_memory
 from sightline.machine import choose_device
+from sightline.tasks.prepare import OnItems
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
+from sightline.tasks.train import Report, train_together
+from sightline.training.checkpoint import Progress
+from sightline.training.steps import Event
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
 
 
 def train(
-    data: Any,
+    data: RowsLike | None,
     out: str | Path,
     *,
     task: str | Task = "translate",
-    valid: Any = None,
+    valid: RowsLike | None = None,
     model: str | None = None,
     size: Literal["tiny", "small", "base"] | None = None,
     start: str | Path | None = None,
-    config: Any = None,
+    config: Config | None = None,
     columns: tuple[str, ...] | None = None,
     limits: Limits | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
     device: str = "auto",
-    on_items: Any = None,
-    on_report: Any = None,
-    on_step: Any = None,
-    on_scores: Any = None,
-    on_remark: Any = None,
-    **options: Any,
+    on_items: OnItems | None = None,
+    on_report: Report | None = None,
+    on_step: Callable[[Event], None] | None = None,
+    on_scores: Callable[[Progress, dict[str, float]], None] | None = None,
+    on_remark: Callable[[str], None] | None = None,
+    **options: object,
 ) -> Run:
     """Train a model, and give it back trained.
 
@@ -48,7 +54,6 @@ def train(
     command line, such as ``labels="several"`` of classify.
     """
     from sightline.cli.train import base_config
-    from sightline.tasks.train import train_together
 
     keep_memory()
     chosen = task if isinstance(task, Task) else task_named(task)
@@ -65,7 +70,12 @@ def train(
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
     whole = replace(whole, training=replace(whole.training, **changed), **sets)
-    listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
+    listeners: dict[str, Any] = {
+        "on_report": on_report,
+        "on_step": on_step,
+        "on_scores": on_scores,
+        "on_remark": on_remark,
+    }
     fresh = {
         "valid": None if valid is None else Source.of(valid, columns),
         "limits": limits,
@@ -84,7 +94,7 @@ def train(
     return Run.load(out) if ended is None else ended[0]
 
 
-def _whole(task: Task, variant: Variant, config: Any, base: Any, model: str | None) -> Any:
+def _whole(task: Task, variant: Variant, config: Config | None, base: Callable[[], Any], model: str | None) -> Any:
     kind = imported(variant.config)
     if config is not None and not isinstance(config, kind):
         raise UserError(f"config is a {type(config).__name__}; {task.name} takes a {kind.__name__}")

@@ -22,6 +22,8 @@ from sightline.lazy import exported
 
 if TYPE_CHECKING:
     from sightline.attention import AttentionConfig
+    from sightline.config import Config
+    from sightline.data.source import RowsLike
     from sightline.tasks.task import Task
     from sightline.testing.attention_contract import Case
     from sightline.testing.task_contract import Case as TaskCase
@@ -60,7 +62,12 @@ def check_attention(config: "AttentionConfig", *, seed: int = 0, sizes: tuple[in
 
 
 def check_task(
-    task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None, without: Sequence[str] = ()
+    task: "Task",
+    data: "RowsLike",
+    *,
+    items: Sequence[object] | None = None,
+    config: "Config | None" = None,
+    without: Sequence[str] = (),
 ) -> list[str]:
     """Hold a task to every law. Gives the names of the laws; raises `AssertionError` at the first broken one.
 
@@ -75,7 +82,7 @@ def check_task(
 
 @contextmanager
 def task_case(
-    task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None
+    task: "Task", data: "RowsLike", *, items: Sequence[object] | None = None, config: "Config | None" = None
 ) -> "Iterator[TaskCase]":
     """What the laws of a task are functions of. Inside the block the task is known by its name, installed or not."""
     from sightline.tasks.registry import tasks
