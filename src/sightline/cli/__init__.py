@@ -8,7 +8,7 @@ import tyro
 
 from sightline import __version__
 from sightline.cli.logs import printed_log
-from sightline.cli.options import Command
+from sightline.cli.options import Command, current_names
 from sightline.cli.parser_train import train
 from sightline.cli.parsers import (
     BENCH,
@@ -66,10 +66,10 @@ def _listed(name: str) -> Callable[..., None]:
 def _run() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in DECLARED:
-        DECLARED[name](sys.argv[2:])
+        DECLARED[name](current_names(name, sys.argv[2:]))
         return
     if name in FUNCTIONS:
-        tyro.cli(FUNCTIONS[name], prog=f"sightline {name}", args=sys.argv[2:])
+        tyro.cli(FUNCTIONS[name], prog=f"sightline {name}", args=current_names(name, sys.argv[2:]))
         return
     commands = {one: _listed(one) for one in ORDER}
     tyro.extras.subcommand_cli_from_dict(commands, prog="sightline", description=DESCRIPTION, sort_subcommands=False)

@@ -1,6 +1,7 @@
 """Options of commands as data: made into real parsers by tyro, grouped by what they are for."""
 
 import dataclasses
+import logging
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
+# Options that have a new name, by command: they work under the old one for one release. {"train": {"--old": "--new"}}
+RENAMED: dict[str, dict[str, str]] = {}
 # Groups of options that are not for every run.
 GROUPS = {
     "search": "For runs that write: translate, summarise, caption.",
@@ -83,6 +87,19 @@ def parsed(options: Sequence[Option], prog: str, description: str, arguments: Se
         value = getattr(found, field.name)
         values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
     return values
+
+
+def current_names(command: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command with the new names of options that were renamed, and a warning for each old one."""
+    renamed = RENAMED.get(command, {})
+    current = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        new = renamed.get(flag.replace("_", "-")) if flag.startswith("--") else None
+        if new is not None:
+            LOG.warning(f"{flag} is now called {new}; the old name works in this release only")
+        current.append(f"{new}{equals}{value}" if new is not None else argument)
+    return current
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias, runtime_checkable
 
 from sightline.data.columns import Cells, Columns, asked_columns, choose_columns, read_columns
 from sightline.data.tables import listed, name_of
@@ -16,6 +16,7 @@ from sightline.files import whole_file
 ROWS = "the rows"  # what errors call rows that are no file's
 
 
+@runtime_checkable
 class DataFrame(Protocol):
     """What is read of a DataFrame of pandas or polars before its rows: that it has columns."""
 
