@@ -118,6 +118,7 @@ def test_top_k_memory_stays_far_below_the_whole_map():
     assert trace.maps[0].largest[0].shape == (1, 4, 2048, 4)
 
 
+@pytest.mark.slow
 def test_two_threads_do_not_see_each_other():
     """Each captures its own pass over the same model, at the same time, many times."""
     model = TwoLayers()

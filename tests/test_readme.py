@@ -11,10 +11,13 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from foreign_models import save_folder
 from invoke import run
+
+pytestmark = pytest.mark.unchecked_shapes
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"]
@@ -32,6 +35,7 @@ QUICK = {
 }
 
 
+@pytest.mark.slow
 def test_the_readme_runs_from_top_to_bottom(tmp_path):
     """Every command in its order, on made files with the names it uses, then every Python example beside them."""
     words = ["".join(letters) for letters in itertools.product("abcde", repeat=3)]

@@ -15,6 +15,8 @@ from sightline.serve.worker import TURN_TEXTS, Explaining, Predicting, Worker
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 
+pytestmark = pytest.mark.unchecked_shapes
+
 GREEDY = How("frozen", SequenceOptions(beam=1))
 
 
