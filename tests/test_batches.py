@@ -11,6 +11,8 @@ from sightline.data.batches import BatchPlan, collate
 from sightline.data.store import write_corpus
 from sightline.vocabulary import END, PADDING, START
 
+pytestmark = pytest.mark.fast
+
 
 def plausible_lengths(count, seed=0):
     """As of sentences and their translations: log-normal, mean 24, the other side 1.1 times that, with noise."""

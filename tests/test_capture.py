@@ -15,6 +15,8 @@ from sightline.attention.tap import active_taps
 from sightline.explain.capture import BLOCK
 from sightline.records import TopK
 
+pytestmark = pytest.mark.fast
+
 
 class TwoLayers(nn.Module):
     """Self-attention twice."""

@@ -10,6 +10,8 @@ import pytest
 
 import sightline
 
+pytestmark = pytest.mark.fast
+
 SOURCE = Path(sightline.__file__).parent
 PACKAGES = ["sightline"] + [
     f"sightline.{name}"

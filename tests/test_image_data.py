@@ -17,6 +17,8 @@ from sightline.errors import UserError
 from sightline.synthetic.shapes import COLOURS, made_shapes
 from test_images import encoded
 
+pytestmark = pytest.mark.fast
+
 
 def test_a_table_names_images_beside_it(tmp_path):
     (tmp_path / "data").mkdir()

@@ -43,6 +43,8 @@ from sightline.metrics import (
 )
 from sightline.metrics.calibration import adaptive_bins
 
+pytestmark = pytest.mark.fast
+
 
 def numbers(*values):
     return np.array(values)

@@ -11,6 +11,8 @@ import pytest
 from invoke import run
 from sightline.cli.logs import printed_log
 
+pytestmark = pytest.mark.fast
+
 SOURCE = Path(__file__).parent.parent / "src" / "sightline"
 FIXTURE = Path(__file__).parent / "fixtures" / "run-format-1"
 LIBRARY = [path for path in sorted(SOURCE.rglob("*.py")) if "cli" not in path.relative_to(SOURCE).parts]

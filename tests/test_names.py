@@ -3,9 +3,13 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 from words import ROOT, Tree, classes
+
+pytestmark = pytest.mark.fast
 
 # Names that are still to be told apart. None may be added.
 KNOWN = {

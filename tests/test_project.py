@@ -10,6 +10,8 @@ import pytest
 import sightline
 from conftest import pytest_collection_modifyitems
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 

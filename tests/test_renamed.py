@@ -13,6 +13,8 @@ from sightline.cli import options
 from sightline.cli.options import current_names
 from sightline.config import BUILT_IN, Config, ConfigError, override
 
+pytestmark = pytest.mark.fast
+
 FIXTURE = Path(__file__).parent / "fixtures" / "run-format-1"
 
 

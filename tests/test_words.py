@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 from words import Tree, amount, count, main
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture
 def made(tmp_path):
