@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 # Processes for the tests: two keep within the memory of a small machine.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench examples clean help
+.PHONY: demo test test-fast coverage lint format hooks words bench examples clean help
 
 help:            ## say what there is to make
-	@grep -E '^[a-z]+: .*##|^[a-z]+:.*##' Makefile | sed -E 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/'
 
 # torch comes first and pinned: asked for by another package, it would bring gigabytes for GPUs that may not be there.
 $(READY): pyproject.toml constraints.txt
@@ -26,6 +26,16 @@ demo: $(READY)   ## train a small attention model on built-in data, score it, dr
 test: $(READY)   ## run the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+test-fast: $(READY) ## run some tests of every package, in under 90 seconds on two cores
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "fast and not slow and not browser"
+
+coverage: $(READY) ## run the tests and report which lines they run (slower than test)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report
+
 lint: $(READY)   ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,6 +45,12 @@ format: $(READY) ## put the code into its style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+hooks: $(READY)  ## check style and types before every commit
+	$(BIN)/pre-commit install
+
+words: $(READY)  ## count names and words that the project does not use
+	$(BIN)/python benchmarks/words.py
+
 bench: $(READY)  ## measure time and memory, write benchmarks/RESULTS.md (leave the machine alone meanwhile)
 	$(BIN)/python benchmarks/attention.py --write
 
@@ -42,4 +58,4 @@ examples: $(READY) ## draw the pictures of examples/
 	for example in examples/*.py; do $(BIN)/python $$example || exit 1; done
 
 clean:           ## remove what was set up and what was made
-	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage htmlcov

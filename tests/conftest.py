@@ -17,22 +17,22 @@ import torch  # noqa: E402
 
 from chromium import browser, pytest_terminal_summary, visit  # noqa: E402, F401 - pytest finds them here
 
-# Checking every call takes as long as the calls. It is done where parts are tested one by one; here whole trainings and
-# commands are run, whose parts have been there before.
-WHOLE = {
-    *("test_bench", "test_browser", "test_browser_runs", "test_caption_commands", "test_caption_shapes"),
-    *("test_classify", "test_classify_commands", "test_cli", "test_evaluation", "test_examples"),
-    *("test_export", "test_floors", "test_frozen_runs", "test_matrix"),
-    *("test_going_on", "test_image_page", "test_prediction_command", "test_pretrain", "test_readme", "test_serve"),
-    *("test_serve_browser", "test_serve_classify", "test_serve_images", "test_serve_worker", "test_span"),
-    *("test_survival", "test_tag", "test_task_contract", "test_train_options", "test_translate", "test_view"),
-}
+
+def pytest_collection_modifyitems(items):
+    """A test that opens a browser is known by its fixtures."""
+    for item in items:
+        if {"browser", "visit"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.browser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Before the fixtures of a module, which train."""
-    shapes.update("jaxtyping_disable", item.path.stem in WHOLE)
+    """Before the fixtures of a module, which train.
+
+    Checking every call takes as long as the calls. It is done where parts are tested one by one; files marked
+    `unchecked_shapes` run whole trainings and commands, whose parts are tested elsewhere.
+    """
+    shapes.update("jaxtyping_disable", item.get_closest_marker("unchecked_shapes") is not None)
 
 
 @pytest.fixture(autouse=True)

@@ -208,6 +208,7 @@ def test_a_run_of_the_same_direction_is_noticed(command, run, tmp_path, monkeypa
     assert "trained the other way round" not in command("--data", "one.tsv", "--reverse", run).stderr
 
 
+@pytest.mark.slow
 def test_a_pipe_is_aligned_and_ctrl_c_leaves_nothing(run, tmp_path, pairs, links):
     """In a process of its own: standard input cannot be read twice, and what is half-written is taken away."""
     line = [sys.executable, "-m", "sightline", "align", str(run)]

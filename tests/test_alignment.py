@@ -27,6 +27,8 @@ from sightline.models.transformer import TransformerConfig
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.text.words import covered_words, cutting_of, word_spans
 
+pytestmark = pytest.mark.fast
+
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),
     "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.1),

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from sightline.data.batches import BatchPlan
 
+pytestmark = pytest.mark.fast
+
 
 def plausible_lengths(count, seed=0):
     """As of sentences and their translations: log-normal, mean 24, the other side 1.1 times that, with noise."""

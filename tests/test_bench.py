@@ -11,6 +11,8 @@ from sightline.speed import OUTSIDE, profile_of, seconds_of
 from sightline.tasks.bench import threads_tried
 from test_translate import QUICK, make_pairs, write_tsv
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -11,6 +11,8 @@ from chromium import LEFT_OUT, REQUIRED, cell_of, choose, download, png_size, ta
 from page_samples import HOSTILE, caption, hostile, long, pooled, scripts, translation
 from sightline.view.page import fragment
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 @pytest.mark.parametrize("head", ["Mean of heads", "3"])
 def test_the_number_of_a_cell_is_the_weight(visit, head):
@@ -216,6 +218,7 @@ def test_the_panel_stands_beside_every_view(visit):
     page.wait_for_selector("html[data-settled] #tab-alignment[aria-selected=true]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["alignment", "heads", "lines", "replay"])
 def test_the_view_is_saved(visit, view):
     page = visit(translation(heads=2), accept_downloads=True)
@@ -298,6 +301,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing_serious(visit, dark):
     try:
@@ -316,6 +320,7 @@ def test_axe_finds_nothing_serious(visit, dark):
         assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == [], view
 
 
+@pytest.mark.slow
 def test_a_large_page_is_small_and_quick(visit, tmp_path):
     explanation = long(512, layers=6, heads=8)
     page = visit(explanation)

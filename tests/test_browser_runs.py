@@ -10,6 +10,8 @@ from sightline.tasks.configs.translate import TranslateConfig
 from test_frozen import FROZEN
 from test_translate import make_pairs, write_tsv
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):

@@ -13,6 +13,8 @@ from sightline.errors import UserError
 from sightline.synthetic.shapes import made_shapes
 from sightline.tasks.run import Run
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):

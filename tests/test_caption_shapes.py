@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from sightline import capture
@@ -18,6 +19,8 @@ from sightline.tasks.run import Run
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
 
+pytestmark = pytest.mark.unchecked_shapes
+
 PATH = Path(__file__).parents[1] / "examples" / "shapes.py"
 
 
@@ -29,6 +32,7 @@ def load(monkeypatch):
     return module
 
 
+@pytest.mark.slow
 def test_words_look_at_shapes_after_a_short_training(tmp_path, monkeypatch, capsys):
     module = load(monkeypatch)
     out = tmp_path / "pictures" / "shapes.png"
@@ -138,6 +142,7 @@ class Small:
         return float(np.mean(found))
 
 
+@pytest.mark.slow
 def test_hard_attention_comes_to_look_into_the_shapes(monkeypatch):
     """From a soft model that has begun to look, by REINFORCE alone.
 

@@ -15,6 +15,8 @@ from sightline.attention.tap import active_taps
 from sightline.explain.capture import BLOCK
 from sightline.records import TopK
 
+pytestmark = pytest.mark.fast
+
 
 class TwoLayers(nn.Module):
     """Self-attention twice."""
@@ -118,6 +120,7 @@ def test_top_k_memory_stays_far_below_the_whole_map():
     assert trace.maps[0].largest[0].shape == (1, 4, 2048, 4)
 
 
+@pytest.mark.slow
 def test_two_threads_do_not_see_each_other():
     """Each captures its own pass over the same model, at the same time, many times."""
     model = TwoLayers()

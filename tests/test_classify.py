@@ -32,6 +32,8 @@ from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 
+pytestmark = pytest.mark.unchecked_shapes
+
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
 SMALL = AttentiveConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.0)
 

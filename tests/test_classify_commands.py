@@ -12,6 +12,8 @@ from runs import config_from, trained_on
 from sightline.training.folder import load_tensors
 from test_classify import ordered, texts
 
+pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
+
 QUICK = ["model.size=16", "model.embedding_size=16", "model.dropout=0.0", "model.word_dropout=0.0"]
 QUICK += ["tokeniser.words=60", "tokeniser.minimum=1", "training.learning_rate=0.02", "training.warmup=5"]
 

@@ -284,6 +284,7 @@ def test_an_empty_text_is_explained(config, tmp_path):
         found.save(tmp_path / "map.svg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "sentences"), [(ATTENTIVE, 300), (HAN, 2_100)])
 def test_a_long_document(config, sentences, tmp_path):
     draw = random.Random(0)

@@ -19,6 +19,8 @@ from sightline.files import check_writable, write_text
 from sightline.training.folder import RunFolder
 from signals import start_interruptible
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 def sightline(*arguments, cwd=None, **options):
     command = [sys.executable, "-m", "sightline", *map(str, arguments)]
@@ -203,6 +205,7 @@ def test_a_file_that_is_not_text(tmp_path):
     assert "bad.json is not UTF-8 text: byte 10" in done.stderr
 
 
+@pytest.mark.slow
 def test_demo_learns_draws_and_records(tmp_path):
     """The real demo at its full length: its score, its files, and where it looked."""
     done = sightline("demo", "--out", "there", "--minutes", "20", "--threads", "1", cwd=tmp_path)
@@ -232,6 +235,7 @@ def test_demo_learns_draws_and_records(tmp_path):
     assert "holds a run that is not the demo's" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_path_is_no_markup_and_a_terminal_may_know_ascii_only(tmp_path):
     done = run("demo", "--steps", "1", "--pairs", "1000", "--out", "a[bold]b", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -241,6 +245,7 @@ def test_a_path_is_no_markup_and_a_terminal_may_know_ascii_only(tmp_path):
         assert sightline(*arguments, env=plain).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_records(tmp_path):
     """In a process of its own and in this one."""
     words = ["--steps", "3", "--pairs", "1000", "--threads", "1"]
@@ -254,6 +259,7 @@ def test_the_same_seed_gives_the_same_records(tmp_path):
     ).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send to one process")
 def test_ctrl_c_leaves_with_one_sentence(tmp_path):
     command = [sys.executable, "-m", "sightline", "demo", "--steps", "100000", "--pairs", "1000"]

@@ -18,6 +18,8 @@ from sightline.attention import (
 from sightline.config import ConfigError, config_class, kinds
 from sightline.testing import check_attention, laws
 
+pytestmark = pytest.mark.fast
+
 
 def test_nested_configs_survive_json():
     config = MultiHeadConfig(

@@ -47,6 +47,7 @@ def test_query_key_and_value_may_differ_in_size(name):
     check_attention(MultiHeadConfig(heads=2, inner=EVERYTHING[name], output_size=7), sizes=(6, 4, 5))
 
 
+@pytest.mark.slow
 def test_the_laws_hold_for_other_numbers():
     for seed in range(1, 6):
         check_attention(EVERYTHING["multi_head(scaled_dot/softmax)"], seed=seed)

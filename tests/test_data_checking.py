@@ -164,6 +164,7 @@ print(tracemalloc.get_traced_memory()[1])
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_flat():
     """In a process of its own, because checked signatures are slow."""
     done = subprocess.run([sys.executable, "-c", FLAT], capture_output=True, check=True, cwd=Path(__file__).parent)

@@ -397,6 +397,7 @@ def test_any_bytes_give_rows_or_one_sentence(tmp_path, content, kind):
     assert all(isinstance(row, Cells) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])
 def test_memory_stays_flat(tmp_path, kind):
     count = 200_000 if kind == "tsv" else 40_000

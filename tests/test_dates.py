@@ -29,6 +29,7 @@ def split():
     return split_dates(0, train=20_000)
 
 
+@pytest.mark.slow
 def test_no_text_means_two_days():
     meanings = {}
     for text, day in [*make_dates(100_000, seed=1), *make_dates(5_000, seed=2, languages=[HELD_OUT])]:

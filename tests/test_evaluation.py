@@ -27,6 +27,8 @@ from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 from sightline.view.charts import lines_by_length
 
+pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
+
 METRICS = {"bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"}
 
 

@@ -130,6 +130,7 @@ def test_uniform_attention_is_that_of_a_query_that_asks_nothing():
     assert uniform_cost(TextSubject(model, SOURCE, WRITTEN)) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_cut_head_is_one_whose_output_is_not_read():
     model = build("transformer").eval()
     subjects = [TextSubject(model, SOURCE, WRITTEN), TextSubject(model, SOURCE[2:], WRITTEN)]
@@ -246,6 +247,7 @@ def hiding(model, subjects, order=slice(None)):
     return top / others if others > 0 else np.inf, uniform
 
 
+@pytest.mark.slow
 def test_the_panel_tells_looking_that_matters_from_looking_that_does_not():
     model, subjects = trained_toy(needle, shortcut=False)
     ratio, uniform = hiding(model, subjects)

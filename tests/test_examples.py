@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unchecked_shapes
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -36,6 +38,7 @@ def test_gradient_reaches_far_inputs_through_attention(run, capsys):
     assert "wrote" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_attention_recalls_over_distance_and_gru_what_was_marked(run, capsys):
     measured = run("recall_distance")
     furthest = max(measured.accuracies["GRU", "asked"])

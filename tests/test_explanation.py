@@ -8,6 +8,8 @@ import pytest
 from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
 from sightline.records import Record, Tokens
 
+pytestmark = pytest.mark.fast
+
 LOOKS = Stack("Looks at the source", "cross", ("decoder.attention",))
 
 

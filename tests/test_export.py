@@ -28,6 +28,8 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 
+pytestmark = pytest.mark.unchecked_shapes
+
 FROZEN = Path(__file__).parent / "fixtures" / "run-format-1"
 SMALL = {"dropout": 0.0}
 TRANSFORMERS = {

@@ -11,6 +11,8 @@ from sightline.baselines.linear import Matrix, cut_words, find_ngrams, fit_linea
 from sightline.baselines.texts import FACTS, WEIGHTS, Floors, fit_floors
 from sightline.errors import UserError
 
+pytestmark = pytest.mark.unchecked_shapes
+
 SIGHT, LINE, SIGHT_LINE = 3064059988874, 16548126169699, 1312687355673  # written down once: saved floors depend on them
 FILLING = [f"w{number}" for number in range(40)]
 

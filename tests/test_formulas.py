@@ -31,6 +31,8 @@ from sightline.attention import (
     additive,
 )
 
+pytestmark = pytest.mark.fast
+
 LENGTHS = (7, 4, 5)  # the keys that exist in each row of the batch
 QUERIES, KEYS, VALUE_SIZE = 4, max(LENGTHS), 3
 EXISTS = np.arange(KEYS) < np.array(LENGTHS)[:, None]

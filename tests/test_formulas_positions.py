@@ -18,6 +18,8 @@ from sightline.attention import (
 )
 from test_formulas import LENGTHS, VALUE_SIZE, close, compare, dot, general, numbers, problem, sigmoid, softmax
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize("position", [0, 3])
 def test_fixed(position):

@@ -13,6 +13,8 @@ import pytest
 
 from invoke import run
 
+pytestmark = pytest.mark.unchecked_shapes
+
 RUNS = Path(__file__).parent / "fixtures" / "runs"
 KINDS = sorted(path.parent.parent.name for path in RUNS.glob("*/expected/commands.json"))
 TIMES = ("seconds", "seconds_per_image", "per_second")  # another one each time

@@ -25,6 +25,8 @@ from sightline.training.stopping import Terminated
 from test_survival import CONFIG, assert_equal, last_state, whole  # noqa: F401 - a fixture
 from test_training import Reversal, small_model
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 class Killed(BaseException):
     """As if the process were gone: nothing is done about it."""
@@ -222,6 +224,7 @@ def translated(tmp_path_factory):
 NOT_READ = {"curves.png", "README.md", "card.md", ".lock", "about.json"}
 
 
+@pytest.mark.slow
 def test_a_damaged_byte_in_any_file_is_a_sentence(translated, tmp_path):
     """Of every file of a run in turn; predict and resume say what is damaged, or do not need it."""
     names = sorted(path.relative_to(translated) for path in translated.rglob("*") if path.is_file())
@@ -285,6 +288,7 @@ print(found.predict([("a b", "b a")])[0].label)
 """
 
 
+@pytest.mark.slow
 def test_python_trains_in_several_processes_too(tmp_path):
     """Pairs of texts: the first process fits the model to them, and the other one must know."""
     rows = "".join(f"a {i}\t{'b a' if i % 2 else i}\t{i % 2}\n" for i in range(40))

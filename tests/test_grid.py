@@ -324,6 +324,7 @@ def test_masks_with_other_values_are_said(trained, photos, tmp_path):
         trained_on("grid", photos, tmp_path / "run", config(), valid=Source.of(table))
 
 
+@pytest.mark.slow
 def test_where_each_cell_looked(trained, photos):
     """The rows of a map are the cells in their own order, whatever the scan's."""
     image = photos.parent / "images" / "0.png"

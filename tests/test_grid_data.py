@@ -34,6 +34,8 @@ from sightline.picture import colours_of, numbers_of
 from sightline.tasks.configs.grid import GridConfig, class_weights
 from sightline.view.cells import picture, save_mask
 
+pytestmark = pytest.mark.fast
+
 
 def test_masks_of_every_kind(tmp_path):
     shown = np.array([[0, 1], [2, 1]], dtype=np.uint8)

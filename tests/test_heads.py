@@ -20,6 +20,8 @@ from sightline.models.heads import (
 from sightline.models.text_to_labels import Texts
 from sightline.vocabulary import END, START
 
+pytestmark = pytest.mark.fast
+
 WORDS = 20
 CONFIG = AttentiveConfig("gru", 8, 8, dropout=0.0, word_dropout=0.0)
 

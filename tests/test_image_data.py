@@ -17,6 +17,8 @@ from sightline.errors import UserError
 from sightline.synthetic.shapes import COLOURS, made_shapes
 from test_images import encoded
 
+pytestmark = pytest.mark.fast
+
 CAPTION_NAMES, LABEL_NAMES, MASK_NAMES = ("caption", "captions"), ("label",), ("mask",)
 
 

@@ -11,6 +11,8 @@ from chromium import download, png_size, tab, tip
 from image_samples import GRID, PEAKS, WORDS, captioned, classified, labelled
 from sightline.picture import Picture
 
+pytestmark = pytest.mark.unchecked_shapes
+
 LOOKED = ".captioned .sight canvas"
 # the mean light in each place of the image, as it is on the screen
 LIGHT = """(canvas) => {

@@ -40,6 +40,8 @@ from sightline.metrics import (
     token_accuracy,
 )
 
+pytestmark = pytest.mark.fast
+
 
 def numbers(*values):
     return np.array(values)

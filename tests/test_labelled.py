@@ -190,6 +190,7 @@ def made(count, seed=0):
     return list(zip(texts, labels, strict=True))
 
 
+@pytest.mark.slow
 def test_the_split_keeps_texts_together_and_shares_alike(tmp_path):
     rows = made(2000)
     prepared, train = split(rows, tmp_path, seed=3)

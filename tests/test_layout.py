@@ -18,10 +18,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # another in a circle (below).
 # fmt: off
 ORDER = [
-    "errors", "files", "config", "vocabulary", "state", "machine", "speed", "records", "picture", "text", "data",
-    "synthetic", "metrics", "kernels", "attention", "nn", "decoding", "models", "training", "baselines", "explain",
-    "view", "interop", "align", "inputs", "outputs", "tasks", "export", "saliency", "serve", "testing", "cli",
-    "api",
+    "lazy", "errors", "files", "config", "vocabulary", "state", "machine", "speed", "records", "picture", "text",
+    "data", "synthetic", "metrics", "kernels", "attention", "nn", "decoding", "models", "training", "baselines",
+    "explain", "view", "interop", "align", "inputs", "outputs", "tasks", "export", "saliency", "serve", "testing",
+    "cli", "api",
 ]
 # fmt: on
 TOGETHER = {"inputs", "outputs", "tasks"}
@@ -72,7 +72,7 @@ def test_imports_go_one_way(path):
     later = others & set(ORDER[ORDER.index(part) :])
     assert not later, f"{part} stands before {later}"
     if part == "attention":
-        assert others <= {"config", "state", "kernels"}
+        assert others <= {"config", "state", "kernels", "lazy"}
     if part in MODEL_FREE or module in MODEL_FREE:
         wrong = {name for name in imported if name not in PLAIN and name.split(".")[0] not in PLAIN - {"explain"}}
         assert not wrong, f"{module} knows of no model"

@@ -14,6 +14,8 @@ from sightline.training.groups import parameter_groups
 from sightline.training.loop import TrainingConfig
 from sightline.training.steps import make_optimiser
 
+pytestmark = pytest.mark.fast
+
 SMALL = EncoderConfig(size=16, heads=2, feed_forward=24, layers=2, dropout=0.0)
 FACTORS = ("parametrizations.weight.0.up", "parametrizations.weight.0.down")
 

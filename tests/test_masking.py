@@ -15,6 +15,8 @@ from sightline.models.text_to_labels import Texts
 from sightline.text.masking import MaskedBlocks, MaskingConfig, hide_words, special_ids
 from sightline.vocabulary import END, MASK, PADDING, START, Specials
 
+pytestmark = pytest.mark.fast
+
 OURS = Specials(mask=MASK)
 WORDS = 60
 

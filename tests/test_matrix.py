@@ -13,6 +13,8 @@ from invoke import run
 from sightline.cli import display
 from sightline.cli import verify as verifying
 
+pytestmark = pytest.mark.unchecked_shapes
+
 RUNS = Path(__file__).parent / "fixtures" / "runs"
 KINDS = ("translate", "summarise", "classify-text", "classify-pair", "classify-image")
 KINDS = (*KINDS, "tag", "span", "pretrain", "caption", "grid")
@@ -200,6 +202,7 @@ VERBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_verb_works_for_every_kind(kind, verb, kept, tmp_path):

@@ -135,6 +135,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_toy_is_learned_in_seconds(name):
     """Twelve pairs, the target the source reversed: every model must be able to know them by heart."""

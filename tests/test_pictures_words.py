@@ -7,6 +7,8 @@ from sightline import Record, Slots, Tokens
 from sightline.records import TopK
 from sightline.view.words import mean_record, merge_words, shifted
 
+pytestmark = pytest.mark.fast
+
 COLUMNS = Tokens(("▁stand", "ing", "▁out", "side", "</s>"), words=(0, 0, 1, 1, 2), special=(4,))
 ROWS = Tokens(("▁steh", "en", "</s>"), words=(0, 0, 0), special=(2,))
 WEIGHTS = np.array(

@@ -26,6 +26,8 @@ from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
+pytestmark = pytest.mark.slow
+
 LEXICON = {"ka": "red", "lo": "cat", "mi": "sun", "nu": "old", "pe": "ice", "ra": "wet", "so": "dog", "tu": "big"}
 WORDS = TokeniserConfig(method="words", words=100, joint=False)
 CONFIG = TranslateConfig(

@@ -14,6 +14,8 @@ from sightline.outputs.sequence import Prediction, Searched, SequenceOptions
 from sightline.tasks.run import Run
 from test_prediction import texts_of
 
+pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
+
 # Fixtures are found by their names in this file.
 run, translator, texts, stranger = (
     test_prediction.run,

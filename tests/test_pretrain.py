@@ -22,6 +22,8 @@ from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.vocabulary import MASK
 
+pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
+
 WORDS = [a + b for a in "bdgk" for b in "aeiou"]
 TINY = EncoderConfig(size=32, heads=2, feed_forward=64, layers=1, dropout=0.0, positions="rotary")
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sightline.kernels import products
 from sightline.kernels.products import MANY, STEP, VANISHING, WORTH, Product, filled_up
 
+pytestmark = pytest.mark.fast
+
 LARGE = (WORTH // 32, 32)
 
 

@@ -21,6 +21,8 @@ from foreign_models import save_folder
 from invoke import run
 from sightline.tasks.registry import BUILT_IN
 
+pytestmark = pytest.mark.unchecked_shapes
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "sightline"
 PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"]

@@ -24,6 +24,8 @@ from sightline.saliency import (
 from sightline.saliency.picture import PANEL, PATH, draw
 from sightline.saliency.truth import METRICS, HumanFixations, read_fixations, score_each
 
+pytestmark = pytest.mark.fast
+
 EMPTY = np.zeros((0, 2))
 
 

@@ -19,6 +19,8 @@ from sightline.metrics.texts import common_length, words_of
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.translate import TRANSLATE
 
+pytestmark = pytest.mark.fast
+
 POLICE = "police killed the gunman"
 CHINESE = ["北京的冬天很冷。", "这是我们昨天买的2本书。", "他在の家商店门口等了很久。"]
 JAPANESE = ["東京の冬は寒いです。", "これは昨日買った本です。"]

@@ -11,6 +11,8 @@ import torch
 from sightline.decoding import search
 from sightline.decoding.search import Rules, Sampler, beam_search, ensemble, greedy
 
+pytestmark = pytest.mark.fast
+
 WORDS, START, END = 5, 5, 6  # words are 0 … 4
 SIZE = 4
 

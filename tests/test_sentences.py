@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from sightline.text.sentences import joining_space, split_sentences
 
+pytestmark = pytest.mark.fast
+
 # A bar stands where a sentence ends; the blanks behind it stay.
 CASES = {
     "plain": "He came.| She left!| Why?| Nobody knows.",

@@ -15,6 +15,8 @@ from sightline.view.page import _asset
 from sightline.view.page.live import DOCUMENTATION, FRONT, documentation_page, front_page
 from sightline.view.page.packing import pack
 
+pytestmark = pytest.mark.unchecked_shapes
+
 LIMITS = Limits(body=4_000, texts=4, characters=40, measured=40, weights=10_000)
 
 
@@ -276,6 +278,7 @@ def test_limits_must_be_limits():
             Limits(seconds=wrong)
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_no_mistake_of_ours(runs):
     """What the schema allows is answered as it says, and what it does not is refused as it says."""
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")

@@ -13,6 +13,8 @@ from sightline.cli.serve import named
 from sightline.serve import Limits, application
 from sightline.serve.server import Server, bind
 
+pytestmark = pytest.mark.unchecked_shapes
+
 TOKEN = "s3cret"
 
 

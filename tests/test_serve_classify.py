@@ -12,6 +12,8 @@ from sightline.serve import Limits
 from test_serve import assert_alike
 from test_serve_browser import Served, answered, look, open_page  # noqa: F401 - pytest finds the fixture here
 
+pytestmark = pytest.mark.unchecked_shapes
+
 LIMITS = Limits(measured=40)
 
 

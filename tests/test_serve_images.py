@@ -31,6 +31,8 @@ from sightline.tasks.run import Run
 from test_serve import assert_alike
 from test_serve_browser import Served, answered, open_page, problem  # noqa: F401 - pytest finds the fixture here
 
+pytestmark = pytest.mark.unchecked_shapes
+
 LIMITS = Limits(images=3, image_bytes=60_000, pixels=90_000)
 
 

@@ -132,6 +132,7 @@ def test_a_full_queue_and_too_many_connections_are_refused(port):
             connection.close()
 
 
+@pytest.mark.slow
 def test_a_stop_answers_what_was_accepted():
     with process_of(RUN, SIGHTLINE_TOKEN="") as (process, port):
         pass_on = {"texts": ["abcdefgh" * 4] * 8}

@@ -15,6 +15,8 @@ from sightline.serve.worker import TURN_TEXTS, ExplainJob, PredictJob, Worker
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 
+pytestmark = pytest.mark.unchecked_shapes
+
 GREEDY = TurnKey("frozen", SequenceOptions(beam=1))
 
 

@@ -20,6 +20,8 @@ from sightline.text.encoding import TextReader
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 
+pytestmark = pytest.mark.unchecked_shapes
+
 KEYS, VALUES = ["ka", "kb", "kc", "kd", "ke", "kf"], ["va", "vb", "vc", "vd", "ve", "vf"]
 SMALL = AttentiveConfig(embedding_size=24, size=48, dropout=0.0, word_dropout=0.0, deviation=1.0)
 ALONE = replace(SMALL, annotations="embedding")

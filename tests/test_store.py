@@ -14,6 +14,8 @@ from sightline.data import store
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import MachineError, UserError
 
+pytestmark = pytest.mark.fast
+
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([11], []), ([1, 2, 3, 4], [5, 5])]
 
 

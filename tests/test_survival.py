@@ -20,6 +20,8 @@ from sightline.training.loop import TrainingConfig, train
 from sightline.training.stopping import Terminated
 from test_training import Reversal, small_model
 
+pytestmark = pytest.mark.unchecked_shapes
+
 CONFIG = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=3)
 
 
@@ -197,6 +199,7 @@ except OtherRank:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does_with_two_batches(tmp_path):
     """In float64 and without dropout, over 100 steps. Six batches an epoch: each is some process's, once."""
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=100, validate_every=50, accumulate=2)

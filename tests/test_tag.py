@@ -23,6 +23,8 @@ from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 from test_classify import bert
 
+pytestmark = pytest.mark.unchecked_shapes
+
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
 ENCODER = EncoderConfig(size=32, heads=2, feed_forward=64, layers=1, dropout=0.0, positions="rotary")
 EMBEDDINGS = AttentiveConfig(

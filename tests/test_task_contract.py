@@ -12,6 +12,8 @@ from sightline.tasks.registry import task_named, tasks
 from sightline.testing import check_task, task_case, task_laws
 from task_samples import KINDS, sample
 
+pytestmark = pytest.mark.unchecked_shapes
+
 HERE = Path(__file__).parent
 # What a broken task is held to: the laws that need no command, each on a run of its own.
 PLAIN = [
@@ -43,6 +45,7 @@ def test_tasks_of_another_package_keep_every_law(name):
     assert check_task(task_named(name), rows) == list(task_laws())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_our_tasks_keep_every_law(kind, tmp_path):
     task, data, config, items = sample(kind, tmp_path)

@@ -185,6 +185,7 @@ def test_pairs_are_told_apart():
         model.features(Texts(words))
 
 
+@pytest.mark.slow
 def test_a_very_long_text_goes_through():
     """100,000 words, in all kinds whose time is not quadratic."""
     words = Texts(torch.randint(4, WORDS, (1, 100_000)))

@@ -22,6 +22,8 @@ from sightline.training.loop import TrainingConfig
 from sightline.view.charts import draw_curves
 from test_translate import QUICK, make_pairs, write_tsv
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory):
@@ -155,6 +157,7 @@ def test_wrong_options_are_one_sentence(short, case):
     assert not (folder / "none").exists()
 
 
+@pytest.mark.slow
 def test_presets_differ_in_size_and_have_their_rates():
     (variant,) = TRANSLATE.variants
     for model, sizes in MODELS.items():
@@ -194,6 +197,7 @@ def test_summaries_are_judged_by_rouge():
     assert config_of().metric == "bleu"
 
 
+@pytest.mark.slow
 def test_documents_may_be_long_when_they_are_summarised(tmp_path):
     pairs = [("ab " * 600 + str(i), f"ab {i}") for i in range(4)]
     write_tsv(tmp_path / "long.tsv", pairs)
@@ -268,6 +272,7 @@ def test_what_a_vocabulary_cannot_write():
     assert "all characters" in count_missing(pieces, iter(["the cat"])).lines()[0]
 
 
+@pytest.mark.slow
 def test_a_small_file_is_learnt_with_the_defaults_of_training(tmp_path):
     """Two hundred pairs are few batches an epoch: limits, warm-up and validations must suit that."""
     write_tsv(tmp_path / "pairs.tsv", make_pairs(150))

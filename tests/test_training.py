@@ -58,6 +58,7 @@ def small_model(dropout=0.1):
     return TransformerConfig(16, 2, 32, 1, 1, dropout).build(WORDS, WORDS)
 
 
+@pytest.mark.slow
 def test_it_learns_and_keeps_a_record(tmp_path):
     torch.manual_seed(0)
     model = RNNSearchConfig(24, 32, dropout=0.0).build(WORDS, WORDS)

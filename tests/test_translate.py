@@ -22,6 +22,8 @@ from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from signals import start_interruptible
 
+pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
+
 QUICK = ["model.size=32", "model.embedding_size=24", "model.dropout=0.0", "tokeniser.method=characters"]
 QUICK += ["training.learning_rate=0.01", "training.warmup=30", "metric=exact", "batch_tokens=400", "tokeniser.words=40"]
 

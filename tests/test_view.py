@@ -13,6 +13,8 @@ from invoke import run
 from sightline.explain.explanation import Explanation
 from test_frozen import FROZEN
 
+pytestmark = pytest.mark.unchecked_shapes
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -1,46 +1,51 @@
 """The commands in Python: `sightline.train(...)` and `sightline.load(...)` return a `Run`."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sightline.config import Config
 from sightline.data.checking import Limits
-from sightline.data.source import Source
+from sightline.data.source import RowsLike, Source
 from sightline.errors import UserError
 from sightline.kernels.allocator import keep_memory
 from sightline.machine import choose_device
+from sightline.tasks.prepare import OnItems
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, imported
+from sightline.tasks.train import Report, train_together
+from sightline.training.checkpoint import Progress
+from sightline.training.steps import Event
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
 
 
 def train(
-    data: Any,
+    data: RowsLike | None,
     out: str | Path,
     *,
     task: str | Task = "translate",
-    valid: Any = None,
+    valid: RowsLike | None = None,
     model: str | None = None,
     size: Literal["tiny", "small", "base"] | None = None,
     start: str | Path | None = None,
-    config: Any = None,
+    config: Config | None = None,
     columns: tuple[str, ...] | None = None,
     limits: Limits | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
     device: str = "auto",
-    on_items: Any = None,
-    on_report: Any = None,
-    on_step: Any = None,
-    on_scores: Any = None,
-    on_remark: Any = None,
-    **options: Any,
+    on_items: OnItems | None = None,
+    on_report: Report | None = None,
+    on_step: Callable[[Event], None] | None = None,
+    on_scores: Callable[[Progress, dict[str, float]], None] | None = None,
+    on_remark: Callable[[str], None] | None = None,
+    **options: object,
 ) -> Run:
     """Train a model, and return the run.
 
@@ -50,7 +55,6 @@ def train(
     the command line, such as ``labels="several"`` of classify.
     """
     from sightline.cli.train import base_config
-    from sightline.tasks.train import train_together
 
     keep_memory()
     chosen = task if isinstance(task, Task) else task_named(task)
@@ -73,7 +77,12 @@ def train(
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
     config = replace(config, training=replace(config.training, **changed), **sets)
-    listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
+    listeners: dict[str, Any] = {
+        "on_report": on_report,
+        "on_step": on_step,
+        "on_scores": on_scores,
+        "on_remark": on_remark,
+    }
     fresh = {
         "valid": None if valid is None else Source.of(valid, columns),
         "limits": limits,

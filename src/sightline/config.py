@@ -11,12 +11,13 @@ import functools
 import importlib
 import importlib.metadata
 import json
+import logging
 import math
 import reprlib
 import types
 import typing
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _ATTENTION = "sightline.attention"
@@ -80,6 +81,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 }
 
 
+LOG = logging.getLogger(__name__)
 SomeConfig = TypeVar("SomeConfig", bound="Config")
 
 
@@ -92,6 +94,7 @@ class Config(ABC):  # noqa: B024 - each family has a build() of its own
 
     family: ClassVar[str] = ""
     kind: ClassVar[str] = ""
+    renamed: ClassVar[Mapping[str, str]] = {}  # earlier names of fields: runs have them, and --set warns of them
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that `json` can write, every field in it."""
@@ -153,7 +156,8 @@ def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
     """
     data = config.to_json()
     whole_ones: list[list[str]] = []  # what was given whole, by its name or as JSON
-    for path, value in sorted(map(_assignment, assignments), key=lambda one: one[0].count(".")):
+    for given, value in sorted(map(_assignment, assignments), key=lambda one: one[0].count(".")):
+        path = _current_path(type(config), data, given)
         *parents, last = path.split(".")
         if any(parents[: len(one)] == one for one in whole_ones):
             data = type(config).from_json(data).to_json()  # what was given has all of its fields from here on
@@ -178,6 +182,33 @@ def override(config: SomeConfig, assignments: Sequence[str]) -> SomeConfig:
         whole_ones += [[*parents, last]] if isinstance(value, str | dict) else []
         data = data if whole else type(config).from_json(data).to_json()
     return type(config).from_json(data)
+
+
+def _current_path(kind: type[Config], data: dict[str, Any], path: str) -> str:
+    """The path with the new names of fields that were renamed, and a warning where it has an old one."""
+    names: list[str] = []
+    node: Any = data
+    for name in path.split("."):
+        names.append(kind.renamed.get(name, name))
+        node = node.get(names[-1]) if isinstance(node, dict) else None
+        kind = _class_below(kind, names[-1], node)
+    current = ".".join(names)
+    if current != path:
+        LOG.warning(f"{path} is now called {current}; the old name works in this release only")
+    return current
+
+
+def _class_below(kind: type[Config], name: str, data: Any) -> type[Config]:
+    """The configuration class of a field, which its data may name; `Config` where the field is no configuration."""
+    hint = _type_hints(kind).get(name)
+    below = [one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, Config)]
+    if not below:
+        return Config
+    named = data if isinstance(data, str) else data.get("kind") if isinstance(data, dict) else None
+    try:
+        return config_class(below[0].family, named) if isinstance(named, str) else below[0]
+    except ConfigError:  # the name is refused where it is read
+        return below[0]
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -246,6 +277,11 @@ def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
         raise ConfigError(f"{where}: kind {kind!r} is not a {wanted.__name__}")
     hints = _type_hints(found)
     names = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
+    for old, new in found.renamed.items():
+        if old in data and new in data:
+            raise ConfigError(f"{where} has the fields {old!r} and {new!r}; the first is the second by its old name")
+        if old in data:
+            data[new] = data.pop(old)
     for name in data:
         if name not in names:
             raise ConfigError(f"{where} has no field {_short(name)}{_nearest(name, names)}")

@@ -4,6 +4,7 @@ Rows are queries (one attention row each), columns are what they attend to. This
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -76,7 +77,7 @@ class Cells:
 
 
 Axis = Tokens | Grid | Frames | Slots | Cells
-_AXES: dict[str, type] = {kind.__name__: kind for kind in (Tokens, Grid, Frames, Slots, Cells)}
+_AXES: dict[str, type[Axis]] = {kind.__name__: kind for kind in (Tokens, Grid, Frames, Slots, Cells)}
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,9 @@ class Record:
         """Rows × columns."""
         return self.weights.dense() if isinstance(self.weights, TopK) else self.weights
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary that `json` can write. JSON has no NaN or infinity: a score of −inf (masked) becomes None."""
-        data: dict[str, Any] = {"name": self.name, "layer": self.layer, "head": self.head}
+        data: dict[str, object] = {"name": self.name, "layer": self.layer, "head": self.head}
         for side in ("rows", "columns"):
             axis = getattr(self, side)
             data[side] = {"kind": type(axis).__name__, **asdict(axis)}
@@ -149,7 +150,8 @@ class Record:
         return data
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Record":
+    def from_json(cls, record: Mapping[str, object]) -> "Record":
+        data: Mapping[str, Any] = record
         rows, columns = _axis(data["rows"]), _axis(data["columns"])
         weights: np.ndarray | TopK
         if isinstance(data["weights"], dict):
@@ -176,4 +178,5 @@ def _array(rows: list[list[float | None]], shape: tuple[int, ...], missing: floa
 def _axis(data: dict[str, Any]) -> Axis:
     kind = _AXES[data["kind"]]
     values = {field.name: data[field.name] for field in fields(kind) if field.name in data}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return kind(**given)

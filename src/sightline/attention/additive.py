@@ -148,3 +148,6 @@ def _below(hidden: Float[Tensor, "n t s h"], above: Float[Tensor, "n t s"]) -> t
 def _hidden(query: Tensor, keys: Tensor) -> Tensor:
     """tanh x = 2 σ(2x) − 1: on a processor, PyTorch's sigmoid takes much less time than its tanh."""
     return torch.add(2 * query.unsqueeze(2), keys.unsqueeze(1), alpha=2).sigmoid_().mul_(2).sub_(1)
+
+
+ConcatConfig = AdditiveConfig  # the name that Luong et al. (2015) use

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from sightline import __version__
 from sightline.cli import parsers
-from sightline.cli.options import Command, nearest
+from sightline.cli.logs import printed_log
+from sightline.cli.options import Command, current_names, nearest
 from sightline.cli.parser_train import train
 from sightline.errors import MachineError, SightlineError, UserError
 
@@ -38,7 +39,7 @@ def _help() -> str:
 def _run(arguments: Sequence[str]) -> None:
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
-        COMMANDS[name](arguments[1:])
+        COMMANDS[name](current_names(name, arguments[1:]))
     elif name in ("", "-h", "--help"):
         print(_help())
         sys.exit(0 if name else 2)
@@ -55,7 +56,8 @@ def main() -> None:
         print(f"sightline {__version__}")
         return
     try:
-        _run(sys.argv[1:])
+        with printed_log():
+            _run(sys.argv[1:])
     except KeyboardInterrupt as stopped:
         print("sightline: stopped", file=sys.stderr)
         sys.exit(143 if type(stopped).__name__ == "Terminated" else 130)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import logging
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -12,8 +13,11 @@ import tyro
 
 from sightline.errors import UserError
 
+LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
 METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
+# Options that have a new name, by command: the old one works for one release. {"train": {"--old": "--new"}}
+RENAMED: dict[str, dict[str, str]] = {}
 # Groups of options that do not apply to every run.
 GROUPS = {
     "search": "For runs that write text: translate, summarise, caption.",
@@ -95,6 +99,19 @@ def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Seque
         value = getattr(given, field.name)
         values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
     return values
+
+
+def current_names(command: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command with the new names of options that were renamed, and a warning for each old one."""
+    renamed = RENAMED.get(command, {})
+    current = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        new = renamed.get(flag.replace("_", "-")) if flag.startswith("--") else None
+        if new is not None:
+            LOG.warning(f"{flag} is now called {new}; the old name works in this release only")
+        current.append(f"{new}{equals}{value}" if new is not None else argument)
+    return current
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,23 @@
 """From files to batches of numbers. Nothing here uses a model or torch."""
+
+from typing import TYPE_CHECKING
+
+from sightline.lazy import exported
+
+if TYPE_CHECKING:
+    from sightline.data.checking import Limits
+    from sightline.data.images import ImageLimits, read_image
+    from sightline.data.source import Source
+    from sightline.data.store import Corpus
+else:
+    __getattr__, __dir__ = exported(
+        __name__,
+        {
+            "data.checking": "Limits",
+            "data.images": "ImageLimits read_image",
+            "data.source": "Source",
+            "data.store": "Corpus",
+        },
+    )
+
+__all__ = ["Corpus", "ImageLimits", "Limits", "Source", "read_image"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from sightline.data.columns import Cells, Columns, choose_columns, named_columns, read_columns
 from sightline.data.tables import listed, name_of, open_unpacked
@@ -13,6 +13,14 @@ from sightline.errors import UserError
 from sightline.files import whole_file
 
 ROWS = "the rows"  # what errors call rows that are no file's
+
+
+@runtime_checkable
+class DataFrame(Protocol):
+    """What is read of a DataFrame of pandas or polars before its rows: that it has columns."""
+
+    @property
+    def columns(self) -> Iterable[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Source:
     held: Sequence[Any] | Iterable[Any] | None = None
 
     @classmethod
-    def of(cls, data: Any, columns: Sequence[str] | None = None, **options: Any) -> "Source":
+    def of(cls, data: "RowsLike | None", columns: Sequence[str] | None = None, **options: Any) -> "Source":
         """From what a Python program gives: a path, rows, a DataFrame of pandas or polars, a `datasets.Dataset`."""
         named = None if columns is None else tuple(columns)
         given = {name: value for name, value in options.items() if value is not None}
@@ -91,6 +99,10 @@ class Source:
             yield Cells(() if problem else tuple(values.get(one.name) for one in columns), ROWS, number, problem)
         if not number:
             raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
+
+
+# What a Python program gives as data: a path, rows (mappings, or tuples in the columns' order), a table.
+RowsLike: TypeAlias = str | Path | Source | DataFrame | Iterable[Mapping[str, object]] | Iterable[Sequence[object]]
 
 
 def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:

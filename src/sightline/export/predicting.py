@@ -16,6 +16,7 @@ from sightline.export.writing import ABOUT, write_export
 from sightline.inputs.text import SourceText
 from sightline.outputs.sequence import SequenceOptions
 from sightline.outputs.translation import TranslationOutput
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.run import Run
 from sightline.tasks.translate import TRANSLATE
 from sightline.text.tokeniser import Tokeniser
@@ -99,7 +100,9 @@ def _run(folder: Path, name: EngineName, threads: int) -> Run:
     assert isinstance(engine, CTranslate2Engine | OnnxEngine)
     source, target = (Tokeniser.load(folder / side) for side in (SOURCE, TARGET))
     variant = TRANSLATE.variants[0]
-    return Run(TRANSLATE, variant, EngineModel(engine), SourceText(None, source), EngineOutput(None, target), None)
+    return Run(
+        TRANSLATE, variant, EngineModel(engine), SourceText(None, source), EngineOutput(None, target), TaskConfig()
+    )
 
 
 READ_BY_ENGINES = (".bin", ".onnx", ".data", ".json")

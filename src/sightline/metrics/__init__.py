@@ -53,5 +53,11 @@ from sightline.metrics.texts import (
     tokenised_bleu,
 )
 
+__all__ = ["METRICS", "Metric", "Resampled", "Score", "Statistics", "TextMetric", "accuracy", "adaptive_ece"]
+__all__ += ["answer_exact", "answer_f1", "best_threshold", "bleu", "brier", "chrf", "confusion", "ece"]
+__all__ += ["exact_match", "fit_temperature", "macro_f1", "mae", "micro_f1", "nll", "paired_bootstrap"]
+__all__ += ["pearson", "per_class", "rmse", "rouge", "span_f1", "spearman", "subset_accuracy", "token_accuracy"]
+__all__ += ["tokenised_bleu"]
+
 TextMetric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
 METRICS = by_name(bleu, chrf, exact_match, tokenised_bleu, rouge("rouge1"), rouge("rouge2"), rouge("rougeL"))

@@ -1,1 +1,38 @@
 """What comes out of a task: a sequence, labels, tags, a span, cells, masked words. One file for each kind of output."""
+
+from typing import TYPE_CHECKING
+
+from sightline.lazy import exported
+
+if TYPE_CHECKING:
+    from sightline.outputs.base import Output
+    from sightline.outputs.captions import CaptionOptions, CaptionOutput
+    from sightline.outputs.cell_scores import GridPrediction
+    from sightline.outputs.cells import CellsOptions, CellsOutput
+    from sightline.outputs.labels import ImageLabelsOutput, LabelOptions, LabelPrediction, LabelsOutput
+    from sightline.outputs.masked import Filling, MaskedOptions, MaskedOutput
+    from sightline.outputs.sequence import Prediction, SequenceOptions, SequenceOutput
+    from sightline.outputs.span import AnswerPrediction, SpanOutput
+    from sightline.outputs.tags import TagPrediction, TagsOutput
+    from sightline.outputs.translation import TranslationOutput
+else:
+    __getattr__, __dir__ = exported(
+        __name__,
+        {
+            "outputs.base": "Output",
+            "outputs.captions": "CaptionOptions CaptionOutput",
+            "outputs.cell_scores": "GridPrediction",
+            "outputs.cells": "CellsOptions CellsOutput",
+            "outputs.labels": "ImageLabelsOutput LabelOptions LabelPrediction LabelsOutput",
+            "outputs.masked": "Filling MaskedOptions MaskedOutput",
+            "outputs.sequence": "Prediction SequenceOptions SequenceOutput",
+            "outputs.span": "AnswerPrediction SpanOutput",
+            "outputs.tags": "TagPrediction TagsOutput",
+            "outputs.translation": "TranslationOutput",
+        },
+    )
+
+__all__ = ["AnswerPrediction", "CaptionOptions", "CaptionOutput", "CellsOptions", "CellsOutput", "Filling"]
+__all__ += ["GridPrediction", "ImageLabelsOutput", "LabelOptions", "LabelPrediction", "LabelsOutput", "MaskedOptions"]
+__all__ += ["MaskedOutput", "Output", "Prediction", "SequenceOptions", "SequenceOutput", "SpanOutput"]
+__all__ += ["TagPrediction", "TagsOutput", "TranslationOutput"]

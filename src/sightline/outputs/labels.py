@@ -1,6 +1,6 @@
 """Labels of items, whatever the items are: one label, several, or a number."""
 
-import sys
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -34,6 +34,7 @@ from sightline.tasks.task import BadValueError, Column, Example
 from sightline.training.folder import RunFolder
 from sightline.view.charts import confusion_matrix, reliability
 
+LOG = logging.getLogger(__name__)
 THRESHOLD = 0.5  # of several labels, those at least as likely are given
 NUMBERS = "numbers.npy"
 CONFUSION, RELIABILITY = "confusion.png", "reliability.png"
@@ -357,7 +358,7 @@ class LabelsOutput(Output):
 
     def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
         if cut := self.input.too_long(xs):
-            print(f"sightline: {self.cut_line(cut)}", file=sys.stderr)
+            LOG.warning(self.cut_line(cut))
 
     def row(self, example: Example, prediction: LabelPrediction) -> dict[str, Any]:
         fields = prediction.to_json()

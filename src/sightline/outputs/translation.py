@@ -1,7 +1,7 @@
 """A text for a text: translations, summaries, normal forms. Both sides are fitted together, and split as pairs."""
 
 import copy
-import sys
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +23,7 @@ from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 from sightline.text.tokeniser import train_tokenisers
 
+LOG = logging.getLogger(__name__)
 SHIFT_TEXTS = 8
 PAPER_NAMES = {
     "bleu": "BLEU",
@@ -86,10 +87,9 @@ class TranslationOutput(SequenceOutput):
         for number, x in enumerate(xs, start=first):
             if len(x) > WARNED and not options.split and not self.warned:
                 self.warned = True
-                print(
-                    f"sightline: line {number:,} has {len(x):,} characters, more than training takes unless "
-                    "asked to; --split predicts sentence by sentence",
-                    file=sys.stderr,
+                LOG.warning(
+                    f"line {number:,} has {len(x):,} characters, more than training takes unless "
+                    "asked to; --split predicts sentence by sentence"
                 )
 
     # -- scores by length, and which pairs were trained on

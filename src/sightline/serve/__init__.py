@@ -9,6 +9,7 @@
 FastAPI and uvicorn are an extra: `pip install 'sightline[serve]'`.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sightline.tasks.run import Run
 
 __all__ = ["Limits", "application", "serve"]
+LOG = logging.getLogger(__name__)
 MISSING = "the server needs FastAPI and uvicorn: pip install 'sightline[serve]'"
 
 
@@ -32,12 +34,12 @@ def serve(
     allow_hosts: tuple[str, ...] = (),
     limits: Limits | None = None,
     without_token: bool = False,
-    ready: Callable[[str], None] = print,
+    ready: Callable[[str], None] = LOG.info,
 ) -> None:
     """Serve runs, by the names given, until SIGTERM or Ctrl-C. Port 0 takes a free one.
 
-    ``ready`` gets the address. Addresses that other machines can reach need a ``token``, or ``without_token`` to allow
-    everyone who can reach the address.
+    ``ready`` gets the address; without it, the address is logged. Addresses that other machines can reach need a
+    ``token``, or ``without_token`` to allow everyone who can reach the address.
     """
     check_installed()
     from sightline.serve.app import application

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sightline.data.checking import Limits, Report
-from sightline.data.source import Source
+from sightline.data.source import RowsLike, Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.metrics import Resampled, Statistics, paired_bootstrap
@@ -86,7 +86,11 @@ class Evaluation:
 
 
 def examples_for(
-    run: "Run", data: Any, columns: Sequence[str] | None = None, limits: Limits | None = None, **options: Any
+    run: "Run",
+    data: RowsLike | Sequence[Example] | None,
+    columns: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    **options: Any,
 ) -> tuple[list[Example], Report | None]:
     """The valid rows of data to score, and the report of the others; `Example`s are used as they are."""
     if isinstance(data, Sequence) and not isinstance(data, str) and data and isinstance(data[0], Example):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -12,15 +12,18 @@ from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.nn.lora import merge_lora
 from sightline.tasks.loading import Saved
-from sightline.tasks.task import BadValueError, Task, Variant, imported
+from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
 from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
     from sightline.align.choosing import Alignments
+    from sightline.align.links import Gold, Symmetrising
+    from sightline.data.source import RowsLike
     from sightline.explain.explanation import Explanation
     from sightline.inputs.base import Input
     from sightline.outputs.base import Output
+    from sightline.tasks.configs.base import TaskConfig
     from sightline.tasks.evaluate import Comparison, Evaluation
 
 __all__ = ["Run", "Saved"]
@@ -43,10 +46,10 @@ class Run:
     model: nn.Module
     input: "Input"
     output: "Output"
-    config: Any
+    config: "TaskConfig"
     name: str = "the model"
     folder: Path | None = None
-    about: dict[str, Any] | None = None
+    about: dict[str, object] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -59,7 +62,7 @@ class Run:
     # -- predicting
 
     def predict(
-        self, items: Sequence[Any], *, on_predicted: Callable[[int], None] = _ignore, **options: Any
+        self, items: Sequence[object], *, on_predicted: Callable[[int], None] = _ignore, **options: object
     ) -> list[Any]:
         """A prediction for each item, in their order. Options are those of the output, such as ``beam``."""
         self.input.check_several(items)
@@ -68,7 +71,7 @@ class Run:
         raws = self.raw(xs, options=chosen, on_predicted=on_predicted)
         return [self.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
 
-    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[object]) -> list[list[Any]]:
         """Items as the parts that the model reads; an item that cannot be used is an error that names it."""
         parts = self.input.encode(xs)
         for number, some in enumerate(parts):
@@ -78,10 +81,10 @@ class Run:
 
     def raw(
         self,
-        xs: Sequence[Any],
+        xs: Sequence[object],
         *,
         parts: Sequence[list[Any]] | None = None,
-        options: Any = None,
+        options: object = None,
         on_predicted: Callable[[int], None] = _ignore,
         bad: dict[int, str] | None = None,
     ) -> list[Any]:
@@ -136,22 +139,53 @@ class Run:
 
     # -- scoring and explaining
 
-    def evaluate(self, data: Any, *, columns: Sequence[str] | None = None, **options: Any) -> "Evaluation":
+    def evaluate(
+        self,
+        data: "RowsLike | Sequence[Example]",
+        *,
+        columns: Sequence[str] | None = None,
+        on_predicted: Callable[[int], None] = _ignore,
+        **options: object,
+    ) -> "Evaluation":
         """Every score on data with targets: a path, rows, a DataFrame, or a list of `Example`s.
 
         Options are those of `sightline.tasks.evaluate.evaluate`.
         """
         from sightline.tasks.evaluate import evaluate, examples_for
 
-        return evaluate(self, examples_for(self, data, columns)[0], **options)
+        return evaluate(self, examples_for(self, data, columns)[0], on_predicted=on_predicted, **options)
 
-    def compare(self, others: Sequence["Run"], data: Any, **options: Any) -> "Comparison":
-        """This run and others on the same data (`sightline.tasks.evaluate.compare`)."""
+    def compare(
+        self,
+        others: Sequence["Run"],
+        data: "RowsLike | Sequence[Example]",
+        *,
+        metrics: Sequence[str] | None = None,
+        samples: int = 1000,
+        seed: int = 0,
+        on_predicted: Callable[[int], None] = _ignore,
+        **options: object,
+    ) -> "Comparison":
+        """This run and others on the same data: a paired bootstrap with so many ``samples`` for each metric.
+
+        Options are those of `predict`.
+        """
         from sightline.tasks.evaluate import compare, examples_for
 
-        return compare(by_name([self, *others]), examples_for(self, data)[0], **options)
+        runs, rows = by_name([self, *others]), examples_for(self, data)[0]
+        return compare(runs, rows, metrics=metrics, samples=samples, seed=seed, on_predicted=on_predicted, **options)
 
-    def explain(self, item: Any, output: str | None = None, **options: Any) -> "Explanation":
+    def explain(
+        self,
+        item: object,
+        output: str | None = None,
+        *,
+        beam: int = 5,
+        alternatives: int = 3,
+        top: int | None = None,
+        shift: int | None = None,
+        measure: bool = True,
+    ) -> "Explanation":
         """What the model attended to for its prediction, or for the output that is given.
 
         Options are the other fields of `sightline.tasks.explain.ExplainOptions`. A notebook displays the explanation;
@@ -159,13 +193,37 @@ class Run:
         """
         from sightline.tasks.explain import ExplainOptions
 
-        return self.output.explain(self, self.input.item(item), ExplainOptions(output, **options))
+        options = ExplainOptions(output, beam, alternatives, top, shift, measure)
+        return self.output.explain(self, self.input.item(item), options)
 
-    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> "Alignments":
-        """Which words of pairs belong together, by attention; options are those of `sightline.align.choosing.align`."""
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        reverse: "Run | None" = None,
+        gold: "Sequence[Gold] | None" = None,
+        symmetrise: "Symmetrising" = "grow-diag-final-and",
+        threshold: float = 0.0,
+        words: Literal["auto", "spaces", "characters"] = "auto",
+        use: str | None = None,
+        reverse_use: str | None = None,
+    ) -> "Alignments":
+        """Which words of pairs belong together, by attention ; `sightline.align.choosing.align` describes the options."""
         from sightline.align.choosing import align
 
-        return align(self, sources, targets, **options)
+        return align(
+            self,
+            sources,
+            targets,
+            reverse=reverse,
+            gold=gold,
+            symmetrise=symmetrise,
+            threshold=threshold,
+            words=words,
+            use=use,
+            reverse_use=reverse_use,
+        )
 
     # -- saving and loading
 

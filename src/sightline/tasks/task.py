@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sightline.data.checking import Limits
     from sightline.data.source import Source
 
-Sizes = Mapping[str, Mapping[str, Any]]  # tiny, small, base -> fields of the model's configuration
+Sizes = Mapping[str, Mapping[str, object]]  # tiny, small, base -> fields of the model's configuration
 SIZES = ("tiny", "small", "base")
 
 
@@ -85,7 +85,7 @@ class Option:
     sets: str | None = None
     choices: tuple[str, ...] = ()
     flag: bool = False
-    value: Any = None
+    value: object = None
     metavar: str = ""
     only_with: tuple[str, str] | None = None
 
@@ -105,7 +105,7 @@ class Variant:
     models: Mapping[str, Sizes]
     stored: str
     rates: Mapping[str, Any] = field(default_factory=dict)
-    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     start: str = "sightline.tasks.warm_start:SameTask"
     accepts: str | None = None  # ``module:function`` of a Source: whether this variant reads it; None: always
     columns: tuple[Column, ...] = ()  # where they are not the task's own
@@ -146,10 +146,10 @@ class Task:
 
         return Limits(most or self.max_characters, self.max_bad_share if share is None else share, options=options)
 
-    def own_options(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def own_options(self, values: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """What the task's own options set in the configuration, and what they pass to its reader."""
-        sets: dict[str, Any] = {}
-        reader: dict[str, Any] = {}
+        sets: dict[str, object] = {}
+        reader: dict[str, object] = {}
         for option in self.options:
             name = option.name.replace("-", "_")
             value = values.get(name)

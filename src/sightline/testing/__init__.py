@@ -18,22 +18,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sightline.attention import AttentionConfig
-from sightline.testing import attention_contract
-from sightline.testing.attention_contract import Case
+from sightline.lazy import exported
 
 if TYPE_CHECKING:
+    from sightline.attention import AttentionConfig
+    from sightline.config import Config
+    from sightline.data.source import RowsLike
     from sightline.tasks.task import Task
+    from sightline.testing.attention_contract import Case
     from sightline.testing.task_contract import TaskCase
+else:
+    __getattr__, __dir__ = exported(__name__, {"testing.attention_contract": "Case"})
 
 __all__ = ["Case", "Law", "check_attention", "check_task", "laws", "task_case", "task_laws"]
 
-Law = Callable[[Case], None]
+Law = Callable[["Case"], None]
 TaskLaw = Callable[["TaskCase"], None]
 
 
 def laws() -> dict[str, Law]:
     """Every law of attention, by name."""
+    from sightline.testing import attention_contract
+
     return _laws(attention_contract)
 
 
@@ -48,13 +54,20 @@ def _laws(module: ModuleType) -> dict[str, Any]:
     return {name.removeprefix("law_"): law for name, law in vars(module).items() if name.startswith("law_")}
 
 
-def check_attention(config: AttentionConfig, *, seed: int = 0, sizes: tuple[int, int, int] = (8, 8, 8)) -> list[str]:
+def check_attention(config: "AttentionConfig", *, seed: int = 0, sizes: tuple[int, int, int] = (8, 8, 8)) -> list[str]:
     """Test a mechanism by every law. Returns the names of the laws; raises `AssertionError` at the first broken one."""
+    from sightline.testing.attention_contract import Case
+
     return _hold(type(config).__name__, laws(), lambda: Case.of(config, seed, sizes))
 
 
 def check_task(
-    task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None, without: Sequence[str] = ()
+    task: "Task",
+    data: "RowsLike",
+    *,
+    items: Sequence[object] | None = None,
+    config: "Config | None" = None,
+    without: Sequence[str] = (),
 ) -> list[str]:
     """Test a task by every law. Returns the names of the laws; raises `AssertionError` at the first broken one.
 
@@ -69,7 +82,7 @@ def check_task(
 
 @contextmanager
 def task_case(
-    task: "Task", data: Any, *, items: Sequence[Any] | None = None, config: Any = None
+    task: "Task", data: "RowsLike", *, items: Sequence[object] | None = None, config: "Config | None" = None
 ) -> "Iterator[TaskCase]":
     """The argument of the laws of a task. Inside the block the task is registered, installed or not."""
     from sightline.tasks.registry import tasks

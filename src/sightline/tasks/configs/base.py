@@ -35,6 +35,10 @@ class TaskConfig(Config):
     counts: ClassVar[tuple[str, ...]] = ()  # fields that are at least 1
     shares: ClassVar[tuple[str, ...]] = ()  # fields from 0 to below 1, or None
 
+    if TYPE_CHECKING:  # the fields that tasks add
+
+        def __getattr__(self, name: str) -> Any: ...
+
     def __post_init__(self) -> None:
         for name in (*self.counts, "validated"):
             if getattr(self, name) < 1:
