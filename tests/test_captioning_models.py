@@ -11,6 +11,7 @@ import sightline.decoding.search
 from sightline.attention import AdditiveConfig, AttentionConfig, ComposedConfig, HardConfig
 from sightline.config import ConfigError, kinds
 from sightline.decoding.search import Rules, beam_search
+from sightline.kernels.transformer_search import OneTokenDecoder
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import ImageToTextConfig, Places, grid_sinusoids
 from sightline.models.rnnsearch import RNNSearchConfig
@@ -18,7 +19,6 @@ from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft, 
 from sightline.models.text_to_text import TextToText
 from sightline.models.writer import Writer
 from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
-from sightline.nn.inference import OneTokenDecoder
 from sightline.nn.rnn import Cell
 from sightline.vocabulary import END, PADDING, START
 

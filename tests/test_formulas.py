@@ -28,8 +28,8 @@ from sightline.attention import (
     ScaledDotConfig,
     SoftmaxConfig,
     SparsemaxConfig,
-    additive,
 )
+from sightline.kernels import additive
 
 LENGTHS = (7, 4, 5)  # the keys that exist in each row of the batch
 QUERIES, KEYS, VALUE_SIZE = 4, max(LENGTHS), 3

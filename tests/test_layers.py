@@ -9,14 +9,14 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sightline.kernels import loss as loss_module
-from sightline.kernels.dropout import Dropout
+from sightline.kernels.gru import gru_step
 from sightline.kernels.loss import LARGEST, chunk_rows, smoothed_cross_entropy
 from sightline.kernels.maxout import maxout
 from sightline.kernels.products import STEP, WORTH
-from sightline.kernels.ragged import gru_step
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.han import HANConfig
 from sightline.nn.annotating import QUIET, TokenEmbedding, sinusoids
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, Cell
 
 

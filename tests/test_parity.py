@@ -19,10 +19,10 @@ from sightline.attention import (
     T5BucketsConfig,
     Window,
 )
-from sightline.attention import additive as additive_module
 from sightline.attention import fused as fused_module
-from sightline.attention.additive import additive_scores
 from sightline.explain.capture import capture
+from sightline.kernels import additive as additive_module
+from sightline.kernels.additive import additive_scores
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 B, H, T, D = 3, 4, 7, 8

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sightline.attention.additive import Additive, AdditiveConfig, additive_scores
+from sightline.attention.additive import AdditiveConfig
 from sightline.attention.compose import Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, full_sizes
 from sightline.attention.heads import HeadLinear
@@ -45,10 +45,9 @@ class LocationAware(Sequential):
         carry: Carry,
         allowed: Bool[Tensor, "..."] | None,
     ) -> Weighed:
-        assert isinstance(self.score, Additive)
         last = self.last_weights(carry, memory)
         features = self.location(self.convolve(last))
-        scores = additive_scores(self.score.query(query), memory.keys + features, self.score.vector)
+        scores = self.score(query, memory.keys + features, carry.position)
         weights, log_prob, entropy = self.normaliser(scores, allowed)
         return Weighed(scores, weights, log_prob, entropy, allowed)
 

@@ -3,16 +3,53 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sightline.kernels import enabled
 from sightline.kernels.products import STEP, VANISHING, Product
 
 # Rows of logits held at once. 512 rows of 8,000 words are 16 MB.
 CHUNK_ELEMENTS = 1 << 22
 LOWEST = -70.0  # e to the power of it, and of what is 16 below it, is a number in float32 with all of its digits
 LARGEST = 1e4  # beyond it a number would lose what it is taken from
+
+
+def supported(
+    features: Float[Tensor, "n d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    targets: Int[Tensor, " n"],
+    smoothing: float = 0.0,
+) -> bool:
+    return enabled()
+
+
+def fast(
+    features: Float[Tensor, "n d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    targets: Int[Tensor, " n"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Loss and gradient are made together, chunk by chunk, so that memory does not grow with rows × words."""
+    return _ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing)
+
+
+def reference(
+    features: Float[Tensor, "n d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    targets: Int[Tensor, " n"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    return of_logits(F.linear(features, weight, bias), targets, smoothing)
+
+
+def of_logits(logits: Float[Tensor, "n v"], targets: Int[Tensor, " n"], smoothing: float = 0.0) -> Float[Tensor, ""]:
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
 def smoothed_cross_entropy(
@@ -24,10 +61,10 @@ def smoothed_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Σ over rows of −(1 − ε) log p(target) − ε · mean log p, with logits = features · weightᵀ + bias.
 
-    The sum, not the mean: the caller knows how many tokens all processes have. Loss and gradient are made together,
-    chunk by chunk, so that memory does not grow with rows × words.
+    The sum, not the mean: the caller knows how many tokens all processes have.
     """
-    return _ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing)
+    kernel = fast if supported(features, weight, bias, targets, smoothing) else reference
+    return kernel(features, weight, bias, targets, smoothing)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):

@@ -14,75 +14,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-# One step of a gated recurrent unit, with its gradient written out.
-#
-# Left to autograd, a step keeps and fills twice as many tensors: recurrent networks spend much of their time there.
-
-
-def gru_step(
-    projected: Float[Tensor, "*b g"], recurrent: Float[Tensor, "*b g"], hidden: Float[Tensor, "*b h"]
-) -> Float[Tensor, "*b h"]:
-    """The next state (Cho et al. 2014, in the form of torch.nn.GRU: the reset gate acts on the projected state).
-
-    ``projected`` and ``recurrent`` are what the input and the state give to the reset gate, the update gate and the
-    candidate, `g = 3 h`.
-    """
-    return _Step.apply(projected, recurrent, hidden)
-
-
-class _Step(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, projected: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-        size = hidden.shape[-1]
-        gates = (projected[..., : 2 * size] + recurrent[..., : 2 * size]).sigmoid_()
-        reset, update = gates.chunk(2, dim=-1)
-        own = recurrent[..., 2 * size :]
-        candidate = tanh_(torch.addcmul(projected[..., 2 * size :], reset, own))
-        ctx.save_for_backward(gates, candidate, own, hidden)
-        return torch.lerp(candidate, hidden, update)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        (above,) = upstream
-        gates, candidate, own, hidden = ctx.saved_tensors
-        size = hidden.shape[-1]
-        d_all = gates.new_empty(*gates.shape[:-1], 4 * size)
-        gru_gradients(above, hidden, gates, candidate, own, d_all)
-        d_recurrent = torch.cat([d_all[..., size : 3 * size], d_all[..., :size]], dim=-1)
-        return d_all[..., size:], d_recurrent, above * gates[..., size:]
-
-
-def gru_gradients(
-    above: Float[Tensor, "*b h"],
-    hidden: Float[Tensor, "*b h"],
-    gates: Float[Tensor, "*b h2"],
-    candidate: Float[Tensor, "*b h"],
-    own: Float[Tensor, "*b h"],
-    out: Float[Tensor, "*b h4"],
-) -> None:
-    """The gradients of what a step is made from, side by side in ``out``; the state's own is ``above · update``.
-
-    First that of ``own``, what the state gives to the candidate before it is reset; then those of reset and update,
-    which are the same for the state's and for the input's part; last that of the input's part of the candidate. So the
-    first three are what the state's weights need, and the last three what the input's do, and nothing stands twice.
-    ``gates`` are reset and update.
-    """
-    size = hidden.shape[-1]
-    reset, update = gates.chunk(2, dim=-1)
-    d_own, d_gates, d_candidate = out.split((size, 2 * size, size), dim=-1)
-    torch.addcmul(above, above, update, value=-1, out=d_candidate)
-    d_candidate.addcmul_(d_candidate * candidate, candidate, value=-1)  # tanh' = 1 − tanh²
-    torch.mul(d_candidate, own, out=d_gates[..., :size])
-    torch.mul(above, hidden - candidate, out=d_gates[..., size:])
-    d_gates.mul_(torch.addcmul(gates, gates, gates, value=-1))  # σ' = σ − σ²
-    torch.mul(d_candidate, reset, out=d_own)
-
-
-def tanh_(x: Tensor) -> Tensor:
-    """In place, as 2 σ(2x) − 1: on a processor PyTorch's sigmoid takes much less time than its tanh."""
-    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
-
+from sightline.kernels import enabled
+from sightline.kernels.gru import gru_gradients, tanh_
 
 PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
@@ -118,21 +51,19 @@ class Steps(NamedTuple):
         return cls(ahead, back, returns, returns_back, counts.tolist())
 
 
-def run_layer(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
-    """A bidirectional GRU or LSTM layer of PyTorch over a list of words."""
-    # PyTorch's kernel is the faster one where nothing is learned: for one long text by a half, LSTMs by much more.
-    run = _both_ways if x.device.type == "cpu" and torch.is_grad_enabled() else _packed
-    return run(layer, x, steps)
+def supported(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> bool:
+    """PyTorch's kernel is the faster one where nothing is learned: for one long text by a half, LSTMs by much more."""
+    return x.device.type == "cpu" and torch.is_grad_enabled() and enabled()
 
 
-def _packed(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
-    """By PyTorch's own kernel."""
-    packed = PackedSequence(x.index_select(0, steps.ahead), torch.tensor(steps.counts))
-    return layer(packed)[0].data.index_select(0, steps.returns)
+def reference(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
+    """A bidirectional GRU or LSTM layer over a list of words, by PyTorch's own kernel."""
+    words = x.index_select(0, steps.ahead).to(layer.weight_hh_l0.dtype)
+    return layer(PackedSequence(words, torch.tensor(steps.counts)))[0].data.index_select(0, steps.returns)
 
 
-def _both_ways(layer: nn.Module, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
-    """A word forward and a word backward in one product at each step."""
+def fast(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
+    """The same; at each step one product serves a word forward and a word backward."""
     ways = [[getattr(layer, f"{part}_l0{way}").to(x.dtype) for part in PARTS] for way in ("", "_reverse")]
     weights = [torch.stack([way[i].t() for way in ways]) for i in (0, 1)]
     biases = [torch.stack([way[i] for way in ways]).unsqueeze(1) for i in (2, 3)]

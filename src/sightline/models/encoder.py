@@ -16,13 +16,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import PoolingConfig
-from sightline.attention.tap import active_taps
-from sightline.kernels.dropout import Dropout
+from sightline.attention.observed import may_bypass
+from sightline.kernels.unpadded import Unpadded, encode_unpadded, supported
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
 from sightline.models.transformer import Transformer
 from sightline.nn.annotating import TokenEmbedding, sinusoids
+from sightline.nn.dropout import Dropout
 from sightline.nn.transformer import Activation, EncoderLayer, LayerShape
-from sightline.nn.unpadded import Unpadded, can_run, encode_unpadded
 from sightline.vocabulary import OURS, Specials
 
 
@@ -67,13 +67,13 @@ class Encoder(TextModel):
 
     def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
         self._check(texts)
-        if self._plain(texts):
+        if self._plain():
             return self._padded(texts)
         unpadded = Unpadded.of(self.real(texts))
         return unpadded.spread(self._encode(texts, unpadded, first=False))
 
     def features(self, texts: Texts) -> Float[Tensor, "b d"]:
-        if self.config.pooling == "first" and self.layers and not self._plain(texts):
+        if self.config.pooling == "first" and self.layers and not self._plain():
             self._check(texts)
             unpadded = Unpadded.of(self.real(texts))
             # Nobody reads what the last layer would make of the other tokens.
@@ -114,12 +114,9 @@ class Encoder(TextModel):
                 f"a text of {texts.words.shape[1]:,} tokens; this encoder has positions for {self.longest:,}: cut it"
             )
 
-    def _plain(self, texts: Texts) -> bool:
-        """Whether to go the way that taps can see; with padding, as graphics cards like it."""
-        return bool(active_taps()) or texts.words.device.type != "cpu" or not all(map(can_run, self._attentions()))
-
-    def _attentions(self) -> list[nn.Module]:
-        return [layer.attention for layer in self.layers]  # type: ignore[misc]
+    def _plain(self) -> bool:
+        """Whether to call the layers as they are, with padding: watched, or on a graphics card, which likes padding."""
+        return not all(map(supported, self.layers)) or not may_bypass(self)
 
     def _padded(self, texts: Texts) -> Float[Tensor, "b s d"]:
         real = self.real(texts)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from sightline.attention import ComposedConfig, GeneralConfig
 from sightline.config import Config
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_text import Loss
+from sightline.nn.dropout import Dropout
 from sightline.nn.grid import Annotated, EncodedCells, FeatureCells, GridEncoder, PixelCells, PixelHead
 from sightline.nn.image import ImageEncoderConfig
 from sightline.nn.rnn import CellKind

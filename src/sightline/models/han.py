@@ -20,9 +20,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.attention.pooling import PoolingConfig
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
 from sightline.nn.annotating import QUIET, TokenEmbedding, WordDropout, check_deviation
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, CellKind
 from sightline.vocabulary import OURS, Specials
 

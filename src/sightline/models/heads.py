@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, Texts
 from sightline.models.text_to_text import Loss
+from sightline.nn.dropout import Dropout
 
 Objective = Literal["one_label", "several_labels", "number", "tag_each", "span"]
 NOTHING = -1  # a label that is not there, or not known: no loss

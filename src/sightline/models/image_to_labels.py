@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from sightline.attention.pooling import PoolingConfig
 from sightline.config import Config
-from sightline.kernels.dropout import Dropout
 from sightline.models.heads import NOTHING
 from sightline.models.image_to_text import Places, grid_sinusoids
 from sightline.models.text_to_labels import pooled_size
 from sightline.models.writer import Loss
+from sightline.nn.dropout import Dropout
 from sightline.nn.image import ImageEncoder
 from sightline.nn.transformer import EncoderLayer, LayerShape
 

@@ -13,9 +13,9 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.kernels.dropout import Dropout
 from sightline.models.writer import Writer
 from sightline.nn.annotating import sinusoids
+from sightline.nn.dropout import Dropout
 
 
 class Places(NamedTuple):

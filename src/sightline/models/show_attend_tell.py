@@ -29,10 +29,10 @@ from sightline.attention import (
     reinforce_loss,
 )
 from sightline.attention.hard import Hard
-from sightline.kernels.dropout import Dropout
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.writer import Loss
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import CellKind
 from sightline.vocabulary import PADDING
 

@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from sightline.attention.observed import may_bypass
 from sightline.decoding.search import Step
-from sightline.kernels.loss import smoothed_cross_entropy
+from sightline.kernels.loss import of_logits, smoothed_cross_entropy
 from sightline.nn.annotating import TokenEmbedding
 from sightline.vocabulary import PADDING
 
@@ -70,7 +71,10 @@ class Writer(nn.Module):
         self, features: Float[Tensor, "b t d"], wanted: Int[Tensor, "b t"], real: Bool[Tensor, "b t"], smoothing: float
     ) -> Float[Tensor, ""]:
         """Summed. Padding is dropped before the output layer: it is the largest product of the model."""
-        return smoothed_cross_entropy(features[real], self.output.weight, self.output.bias, wanted[real], smoothing)
+        features, wanted = features[real], wanted[real]
+        if not may_bypass(self.output):
+            return of_logits(self.output(features), wanted, smoothing)
+        return smoothed_cross_entropy(features, self.output.weight, self.output.bias, wanted, smoothing)
 
     def looks_at_source(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, looks from the target at the source."""

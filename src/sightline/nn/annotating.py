@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, longest_first
 from sightline.nn.transformer import EncoderLayer, LayerShape
 from sightline.vocabulary import Specials
@@ -62,21 +62,6 @@ def sinusoids(start: int, count: int, size: int, like: Tensor) -> Float[Tensor, 
     positions = torch.arange(start, start + count, dtype=torch.float64, device=like.device)
     angles = positions.unsqueeze(-1) * 10_000.0**-exponents
     return torch.cat([angles.sin(), angles.cos()], dim=-1).to(like.dtype)
-
-
-class Positions:
-    """Sinusoid positions from the first one on, made once and longer when they are needed; plus an ``offset``."""
-
-    def __init__(self, offset: Float[Tensor, " d"] | None = None) -> None:
-        self.offset, self.table = offset, torch.empty(0, 0)
-
-    def __call__(self, count: int, like: Float[Tensor, "*b d"]) -> Float[Tensor, "n d"]:
-        """At least so many."""
-        table = self.table  # read once: another thread may write a shorter one
-        if count > table.shape[0]:
-            table = sinusoids(0, 2 * count + 64, like.shape[-1], like)
-            self.table = table = table if self.offset is None else table + self.offset
-        return table
 
 
 AnnotationKind = Literal["embedding", "feed_forward", "cnn", "gru", "lstm"]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
+from sightline.nn.dropout import Dropout
 from sightline.nn.image import BatchNorm, ImageEncoder
 from sightline.nn.rnn import BidirectionalEncoder, CellKind
 

@@ -6,8 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
-from sightline.kernels.ragged import Steps, gru_step, run_layer
+from sightline.attention.observed import may_bypass
+from sightline.kernels import ragged
+from sightline.kernels.gru import gru_step
+from sightline.nn.dropout import Dropout
 
 CellKind = Literal["gru", "lstm"]
 CellState = tuple[Float[Tensor, "*b h"], ...]  # (h,) of a GRU, (h, c) of an LSTM
@@ -59,9 +61,11 @@ class BidirectionalEncoder(nn.Module):
         """Each word of sequences that stand one behind the other, the longest first, none of them empty."""
         if not len(words):
             return words.new_zeros(0, self.annotation_size)
-        steps = Steps.of(lengths)
+        steps = ragged.Steps.of(lengths)
         for i, layer in enumerate(self.layers):
-            words = run_layer(layer, self.dropout(words) if i else words, steps)
+            inputs = (layer, self.dropout(words) if i else words, steps)
+            kernel = ragged.fast if ragged.supported(*inputs) and may_bypass(layer) else ragged.reference
+            words = kernel(*inputs)
         return words
 
 

@@ -6,18 +6,21 @@ texts of a batch stand in it makes no difference, so their order costs nothing.
 """
 
 import itertools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sightline.attention import Composed, DotProductScore, MultiHead
-from sightline.attention.normalisers import Softmax
+from sightline.kernels import enabled
 from sightline.kernels.dropout import byte_mask
-from sightline.nn.transformer import EncoderLayer
+from sightline.kernels.softmax import softmax_gradient
+
+if TYPE_CHECKING:
+    from sightline.attention import MultiHead
+    from sightline.nn.transformer import EncoderLayer
 
 
 class Run(NamedTuple):
@@ -67,35 +70,38 @@ class Unpadded(NamedTuple):
         return x.new_zeros(self.shape[0], x.shape[1]).index_copy(0, self.rows, x)
 
 
+def supported(layer: "EncoderLayer") -> bool:
+    return layer.feed_forward.widen.weight.device.type == "cpu" and layer.is_softmax_of_dots() and enabled()
+
+
+def fast(layer: "EncoderLayer", x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"]) -> Float[Tensor, "b s d"]:
+    """One layer. A model takes out the padding once, before the first of many (`encode_unpadded`)."""
+    unpadded = Unpadded.of(mask)
+    return unpadded.spread(encode_unpadded(layer, unpadded.take(x), unpadded))
+
+
+def reference(layer: "EncoderLayer", x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"]) -> Float[Tensor, "b s d"]:
+    return layer(x, mask) * mask.unsqueeze(-1)
+
+
 def encode_unpadded(
-    layer: nn.Module, x: Float[Tensor, "n d"], unpadded: Unpadded, first: bool = False
+    layer: "EncoderLayer", x: Float[Tensor, "n d"], unpadded: Unpadded, first: bool = False
 ) -> Float[Tensor, "m d"]:
     """An encoder layer; with ``first`` only for the first token of each text, which reads all the others."""
-    assert isinstance(layer, EncoderLayer)
     dropout = layer.attention_dropout if layer.training else 0.0
     read = attend_unpadded(layer.attention, layer.around_attention.enter(x), unpadded, dropout, first)
     x = layer.around_attention.leave(x.index_select(0, unpadded.firsts) if first else x, read)
     return layer.around_feed_forward.leave(x, layer.feed_forward(layer.around_feed_forward.enter(x)))
 
 
-def can_run(attention: nn.Module) -> bool:
-    """Whether this attention is of the kind that `attend_unpadded` is for: softmax over a dot product, in heads."""
-    if type(attention) is not MultiHead or type(attention.inner) is not Composed or attention.shared != 1:
-        return False
-    return isinstance(attention.inner.score, DotProductScore) and type(attention.inner.normaliser) is Softmax
-
-
 def attend_unpadded(
-    attention: nn.Module, x: Float[Tensor, "n d"], unpadded: Unpadded, dropout: float = 0.0, first: bool = False
+    attention: "MultiHead", x: Float[Tensor, "n d"], unpadded: Unpadded, dropout: float = 0.0, first: bool = False
 ) -> Float[Tensor, "m d"]:
     """What the texts' tokens read of their own text. With ``first``, only what the first token of each text reads.
 
     ``dropout`` leaves out some of the weights.
     """
-    assert isinstance(attention, MultiHead)
-    assert isinstance(attention.inner, Composed)
-    score = attention.inner.score
-    assert isinstance(score, DotProductScore)
+    score: Any = attention.inner.score
     asking = x.index_select(0, unpadded.firsts) if first else x
     sizes = [texts * length for texts, length in unpadded.runs]
     queries = attention.project_query(asking).split([run.texts for run in unpadded.runs] if first else sizes)
@@ -140,5 +146,5 @@ class _DroppedAttention(torch.autograd.Function):
         (gradient,) = upstream
         d_value = torch.matmul((weights * mask).transpose(-2, -1), gradient)
         d_weights = torch.matmul(gradient, value.transpose(-2, -1)).mul_(mask)
-        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+        d_scores = softmax_gradient(d_weights, weights)
         return torch.matmul(d_scores, key), torch.matmul(d_scores.transpose(-2, -1), query), d_value, None, None

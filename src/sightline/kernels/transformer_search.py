@@ -7,25 +7,25 @@ values, which every context has whole, is part of what comes out of the attentio
 """
 
 import math
-import operator
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.attention import Composed, MultiHead
-from sightline.attention.dot import ScaledDot
-from sightline.attention.fused import SHORT
-from sightline.attention.normalisers import Softmax
+from sightline.kernels import enabled
 from sightline.kernels.products import Product
-from sightline.kernels.softmax import LANES, softmax
-from sightline.nn.annotating import Positions, TokenEmbedding
-from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+from sightline.kernels.softmax import LANES, SHORT, softmax
 from sightline.state import Shared
 
+if TYPE_CHECKING:
+    from sightline.attention import MultiHead
+    from sightline.models.stacked import StackedWriter
+    from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+
+Sinusoids = Callable[[int, int, int, Tensor], Tensor]  # `sightline.nn.annotating.sinusoids`
 IN_PLACE: dict[Callable[..., Tensor], Callable[[Tensor], Tensor]] = {F.relu: torch.relu_}
 FEW = 8  # sentences
 
@@ -99,64 +99,24 @@ class Stack(NamedTuple):
         return cls(tuple(found), carried[0])
 
 
-def can_step(layers: Iterable[nn.Module]) -> bool:
-    """Whether all layers are of the kind that this module is for."""
-    return all(
-        isinstance(layer, EncoderLayer | DecoderLayer)
-        and _is_plain(layer.attention)
-        and (isinstance(layer, EncoderLayer) or _is_plain(layer.cross))
-        for layer in layers
-    )
+def supported(model: "StackedWriter", source: Tensor) -> bool:
+    return not model.training and enabled() and model.has_plain_layers()
 
 
-def _is_plain(attention: nn.Module) -> bool:
-    if type(attention) is not MultiHead or type(attention.inner) is not Composed or attention.shared != 1:
-        return False
-    score = attention.inner.score
-    plain = type(score) is ScaledDot and score.relative is None and type(attention.inner.normaliser) is Softmax
-    same_sizes = attention.project_keys.weight.shape == attention.project_values.weight.shape
-    return plain and same_sizes and attention.project_query.bias is not None
+@torch.no_grad()
+def fast(model: "StackedWriter", source: Tensor) -> tuple["OneTokenDecoder", "StepState"]:
+    """A step of search, and the state that it begins with."""
+    encode, step = model.search_parts()
+    return step, step.begin(encode(source))
 
 
-class Weights:
-    """The weights of a model as they are at a moment, for copies of them to be kept by.
-
-    It holds on to their memory: what is put in their place stands elsewhere.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        homes = [home for part in module.modules() for home in (part._modules, part._parameters) if home]
-        self.homes = [(home, list(home.values())) for home in homes]  # the parts themselves: an id is used again
-        self.weights = list(module.parameters())
-        self.memory = [one.detach() for one in self.weights]
-        self.marks = list(map(_mark, self.weights))
-
-    @classmethod
-    def of(cls, module: nn.Module) -> "Weights | None":
-        """None where nothing tells whether weights have changed: an optimiser's fused step leaves no trace."""
-        return None if any(one.requires_grad or one.is_inference() for one in module.parameters()) else cls(module)
-
-    def are_still(self) -> bool:
-        """Looks where the parts were found: to go through the model again takes as long as a step of search."""
-        return all(_are_those(home.values(), parts) for home, parts in self.homes) and all(
-            _mark(one) == mark for one, mark in zip(self.weights, self.marks, strict=True)
-        )
+def reference(model: "StackedWriter", source: Tensor) -> tuple[Callable[..., Any], Any]:
+    return model.step, model.begin(source)
 
 
-def _are_those(found: Collection[object], parts: Collection[object]) -> bool:
-    return len(found) == len(parts) and all(map(operator.is_, found, parts))
-
-
-def _mark(weight: Tensor) -> tuple[bool, int, int]:
-    return weight.requires_grad, weight.data_ptr(), weight._version
-
-
-def scale_of(attention: nn.Module) -> float:
+def scale_of(attention: "MultiHead") -> float:
     """What the products of queries and keys are multiplied by."""
-    assert isinstance(attention, MultiHead)
-    assert isinstance(attention.inner, Composed)
-    assert isinstance(attention.inner.score, ScaledDot)
-    return attention.inner.score.scale
+    return attention.inner.score.scale  # type: ignore
 
 
 def norm_of(norm: nn.Module) -> Norm | None:
@@ -164,15 +124,13 @@ def norm_of(norm: nn.Module) -> Norm | None:
     return Norm(norm.normalized_shape, norm.weight, norm.bias, norm.eps) if isinstance(norm, nn.LayerNorm) else None
 
 
-def affine(linear: nn.Module, scale: float = 1.0) -> Affine:
+def affine(linear: nn.Linear, scale: float = 1.0) -> Affine:
     """Rows of the weight one behind the other in memory: worth its time where a product is done again and again."""
-    assert isinstance(linear, nn.Linear)
     return Affine(linear.bias * scale, (linear.weight * scale).t().contiguous())
 
 
-def own_block(around: Residual, attention: nn.Module) -> Block:
+def own_block(around: "Residual", attention: "MultiHead") -> Block:
     """Self-attention: for each head a query, a key and a value, in one product."""
-    assert isinstance(attention, MultiHead)
     query, heads, scale = attention.project_query, attention.key_heads, scale_of(attention)
     weights = (query.weight * scale, attention.project_keys.weight, attention.project_values.weight)
     bias = query.bias * scale
@@ -180,17 +138,16 @@ def own_block(around: Residual, attention: nn.Module) -> Block:
     return _block(around, enter, _out_of(attention))
 
 
-def cross_block(around: Residual, attention: nn.Module) -> Block:
+def cross_block(around: "Residual", attention: "MultiHead") -> Block:
     """Attention to the source, whose keys and values are made before."""
-    assert isinstance(attention, MultiHead)
     return _block(around, affine(attention.project_query, scale_of(attention)), _out_of(attention))
 
 
-def forward_block(around: Residual, feed_forward: FeedForward) -> Block:
+def forward_block(around: "Residual", feed_forward: "FeedForward") -> Block:
     return _block(around, affine(feed_forward.widen), affine(feed_forward.narrow))
 
 
-def keys_and_values(attention: MultiHead) -> Float[Tensor, "i o"]:
+def keys_and_values(attention: "MultiHead") -> Float[Tensor, "i o"]:
     """What makes `heads · 2 · size` numbers of an input: for each head a key and a value."""
     weights = (attention.project_keys.weight, attention.project_values.weight)
     return by_heads(attention.key_heads, *weights).t().contiguous()
@@ -201,12 +158,12 @@ def by_heads(heads: int, *parts: Float[Tensor, "o ..."]) -> Float[Tensor, "p ...
     return torch.stack([part.unflatten(0, (heads, -1)) for part in parts], dim=1).flatten(0, 2)
 
 
-def _out_of(attention: MultiHead) -> Affine:
+def _out_of(attention: "MultiHead") -> Affine:
     leave = affine(attention.output)
     return leave._replace(bias=leave.bias + attention.project_values.bias @ leave.weight)
 
 
-def _block(around: Residual, enter: Affine, leave: Affine) -> Block:
+def _block(around: "Residual", enter: Affine, leave: Affine) -> Block:
     norm = norm_of(around.normalise)
     assert norm is not None
     return Block(norm, enter, leave, around.pre)
@@ -282,21 +239,44 @@ class Packed(NamedTuple):
         return found[:, None, None].repeat(1, heads, 1, 1)
 
 
+class Positions:
+    """Sinusoid positions from the first one on, made once and longer when they are needed; plus an ``offset``."""
+
+    def __init__(self, sinusoids: Sinusoids, offset: Float[Tensor, " d"] | None = None) -> None:
+        self.sinusoids, self.offset, self.table = sinusoids, offset, torch.empty(0, 0)
+
+    def __call__(self, count: int, like: Float[Tensor, "*b d"]) -> Float[Tensor, "n d"]:
+        """At least so many."""
+        table = self.table  # read once: another thread may write a shorter one
+        if count > table.shape[0]:
+            table = self.sinusoids(0, 2 * count + 64, like.shape[-1], like)
+            self.table = table = table if self.offset is None else table + self.offset
+        return table
+
+
 class PackedEncoder:
     """The layers of an encoder, for sentences without padding. It holds copies of weights, as they were then."""
 
-    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module, embedding: TokenEmbedding, sinusoid: bool) -> None:
-        encoders = [layer for layer in layers if isinstance(layer, EncoderLayer)]
+    def __init__(
+        self,
+        layers: Iterable["EncoderLayer"],
+        norm: nn.Module,
+        embedding: nn.Embedding,
+        sinusoids: Sinusoids | None,
+        padding: int,
+    ) -> None:
+        encoders = list(layers)
         blocks, self.start = Stack.of(block for layer in encoders for block in _blocks(layer))
         self.blocks = [block.for_many() for block in blocks]
-        self.heads = [layer.attention.key_heads for layer in encoders if isinstance(layer.attention, MultiHead)]
+        self.heads = [layer.attention.key_heads for layer in encoders]
         self.activations = [layer.feed_forward.activation for layer in encoders]
-        self.norm, self.positions = norm_of(norm), Positions(self.start) if sinusoid else None
+        self.norm, self.padding = norm_of(norm), padding
+        self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
 
-    @torch.no_grad()
-    def __call__(self, source: Int[Tensor, "b s"], padding: int) -> Packed:
+    def __call__(self, source: Int[Tensor, "b s"]) -> Packed:
         """Annotations of the source's words."""
+        padding = self.padding
         if len(source) >= FEW and source.shape[1] < LANES and source.device.type == "cpu":
             source = F.pad(source, (0, LANES - source.shape[1]), value=padding)  # no row of scores is a short one
         mask = source != padding
@@ -323,7 +303,7 @@ class PackedEncoder:
         return packed._replace(words=x if self.norm is None else self.norm(x))
 
 
-def _blocks(layer: EncoderLayer) -> tuple[Block, Block]:
+def _blocks(layer: "EncoderLayer") -> tuple[Block, Block]:
     return (
         own_block(layer.around_attention, layer.attention),
         forward_block(layer.around_feed_forward, layer.feed_forward),
@@ -387,22 +367,22 @@ class OneTokenDecoder:
 
     def __init__(
         self,
-        layers: Iterable[nn.Module],
+        layers: Iterable["DecoderLayer"],
         norm: nn.Module,
-        embedding: TokenEmbedding,
+        embedding: nn.Embedding,
         output: nn.Linear,
-        sinusoid: bool,
+        sinusoids: Sinusoids | None,
     ) -> None:
-        decoders = [layer for layer in layers if isinstance(layer, DecoderLayer)]
+        decoders = list(layers)
         first = decoders[0]
-        assert isinstance(first.attention, MultiHead)
         blocks, self.start = Stack.of(block for layer in decoders for block in _decoder_blocks(layer))
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
         self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
-        self.source = Product(torch.cat([_source_weight(layer) for layer in decoders], dim=1).t(), often=True)
+        self.source = Product(torch.cat([keys_and_values(layer.cross) for layer in decoders], dim=1).t(), often=True)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
-        self.positions, self.unseen = Positions(self.start) if sinusoid else None, torch.empty(0, 0)
+        self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
+        self.unseen = torch.empty(0, 0)
 
     def begin(self, encoded: Packed) -> StepState:
         """From the annotations of a batch. The keys and values of all layers come from one product."""
@@ -474,12 +454,7 @@ def _roomier(cache: Float[Tensor, "b h room e"]) -> Float[Tensor, "b h more e"]:
     return F.pad(cache, (0, 0, 0, ROOM))
 
 
-def _source_weight(layer: DecoderLayer) -> Tensor:
-    assert isinstance(layer.cross, MultiHead)
-    return keys_and_values(layer.cross)
-
-
-def _decoder_blocks(layer: DecoderLayer) -> tuple[Block, Block, Block]:
+def _decoder_blocks(layer: "DecoderLayer") -> tuple[Block, Block, Block]:
     return (
         own_block(layer.around_attention, layer.attention),
         cross_block(layer.around_cross, layer.cross),
