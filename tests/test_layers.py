@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sightline.kernels import loss as loss_module
-from sightline.kernels.gru import gru_step
 from sightline.kernels.loss import LARGEST, chunk_rows, smoothed_cross_entropy
 from sightline.kernels.maxout import maxout
 from sightline.kernels.products import STEP, WORTH
@@ -18,6 +17,7 @@ from sightline.models.han import HANConfig
 from sightline.nn.annotating import QUIET, TokenEmbedding, sinusoids
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, Cell
+from sightline.nn.rnn import _gru as gru_step
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])

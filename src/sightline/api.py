@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from sightline.data.checking import Limits
 from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.kernels.allocator import keep_memory
 from sightline.machine import choose_device
 from sightline.tasks.registry import task_named
 from sightline.tasks.run import Run
@@ -50,7 +49,6 @@ def train(
     from sightline.cli.train import base_config
     from sightline.tasks.train import train_together
 
-    keep_memory()
     chosen = task if isinstance(task, Task) else task_named(task)
     known = [one.name.replace("-", "_") for one in chosen.options]
     for name in options:
@@ -101,7 +99,6 @@ def load(run: str | Path) -> Run:
     """
     if str(run).startswith("hf:"):
         raise UserError(f"{run} is a model of Hugging Face's; sightline.load_huggingface looks into those")
-    keep_memory()
     return Run.load(run)
 
 
@@ -109,5 +106,4 @@ def load_huggingface(folder: str | Path) -> "HuggingFaceModel":
     """A model of Hugging Face's from a folder on the disk, to look into: `explain` shows where it looks."""
     from sightline.interop.huggingface import load as load_folder
 
-    keep_memory()
     return load_folder(folder)

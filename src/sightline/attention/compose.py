@@ -28,6 +28,7 @@ from sightline.attention.normalisers import Normaliser, NormaliserConfig, Softma
 from sightline.attention.observed import may_bypass
 from sightline.attention.scores import DotProductScore, Score, ScoreConfig
 from sightline.attention.tap import Look, active_taps, new_passage, rows_at_once, show
+from sightline.kernels import is_traced
 
 LARGE = 1e15  # far from where float32 ends, also after a product or two
 
@@ -207,7 +208,7 @@ def _are_numbers(x: Tensor) -> bool:
 
     A graphics card would have to be waited for.
     """
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    if is_traced() or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         return False
     return bool(torch.linalg.vector_norm(x.detach()) < LARGE)
 

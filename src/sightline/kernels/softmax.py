@@ -2,7 +2,7 @@
 
 PyTorch's kernel takes a row at a time, and a row that does not fill a vector register element by element: on a
 processor with AVX-512 fifteen keys take fourteen times as long as sixteen. So a short row is filled up with scores of
-minus infinity, and the weights behind it are cut off.
+minus infinity, and the weights behind it are cut off. Gain for 7 keys with AVX2: 1.4 (`benchmarks/kernels.py`).
 """
 
 import math
@@ -34,8 +34,9 @@ def reference(scores: Float[Tensor, "*b s"]) -> Float[Tensor, "*b s"]:
 
 
 def softmax_gradient(above: Float[Tensor, "*b s"], weights: Float[Tensor, "*b s"]) -> Float[Tensor, "*b s"]:
-    """The gradient of the scores, from that of the weights."""
-    return weights * (above - (above * weights).sum(dim=-1, keepdim=True))
+    """The gradient of the scores, from that of the weights: w · (d − Σ d · w)."""
+    product = above * weights
+    return product.addcmul_(weights, product.sum(dim=-1, keepdim=True), value=-1)
 
 
 def softmax(scores: Float[Tensor, "*b s"]) -> Float[Tensor, "*b s"]:

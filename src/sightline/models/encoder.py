@@ -121,26 +121,27 @@ class Encoder(TextModel):
     def _padded(self, texts: Texts) -> Float[Tensor, "b s d"]:
         real = self.real(texts)
         places = torch.arange(texts.words.shape[1], device=texts.words.device).expand_as(texts.words)
-        x = self._embed(texts.words, places, texts.parts)
+        x = self._embed(texts.words, places, texts.parts, texts.words.shape[1])
         for layer in self.layers:
             x = layer(x, real)
         return self.norm(x) * real.unsqueeze(-1)
 
     def _encode(self, texts: Texts, unpadded: Unpadded, first: bool) -> Float[Tensor, "n d"]:
         parts = None if texts.parts is None or self.parts is None else unpadded.take(texts.parts)
-        x = self._embed(unpadded.take(texts.words), unpadded.places % max(texts.words.shape[1], 1), parts)
+        width = texts.words.shape[1]
+        x = self._embed(unpadded.take(texts.words), unpadded.places % max(width, 1), parts, width)
         for number, layer in enumerate(self.layers, start=1):
             x = encode_unpadded(layer, x, unpadded, first and number == len(self.layers))
         return self.norm(x)
 
     def _embed(
-        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None
+        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None, width: int
     ) -> Float[Tensor, "*n d"]:
         x = self.embedding(words)
         if self.positions is not None:
             x = x + self.positions(places + self.config.first_position)
-        elif self.config.positions == "sinusoid" and places.numel():
-            x = x + sinusoids(0, int(places.max()) + 1, x.shape[-1], x)[places]
+        elif self.config.positions == "sinusoid":
+            x = x + sinusoids(0, width, x.shape[-1], x)[places]
         if self.parts is not None:
             # A model with one kind of part (RoBERTa) makes no difference between the texts of a pair.
             x = x + (self.parts.weight[0] if parts is None else self.parts(parts.clamp(max=self.config.parts - 1)))

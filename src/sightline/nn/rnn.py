@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from sightline.attention.observed import may_bypass
 from sightline.kernels import ragged
-from sightline.kernels.gru import gru_step
 from sightline.nn.dropout import Dropout
 
 CellKind = Literal["gru", "lstm"]
@@ -99,8 +98,15 @@ class Cell(nn.Module):
     def forward(self, projected: Float[Tensor, "b g"], state: CellState) -> CellState:
         recurrent = self.recurrent(state[0])
         if self.kind == "gru":
-            return (gru_step(projected, recurrent, state[0]),)
+            return (_gru(projected, recurrent, state[0]),)
         return _lstm(projected + recurrent, state[1])
+
+
+def _gru(projected: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
+    """Cho et al. 2014, in the form of torch.nn.GRU: the reset gate acts on the projected state."""
+    inputs, own = projected.chunk(3, dim=-1), recurrent.chunk(3, dim=-1)
+    reset, update = (torch.sigmoid(inputs[i] + own[i]) for i in (0, 1))
+    return torch.lerp(torch.tanh(inputs[2] + reset * own[2]), hidden, update)
 
 
 def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
