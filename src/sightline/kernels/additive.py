@@ -1,7 +1,9 @@
 """The additive score ``v · tanh(query + key)`` of every query and key, in little memory.
 
 The hidden layer of all pairs, `*b t s h`, is only made whole and kept when it is small. Above that the scores and their
-gradients come chunk by chunk, and the backward pass computes each chunk again. Gain: 1.7 (`benchmarks/kernels.py`), and memory.
+gradients come chunk by chunk, and the backward pass computes each chunk again.
+
+Gain: 1.7 (`benchmarks/kernels.py`), and memory.
 """
 
 import math
