@@ -11,6 +11,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
+from sightline.attention.checks import check_least
 from sightline.attention.contract import Heads
 from sightline.attention.heads import HeadLinear, head_parameter
 from sightline.attention.scores import Score, ScoreConfig
@@ -43,8 +44,7 @@ class AdditiveConfig(ScoreConfig):
     kind: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
-        if self.hidden_size is not None and self.hidden_size < 1:
-            raise ValueError(f"hidden_size is {self.hidden_size}; it must be at least 1")
+        check_least(self, 1, "hidden_size")
 
     def build(self, query_size: int, key_size: int, *, heads: Heads = ()) -> Additive:
         return Additive(query_size, key_size, self.hidden_size or key_size, heads)

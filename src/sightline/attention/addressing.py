@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sightline.attention.checks import check_least
 from sightline.attention.compose import Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, existing, full_sizes
 from sightline.attention.dot import unit_length
@@ -126,8 +127,7 @@ class AddressingConfig(AttentionConfig):
     kind: ClassVar[str] = "addressing"
 
     def __post_init__(self) -> None:
-        if self.furthest_shift < 0:
-            raise ValueError(f"furthest_shift is {self.furthest_shift}; it must be 0 or more")
+        check_least(self, 0, "furthest_shift")
 
     def build(
         self, query_size: int, key_size: int | None = None, value_size: int | None = None, *, heads: Heads = ()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sightline.attention import checks
 from sightline.attention.allow import Allow, as_allow
+from sightline.attention.checks import check_least
 from sightline.attention.compose import Composed, ComposedConfig
 from sightline.attention.contract import Attention, AttentionConfig, Carry, Heads, Memory, Read, full_sizes
 from sightline.attention.dot import ScaledDot
@@ -128,10 +129,7 @@ class MultiHeadConfig(AttentionConfig):
     kind: ClassVar[str] = "multi_head"
 
     def __post_init__(self) -> None:
-        for name in ("heads", "key_heads", "head_size", "value_head_size", "output_size"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                raise ValueError(f"{name} is {size}; it must be at least 1")
+        check_least(self, 1, "heads", "key_heads", "head_size", "value_head_size", "output_size")
         if self.heads % (self.key_heads or self.heads):
             raise ValueError(f"key_heads is {self.key_heads}; it must divide heads, {self.heads}")
 

@@ -24,26 +24,15 @@ def additive_scores(
     query: Float[Tensor, "*b t h"], keys: Float[Tensor, "*#b s h"], vector: Float[Tensor, "*heads h"]
 ) -> Float[Tensor, "*b t s"]:
     """``v · tanh(query + key)`` for every pair, from projected queries and keys."""
-    kernel = fast if supported(query, keys, vector) else reference
-    return kernel(query, keys, vector)
+    return (fast if supported() else reference)(query, keys, vector)
 
 
-def supported(
-    query: Float[Tensor, "*b t h"], keys: Float[Tensor, "*#b s h"], vector: Float[Tensor, "*heads h"]
-) -> bool:
-    return enabled()
-
-
-def reference(
-    query: Float[Tensor, "*b t h"], keys: Float[Tensor, "*#b s h"], vector: Float[Tensor, "*heads h"]
-) -> Float[Tensor, "*b t s"]:
+def reference(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     hidden = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))
     return (hidden @ vector[..., None, :, None]).squeeze(-1)
 
 
-def fast(
-    query: Float[Tensor, "*b t h"], keys: Float[Tensor, "*#b s h"], vector: Float[Tensor, "*heads h"]
-) -> Float[Tensor, "*b t s"]:
+def fast(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     *batch, t, h = query.shape
     s = keys.shape[-2]
     n = math.prod(batch)
@@ -53,6 +42,9 @@ def fast(
         vector if vector.dim() == 1 else vector.expand(*batch, h).reshape(n, h),
     )
     return flat.reshape(*batch, t, s)
+
+
+supported = enabled
 
 
 def _chunks(n: int, t: int, s: int, h: int) -> list[tuple[slice, slice]]:

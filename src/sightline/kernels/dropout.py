@@ -21,18 +21,13 @@ def supported(y: Float[Tensor, "*b"], rate: float) -> bool:
     return y.device.type == "cpu" and enabled()
 
 
-def fast(x: Float[Tensor, "*#b"], y: Float[Tensor, "*b"], rate: float) -> Float[Tensor, "*b"]:
-    """x + dropout(y), in one pass over memory instead of three. Follows torch's seed."""
-    return _AddDropped.apply(x, y, rate)
-
-
 def reference(x: Float[Tensor, "*#b"], y: Float[Tensor, "*b"], rate: float) -> Float[Tensor, "*b"]:
     """The same in distribution: other masks come from the same seed."""
     return x + F.dropout(y, rate)
 
 
 class _AddDropped(torch.autograd.Function):
-    """The mask is kept as one byte for each number, and converted where it is needed."""
+    """x + dropout(y), in one pass over memory instead of three. The mask is kept as one byte for each number."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, rate: float) -> Tensor:
@@ -49,6 +44,9 @@ class _AddDropped(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             d_y = torch.addcmul(above.new_zeros(()), above, kept.to(above.dtype), value=ctx.factor)
         return d_x, d_y, None
+
+
+fast = _AddDropped.apply
 
 
 def byte_mask(shape: torch.Size, rate: float, dtype: torch.dtype) -> Tensor:

@@ -20,41 +20,6 @@ LOWEST = -70.0  # e to the power of it, and of what is 16 below it, is a number 
 LARGEST = 1e4  # beyond it a number would lose what it is taken from
 
 
-def supported(
-    features: Float[Tensor, "n d"],
-    weight: Float[Tensor, "v d"],
-    bias: Float[Tensor, " v"] | None,
-    targets: Int[Tensor, " n"],
-    smoothing: float = 0.0,
-) -> bool:
-    return enabled()
-
-
-def fast(
-    features: Float[Tensor, "n d"],
-    weight: Float[Tensor, "v d"],
-    bias: Float[Tensor, " v"] | None,
-    targets: Int[Tensor, " n"],
-    smoothing: float = 0.0,
-) -> Float[Tensor, ""]:
-    """Loss and gradient are made together, chunk by chunk, so that memory does not grow with rows × words."""
-    return _ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing)
-
-
-def reference(
-    features: Float[Tensor, "n d"],
-    weight: Float[Tensor, "v d"],
-    bias: Float[Tensor, " v"] | None,
-    targets: Int[Tensor, " n"],
-    smoothing: float = 0.0,
-) -> Float[Tensor, ""]:
-    return of_logits(F.linear(features, weight, bias), targets, smoothing)
-
-
-def of_logits(logits: Float[Tensor, "n v"], targets: Int[Tensor, " n"], smoothing: float = 0.0) -> Float[Tensor, ""]:
-    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
-
-
 def smoothed_cross_entropy(
     features: Float[Tensor, "n d"],
     weight: Float[Tensor, "v d"],
@@ -66,11 +31,20 @@ def smoothed_cross_entropy(
 
     The sum, not the mean: the caller knows how many tokens all processes have.
     """
-    kernel = fast if supported(features, weight, bias, targets, smoothing) else reference
-    return kernel(features, weight, bias, targets, smoothing)
+    return (fast if supported() else reference)(features, weight, bias, targets, smoothing)
+
+
+def reference(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
+    return of_logits(F.linear(features, weight, bias), targets, smoothing)
+
+
+def of_logits(logits: Float[Tensor, "n v"], targets: Int[Tensor, " n"], smoothing: float) -> Float[Tensor, ""]:
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
+    """Loss and gradient are made together, chunk by chunk, so that memory does not grow with rows × words."""
+
     @staticmethod
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
@@ -132,6 +106,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return (*scaled, None, None)
 
 
+fast, supported = _ChunkedCrossEntropy.apply, enabled
+
+
 def chunk_rows(words: int) -> int:
     """How many rows of logits are held at once."""
     rows = max(1, CHUNK_ELEMENTS // max(1, words))
@@ -139,8 +116,8 @@ def chunk_rows(words: int) -> int:
 
 
 def _logits_of_targets(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor) -> Float[Tensor, " n"]:
-    found = (x * weight.index_select(0, y)).sum(dim=-1, dtype=torch.promote_types(x.dtype, torch.float32))
-    return found if bias is None else found + bias.index_select(0, y)
+    logits = (x * weight.index_select(0, y)).sum(dim=-1, dtype=torch.promote_types(x.dtype, torch.float32))
+    return logits if bias is None else logits + bias.index_select(0, y)
 
 
 def _common_shift(features: Tensor, weight: Tensor, bias: Tensor | None, weights: Tensor) -> float | None:

@@ -13,21 +13,13 @@ from torch.autograd.function import once_differentiable
 from sightline.kernels import enabled
 
 
-def supported(x: Float[Tensor, "*b d2"]) -> bool:
-    return enabled()
-
-
-def fast(x: Float[Tensor, "*b d2"]) -> Float[Tensor, "*b d"]:
-    return _Maxout.apply(x)
-
-
 def reference(x: Float[Tensor, "*b d2"]) -> Float[Tensor, "*b d"]:
     return x.unflatten(-1, (-1, 2)).max(dim=-1).values
 
 
 def maxout(x: Float[Tensor, "*b d2"]) -> Float[Tensor, "*b d"]:
     """The larger of every two neighbours. Of two equal ones the first gets the gradient."""
-    return fast(x) if supported(x) else reference(x)
+    return (fast if supported() else reference)(x)
 
 
 class _Maxout(torch.autograd.Function):
@@ -44,3 +36,6 @@ class _Maxout(torch.autograd.Function):
         (is_second,) = ctx.saved_tensors
         second = above * is_second
         return torch.stack([above - second, second], dim=-1).flatten(-2)
+
+
+fast, supported = _Maxout.apply, enabled

@@ -41,12 +41,7 @@ def supported(cell: "Cell", state: Float[Tensor, "b h"], memory: "Memory") -> bo
 
 
 def reference(
-    attention: "Composed",
-    cell: "Cell",
-    inner_input: nn.Linear,
-    projected: Float[Tensor, "t b g"],
-    state: Float[Tensor, "b h"],
-    memory: "Memory",
+    attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
 ) -> Aligned:
     states, contexts = [state], []
     for word in projected:
@@ -56,14 +51,9 @@ def reference(
 
 
 def fast(
-    attention: "Composed",
-    cell: "Cell",
-    inner_input: nn.Linear,
-    projected: Float[Tensor, "t b g"],
-    state: Float[Tensor, "b h"],
-    memory: "Memory",
+    attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
 ) -> Aligned:
-    """From what the words give to the gates, the first state and the memory; the score is additive."""
+    """From what the words give to the gates `t b g`, the first state `b h` and the memory; the score is additive."""
     query, vector = attention.score.query, attention.score.vector
     # tanh x = 2 σ(2x) − 1, and a softmax does not see the 1: the 2s go into the weights, and two passes over the hidden
     # layer are saved. One product gives the query and the state's part of the cell, of its candidate first.

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from sightline.attention.checks import check_least
 from sightline.kernels.transformer_search import OneTokenDecoder, Packed
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.stacked import StackedWriter, TransformerState
@@ -79,11 +80,8 @@ class CaptioningTransformerConfig(ImageToTextConfig):
     positions: ClassVar[str] = "sinusoid"  # of words
 
     def __post_init__(self) -> None:
-        for name in ("size", "heads", "feed_forward", "decoder_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.encoder_layers < 0:
-            raise ValueError(f"encoder_layers is {self.encoder_layers}; it must be 0 or more")
+        check_least(self, 1, "size", "heads", "feed_forward", "decoder_layers")
+        check_least(self, 0, "encoder_layers")
         if self.size % 4:
             raise ValueError(f"size is {self.size}; 4 must divide it: a place is told by its row and its column")
 

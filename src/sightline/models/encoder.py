@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import PoolingConfig
+from sightline.attention.checks import check_least, check_share
 from sightline.attention.observed import may_bypass
 from sightline.kernels.unpadded import Unpadded, encode_unpadded, supported
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
@@ -193,15 +194,9 @@ class EncoderConfig(TextModelConfig):
     kind: ClassVar[str] = "encoder"
 
     def __post_init__(self) -> None:
-        for name in ("size", "heads", "feed_forward", "layers", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("parts", "first_position"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        check_least(self, 1, "size", "heads", "feed_forward", "layers", "longest")
+        check_least(self, 0, "parts", "first_position")
+        check_share(self, "dropout", "attention_dropout")
         if self.size % self.heads:
             raise ValueError(f"size {self.size} does not divide into {self.heads} heads")
         if self.positions == "sinusoid" and self.size % 2:

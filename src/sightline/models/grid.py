@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import ComposedConfig, GeneralConfig
+from sightline.attention.checks import check_least, check_share
 from sightline.config import Config
 from sightline.models.text_to_text import Loss
 from sightline.nn.dropout import Dropout
@@ -82,14 +83,9 @@ class GridModelConfig(Config):
     family: ClassVar[str] = "grid_model"
 
     def __post_init__(self) -> None:
-        for name in ("width", "cell_size", "rnn_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("rnn_layers", "pixel_width", "pixels"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        check_least(self, 1, "width", "cell_size", "rnn_size")
+        check_least(self, 0, "rnn_layers", "pixel_width", "pixels")
+        check_share(self, "dropout")
 
     @property
     def cell_kind(self) -> CellKind:

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import AttentionConfig
+from sightline.attention.checks import check_least
 from sightline.decoding.search import NEVER, Rules, greedy
 from sightline.models.grid import NOTHING, GridModel, GridModelConfig, Inputs, general
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
@@ -192,9 +193,7 @@ class SequentialConfig(GridModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("attn_num_hidden", "attn_num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_least(self, 1, "attn_num_hidden", "attn_num_layers")
         if not 1 <= self.sweeps <= 4:
             raise ValueError(f"sweeps is {self.sweeps}; it must be at least 1 and at most 4")
         if not 0 <= self.own_labels <= 1:

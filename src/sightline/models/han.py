@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sightline.attention.checks import check_least
 from sightline.attention.pooling import PoolingConfig
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
 from sightline.nn.annotating import QUIET, TokenEmbedding, WordDropout, check_deviation
@@ -191,9 +192,7 @@ class HANConfig(TextModelConfig):
     kind: ClassVar[str] = "han"
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "size", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_least(self, 1, "embedding_size", "size", "longest")
         check_deviation(self.deviation)
         if self.size % 2:
             raise ValueError(f"size is {self.size}; two directions need an even one")

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from sightline.attention.checks import check_least, check_share
 from sightline.attention.pooling import PoolingConfig
 from sightline.config import Config
 from sightline.models.heads import NOTHING
@@ -149,17 +150,13 @@ class ImageToLabelsConfig(Config):
     kind: ClassVar[str] = "attentive"
 
     def __post_init__(self) -> None:
-        for name in ("size", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.layers < 0:
-            raise ValueError(f"layers is {self.layers}; it must be at least 0")
+        check_least(self, 1, "size", "heads")
+        check_least(self, 0, "layers")
         if self.layers and (self.size % self.heads or self.size % 4):
             raise ValueError(
                 f"size is {self.size}; with self-attention it must divide by 4 and by heads ({self.heads})"
             )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        check_share(self, "dropout")
 
     def build(self, places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None = None) -> ImageToLabels:
         """Build the model; ``encoder`` is one that learns with it."""

@@ -28,6 +28,7 @@ from sightline.attention import (
     Read,
     reinforce_loss,
 )
+from sightline.attention.checks import check_least, check_share
 from sightline.attention.hard import Hard
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.writer import Loss
@@ -213,16 +214,9 @@ class ShowAttendTellConfig(ImageToTextConfig):
     kind: ClassVar[str] = "show_attend_tell"
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "size", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.annotation_size is not None and self.annotation_size < 1:
-            raise ValueError(f"annotation_size is {self.annotation_size}; it must be at least 1")
-        for name in ("penalty", "reward_weight", "entropy_weight"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay is {self.decay}; it must be at least 0 and below 1")
+        check_least(self, 1, "embedding_size", "size", "layers", "annotation_size")
+        check_least(self, 0, "penalty", "reward_weight", "entropy_weight")
+        check_share(self, "decay")
 
     def build(self, places: Places, target_words: int, encoder: nn.Module | None = None) -> ShowAttendTell:
         return ShowAttendTell(self, places, target_words, encoder)

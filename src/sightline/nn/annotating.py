@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from sightline.attention.checks import check_least, check_share
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, longest_first
 from sightline.nn.transformer import EncoderLayer, LayerShape
@@ -88,11 +89,8 @@ class AnnotationShape:
     deviation: float = QUIET
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "size", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 <= self.word_dropout < 1:
-            raise ValueError(f"word_dropout is {self.word_dropout}; it must be at least 0 and below 1")
+        check_least(self, 1, "embedding_size", "size", "layers")
+        check_share(self, "word_dropout")
         if self.kind in ("gru", "lstm") and self.size % 2:
             raise ValueError(f"size is {self.size}; the two directions of a {self.kind} need an even one")
         check_deviation(self.deviation)

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from sightline.attention.checks import check_least
 from sightline.config import Config
 
 
@@ -44,8 +45,7 @@ class LoraConfig(Config):
     family: ClassVar[str] = "lora"
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ValueError(f"rank is {self.rank}; it must be at least 1")
+        check_least(self, 1, "rank")
         if not self.alpha > 0:
             raise ValueError(f"alpha is {self.alpha}; it must be above 0")
         if not self.layers:
