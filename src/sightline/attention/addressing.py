@@ -29,8 +29,8 @@ class Content(Score):
     def forward(
         self, query: Float[Tensor, "*b t q"], keys: Float[Tensor, "*#b s p"], position: int
     ) -> Float[Tensor, "*b t s"]:
-        wanted, strength = query[..., :-1], F.softplus(query[..., -1:])
-        return strength * (unit_length(wanted) @ unit_length(keys).transpose(-2, -1))
+        key, strength = query[..., :-1], F.softplus(query[..., -1:])
+        return strength * (unit_length(key) @ unit_length(keys).transpose(-2, -1))
 
 
 class Addressing(Sequential):

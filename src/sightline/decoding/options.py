@@ -97,10 +97,10 @@ class SearchConfig:
                 device=device,
                 sampler=self._sampler(generator) if self.sample else None,
             )
-            found = [drawn[start : start + self.best] for start in range(0, len(drawn), self.best)]
-            found = [sorted(some, key=lambda one: one.score, reverse=True) for some in found]
+            hypotheses = [drawn[start : start + self.best] for start in range(0, len(drawn), self.best)]
+            hypotheses = [sorted(some, key=lambda one: one.score, reverse=True) for some in hypotheses]
         else:
-            found = beam_search(
+            hypotheses = beam_search(
                 step,
                 state,
                 len(limits),
@@ -112,12 +112,12 @@ class SearchConfig:
                 limits=limits,
                 device=device,
             )
-        if not all(some and math.isfinite(some[0].log_prob) for some in found):
+        if not all(some and math.isfinite(some[0].log_prob) for some in hypotheses):
             raise UserError(
                 f"no output has at least {self.min_length} tokens and none of {self.no_repeat} in a row twice; "
                 f"choose a smaller min_length or a larger no_repeat"
             )
-        return found
+        return hypotheses
 
     def _rules(self, longest: int) -> Rules:
         return Rules(START, END, self.min_length, longest, self.no_repeat, forbidden=(PADDING,))

@@ -314,10 +314,10 @@ def likeliest(
     sentences, k, words = log_probs.shape
     count = min(count, k * words)
     if log_probs.numel() < GROUPED or words < GROUPS or log_probs.device.type != "cpu":
-        wanted = min(count, words)
-        values, choices = log_probs.topk(wanted, dim=-1)
+        kept = min(count, words)
+        values, choices = log_probs.topk(kept, dim=-1)
         likely, places = (before.unsqueeze(-1) + values).flatten(1).topk(count, dim=-1)
-        return likely, places // wanted, choices.flatten(1).gather(-1, places)
+        return likely, places // kept, choices.flatten(1).gather(-1, places)
     # The largest of many numbers are slow to find, the largest of each group fast: only the best groups are looked
     # into. A group is every GROUPS-th word; the few words left over at the end are looked at anyway.
     size = words // GROUPS

@@ -73,10 +73,10 @@ def fast(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tens
 
 def _enter(x: Tensor, steps: Steps) -> Float[Tensor, "2 n e"]:
     """The words in the order in which each direction reads them."""
-    found = x.new_empty(2, *x.shape)
-    torch.index_select(x, 0, steps.ahead, out=found[0])
-    torch.index_select(x, 0, steps.back, out=found[1])
-    return found
+    ordered = x.new_empty(2, *x.shape)
+    torch.index_select(x, 0, steps.ahead, out=ordered[0])
+    torch.index_select(x, 0, steps.back, out=ordered[1])
+    return ordered
 
 
 def _leave(states: Float[Tensor, "2 n h"], steps: Steps) -> Float[Tensor, "n a"]:
@@ -95,15 +95,15 @@ def _leave_gradient(d: Float[Tensor, "n a"], steps: Steps) -> Float[Tensor, "2 n
 
 def _before(states: Float[Tensor, "2 n h"], counts: list[int]) -> Float[Tensor, "2 n h"]:
     """The state that each word found: that of its sequence one step earlier, zeros at the first."""
-    found = torch.empty_like(states)
-    found[:, : counts[0]] = 0.0
+    before = torch.empty_like(states)
+    before[:, : counts[0]] = 0.0
     if counts[-1] == counts[0]:
-        found[:, counts[0] :] = states[:, : -counts[0]]
-        return found
-    blocks = states.split(counts, dim=1), found.split(counts, dim=1)
+        before[:, counts[0] :] = states[:, : -counts[0]]
+        return before
+    blocks = states.split(counts, dim=1), before.split(counts, dim=1)
     for count, earlier, here in zip(counts[1:], blocks[0], blocks[1][1:], strict=False):
         here.copy_(earlier[:, :count])
-    return found
+    return before
 
 
 def gru_gradients(

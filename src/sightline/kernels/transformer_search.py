@@ -88,17 +88,17 @@ class Stack(NamedTuple):
 
     @classmethod
     def of(cls, blocks: Iterable[Block]) -> "Stack":
-        found = list(blocks)
-        if not found or found[0].pre:
-            return cls(tuple(found), None)
-        carried = [block.leave.bias for block in found]
-        for i, (norm, enter, leave, pre) in enumerate(found):
+        stacked = list(blocks)
+        if not stacked or stacked[0].pre:
+            return cls(tuple(stacked), None)
+        carried = [block.leave.bias for block in stacked]
+        for i, (norm, enter, leave, pre) in enumerate(stacked):
             assert isinstance(enter, Affine)
             enter = enter._replace(bias=enter.bias - carried[i] @ enter.weight)
-            if i + 1 < len(found):
+            if i + 1 < len(stacked):
                 norm = norm._replace(bias=norm.bias + carried[i + 1])
-            found[i] = Block(norm, enter, leave, pre)
-        return cls(tuple(found), carried[0])
+            stacked[i] = Block(norm, enter, leave, pre)
+        return cls(tuple(stacked), carried[0])
 
 
 def supported(model: "StackedWriter", source: Tensor) -> bool:
@@ -237,8 +237,8 @@ class Packed(NamedTuple):
         """What to add to scores so that padding is not looked at."""
         if self.places is None:
             return None
-        found = torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
-        return found[:, None, None].repeat(1, heads, 1, 1)
+        added = torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
+        return added[:, None, None].repeat(1, heads, 1, 1)
 
 
 class Positions:

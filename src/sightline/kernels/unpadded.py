@@ -51,8 +51,8 @@ class Unpadded(NamedTuple):
         rows = torch.argsort(lengths, stable=True)
         rows = rows[lengths[rows] > 0]
         width = real.shape[1]
-        found = real[rows].flatten().nonzero().squeeze(-1)
-        places = rows[found // max(width, 1)] * width + found % max(width, 1)
+        tokens = real[rows].flatten().nonzero().squeeze(-1)
+        places = rows[tokens // max(width, 1)] * width + tokens % max(width, 1)
         ordered = lengths[rows]
         runs = tuple(Run(len(list(group)), length) for length, group in itertools.groupby(ordered.tolist()))
         return cls(places, rows, ordered.cumsum(0) - ordered, runs, (real.shape[0], width))

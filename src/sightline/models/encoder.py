@@ -217,12 +217,12 @@ def translator_tensors(encoder: Encoder) -> dict[str, Tensor]:
         "layers": lambda rest: f"encoder.{rest}",
         "norm": lambda rest: f"encoder_norm.{rest}",
     }
-    found = {}
+    tensors = {}
     for name, tensor in encoder.state_dict().items():
         first, _, rest = name.partition(".")
         if first in renamed:
-            found[renamed[first](rest)] = tensor
-    return found
+            tensors[renamed[first](rest)] = tensor
+    return tensors
 
 
 def start_translator(translator: Transformer, encoder: Encoder) -> list[str]:
@@ -246,9 +246,9 @@ def start_translator(translator: Transformer, encoder: Encoder) -> list[str]:
         "words": (encoder.embedding.num_embeddings, translator.source_embedding.num_embeddings),
         "padding": (encoder.specials.padding, OURS.padding),
     }
-    for name, (found, wanted) in pairs.items():
-        if found != wanted:
-            raise ValueError(f"the encoder's {name} is {found}, the translator needs {wanted}; choose one of them anew")
+    for name, (own, expected) in pairs.items():
+        if own != expected:
+            raise ValueError(f"the encoder's {name} is {own}, the translator needs {expected}; choose one of them anew")
     tensors = translator_tensors(encoder)
     state = translator.state_dict()
     with torch.no_grad():

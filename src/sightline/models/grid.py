@@ -180,11 +180,11 @@ class GridModel(nn.Module):
         cells = there.sum() / self.inputs.cell**2
         if self.inputs.classes > 2:
             return cells * F.cross_entropy(logits, gold, ignore_index=NOTHING)
-        wanted = (gold == 1)[there].to(logits.dtype)
+        target = (gold == 1)[there].to(logits.dtype)
         marked = logits[:, 0][there]
-        entropy = F.binary_cross_entropy_with_logits(marked, wanted)
-        chance = torch.sigmoid(marked)
-        dice = (2 * (chance * wanted).sum() + 1) / (chance.sum() + wanted.sum() + 1)
+        entropy = F.binary_cross_entropy_with_logits(marked, target)
+        probs = torch.sigmoid(marked)
+        dice = (2 * (probs * target).sum() + 1) / (probs.sum() + target.sum() + 1)
         return cells * (entropy + 0.5 * (1 - dice))
 
     def _cross_entropy(self, logits: Float[Tensor, "... k"], gold: Int[Tensor, "..."]) -> Tensor:

@@ -80,8 +80,8 @@ class Single(GridModel):
 
     def _pixel_logits(self, annotated: Annotated, stages: list[Tensor], mask: Bool[Tensor, "b r c"]) -> Tensor:
         alone = Annotated(annotated.annotations.flatten(0, 2)[:, None, None], annotated.final)
-        found = super()._pixel_logits(alone, stages, mask.flatten()[:, None, None])
-        return found.unflatten(0, mask.shape).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+        logits = super()._pixel_logits(alone, stages, mask.flatten()[:, None, None])
+        return logits.unflatten(0, mask.shape).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
 
 
 @dataclass(frozen=True)

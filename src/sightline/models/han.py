@@ -152,15 +152,15 @@ class HAN(TextModel):
         words = self.word_dropout(texts.words.flatten()[cut.places])
         annotations = self.word_encoder.annotate(self.dropout(self.embedding(words)), cut.lengths)
         annotations = self.dropout(annotations)
-        found = [annotations.new_zeros(0, pooled_size(self.words))]
+        contexts = [annotations.new_zeros(0, pooled_size(self.words))]
         for _, places, here in cut.groups():
             keys = annotations.index_select(0, places.flatten()).view(*places.shape, -1)
             read = self.words(keys, mask=here, need_weights=seen is not None)
-            found.append(read.context.flatten(1))
+            contexts.append(read.context.flatten(1))
             if seen is not None:
                 assert read.weights is not None
                 seen.words[cut.places[places[here]]] = read.weights.flatten(1, -2).mean(dim=1)[here]
-        sentences = torch.cat(found)
+        sentences = torch.cat(contexts)
         return torch.zeros_like(sentences).index_copy(0, cut.order, sentences)
 
 

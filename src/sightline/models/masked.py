@@ -68,11 +68,11 @@ class MaskedWords(nn.Module):
     def log_probs(self, texts: Texts, places: Int[Tensor, " n"], words: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """The log-probability of one word at each place. Some places at a time: the logits of all of them are large."""
         annotations, some = self.encoder.annotate(texts), max(1, LOGITS // len(self.bias))
-        found = []
+        log_probs = []
         for at, gold in zip(places.split(some), words.split(some), strict=True):
             logits = F.linear(self._at(annotations, at), self._table(), self.bias)
-            found.append(-F.cross_entropy(logits, gold, reduction="none"))
-        return torch.cat(found)
+            log_probs.append(-F.cross_entropy(logits, gold, reduction="none"))
+        return torch.cat(log_probs)
 
     @torch.no_grad()
     def guess(self, texts: Texts, places: Int[Tensor, " n"], gold: Int[Tensor, " n"]) -> Guesses:

@@ -108,28 +108,28 @@ class ShowAttendTell(ImageToText):
         reads: list[Read] = []
         state = self.begin(source)
         features, _ = self._decode(target[:, :-1], state, reads)
-        wanted = target[:, 1:]
-        real = wanted != PADDING
+        following = target[:, 1:]
+        real = following != PADDING
         if self.samples:
             soft = None if state.carry is None else state.carry.soft
-            total = self._sampled_loss(features, wanted, real, smoothing, reads, soft)
+            total = self._sampled_loss(features, following, real, smoothing, reads, soft)
         else:
             weights = torch.cat([read.weights for read in reads if read.weights is not None], dim=-2)
-            total = self.cross_entropy(features, wanted, real, smoothing)
+            total = self.cross_entropy(features, following, real, smoothing)
             total = total + self.config.penalty * unevenness(weights, real)
         return Loss(total, int(real.sum()))
 
     def _sampled_loss(
         self,
         features: Float[Tensor, "b t d"],
-        wanted: Int[Tensor, "b t"],
+        following: Int[Tensor, "b t"],
         real: Bool[Tensor, "b t"],
         smoothing: float,
         reads: list[Read],
         soft: Bool[Tensor, " b"] | None,
     ) -> Float[Tensor, ""]:
         """Summed as cross-entropy is. What a choice is credited with never has a gradient, nor is it smoothed."""
-        words = wanted[real]
+        words = following[real]
         log_probs = torch.log_softmax(self.output(features[real]), dim=-1)
         likely = log_probs.gather(-1, words.unsqueeze(-1)).squeeze(-1)
         chosen, entropy = (

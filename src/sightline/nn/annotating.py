@@ -137,12 +137,12 @@ class Convolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
         x = (x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)).transpose(1, 2)
-        found = []
+        features = []
         for one in self.filters:
             assert isinstance(one, nn.Conv1d)
             width = one.kernel_size[0]
-            found.append(one(F.pad(x, ((width - 1) // 2, width // 2))))
-        return F.relu(torch.cat(found, dim=1)).transpose(1, 2)
+            features.append(one(F.pad(x, ((width - 1) // 2, width // 2))))
+        return F.relu(torch.cat(features, dim=1)).transpose(1, 2)
 
 
 class FeedForward(nn.Module):
@@ -201,5 +201,5 @@ class Annotator(nn.Module):
         """Without the padding: the longest text first, all words in one list, and back to where they stood."""
         lengths, _, places = longest_first(mask)
         flat = encoder.annotate(x.flatten(0, 1).index_select(0, places), lengths[lengths > 0])
-        found = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
-        return found.view(*mask.shape, flat.shape[-1])
+        padded = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
+        return padded.view(*mask.shape, flat.shape[-1])

@@ -65,12 +65,12 @@ def masks_of(mask: Bool[Tensor, "b r c"], stages: int) -> list[Tensor | None]:
     """Which places there are at each stage, the finest first; None where all of them are."""
     if bool(mask.all()):
         return [None] * stages
-    found: list[Tensor | None] = [mask]
+    masks: list[Tensor | None] = [mask]
     for _ in range(stages - 1):
-        last = found[0]
+        last = masks[0]
         assert last is not None
-        found.insert(0, last.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2))
-    return found
+        masks.insert(0, last.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2))
+    return masks
 
 
 class PixelCells(nn.Module):
@@ -141,20 +141,20 @@ class EncodedCells(nn.Module):
         if bool(mask.all()):
             return self.output(self._cells(pixels, *mask.shape[1:])), []
         # An encoder knows nothing of padding: each image by itself, so that none reads what is not there.
-        found = pixels.new_zeros(*mask.shape, self.encoder.annotation_size, dtype=self.output.weight.dtype)
+        features = pixels.new_zeros(*mask.shape, self.encoder.annotation_size, dtype=self.output.weight.dtype)
         cell = pixels.shape[1] // mask.shape[1]
         for row, there in enumerate(mask):
             rows, columns = int(there.any(dim=1).sum()), int(there.any(dim=0).sum())
             alone = pixels[row : row + 1, : rows * cell, : columns * cell]
-            found[row, :rows, :columns] = self._cells(alone, rows, columns)[0]
-        return self.output(found), []
+            features[row, :rows, :columns] = self._cells(alone, rows, columns)[0]
+        return self.output(features), []
 
     def _cells(self, pixels: Tensor, rows: int, columns: int) -> Float[Tensor, "b r c d"]:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            found = self.encoder(pixels).unflatten(1, self.encoder.grid(*pixels.shape[1:3])).movedim(-1, 1)
-            if found.shape[2:] != (rows, columns):
-                found = F.interpolate(found, size=(rows, columns), mode="bilinear", align_corners=False)
-        return found.movedim(1, -1)
+            features = self.encoder(pixels).unflatten(1, self.encoder.grid(*pixels.shape[1:3])).movedim(-1, 1)
+            if features.shape[2:] != (rows, columns):
+                features = F.interpolate(features, size=(rows, columns), mode="bilinear", align_corners=False)
+        return features.movedim(1, -1)
 
 
 class PixelHead(nn.Module):

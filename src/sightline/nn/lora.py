@@ -57,27 +57,27 @@ def add_lora(model: nn.Module, config: LoraConfig, also: Iterable[nn.Module] = (
 
     ``also`` are modules inside the model that are new and have to be learnt whole, such as what pools.
     """
-    found = {
+    adapted = {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and name.rpartition(".")[2] in config.layers
     }
     names = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    for wanted in config.layers:
-        if wanted not in names:
-            raise ValueError(f"there is no linear layer {wanted!r}; there is {', '.join(sorted(names))}")
-    if any(is_adapted(module) for module in found.values()):
+    for name in config.layers:
+        if name not in names:
+            raise ValueError(f"there is no linear layer {name!r}; there is {', '.join(sorted(names))}")
+    if any(is_adapted(module) for module in adapted.values()):
         raise ValueError("the model is adapted already; merge first")
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     for module in also:
         for parameter in module.parameters():
             parameter.requires_grad_(True)
-    for module in found.values():
+    for module in adapted.values():
         rows, columns = module.weight.shape
         adding = LowRank(rows, columns, config.rank, config.alpha).to(module.weight)
         parametrize.register_parametrization(module, "weight", adding)
-    return sorted(found)
+    return sorted(adapted)
 
 
 def is_adapted(module: nn.Module) -> bool:

@@ -146,8 +146,8 @@ def _random_states() -> dict[str, Tensor]:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The whole checkpoints of a run, oldest first."""
-    found = [path for path in (folder / "checkpoints").glob("step-*") if (path / STATE).exists()]
-    return sorted((path for path in found if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
+    paths = [path for path in (folder / "checkpoints").glob("step-*") if (path / STATE).exists()]
+    return sorted((path for path in paths if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
 
 
 def _step_of(path: Path) -> int | None:

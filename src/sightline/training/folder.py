@@ -121,7 +121,7 @@ class RunFolder:
         if not path.exists():
             return []
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return [found for line in lines if isinstance(found := _json_or_none(line), dict)]
+        return [record for line in lines if isinstance(record := _json_or_none(line), dict)]
 
     def rewind_metrics(self, step: int, pending: bool) -> None:
         """Only what was measured up to a step, to which training goes back; also when the last line was cut short."""
@@ -220,14 +220,14 @@ def verify_files(
             continue
         try:
             path = (folder / name).resolve()
-            found = checksum(path) if linked or folder.resolve() in path.parents else None
+            actual = checksum(path) if linked or folder.resolve() in path.parents else None
         except (OSError, ValueError, RuntimeError) as error:  # no file can have that name; links that go round
             if isinstance(error, OSError) and error.errno not in NOT_THERE:
                 raise
             raise UserError(f"{folder / name[:NAMED]} is missing: the folder is not complete") from None
-        if found is None:
+        if actual is None:
             raise UserError(f"{folder / listed} names {name[:NAMED]!r}, which is outside the folder")
-        if found != expected:
+        if actual != expected:
             raise UserError(f"{folder / name} is damaged: its checksum is not the one in {listed}{advice(name)}")
 
 

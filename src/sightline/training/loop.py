@@ -217,12 +217,12 @@ def _begin(
     on_begin: Callable[[], None],
 ) -> Progress:
     """Where training stands, in every process. The first one looks for it, and clears away what is damaged."""
-    progress, found = Progress(), None
+    progress, checkpoint = Progress(), None
     if ranks.is_first:
-        progress, found = go_on(folder, model, optimiser, on_remark)
+        progress, checkpoint = go_on(folder, model, optimiser, on_remark)
         folder.unseal()
         on_begin()
-    name = ranks.from_first(None if found is None else found.name)
+    name = ranks.from_first(None if checkpoint is None else checkpoint.name)
     if name is not None and not ranks.is_first:
         load_checkpoint(folder.path / "checkpoints" / name, model, optimiser)
     progress = ranks.from_first(progress)
@@ -272,18 +272,18 @@ class _Loop:
     def find_place(self, batches: int) -> None:
         """Say so where batches or updates are others than before, and stand as far into the epoch as then."""
         progress, together = self.progress, self.config.accumulate
-        said = []
+        remarks = []
         if progress.batch and progress.planned not in (0, batches):
             progress.batch = progress.batch * batches // progress.planned
-            said.append(
+            remarks.append(
                 f"an epoch has {batches:,} batches, and had {progress.planned:,}: training goes on as far into the "
                 "epoch as it was, in another order of the data"
             )
         if progress.together not in (0, together):
-            said.append(f"an update is of {together} batches, and was of {progress.together}")
+            remarks.append(f"an update is of {together} batches, and was of {progress.together}")
         progress.planned, progress.together = batches, together
         if self.ranks.is_first:
-            for text in said:
+            for text in remarks:
                 self.on_remark(text)
 
     def step(self, plan: Sequence[Any], stopping: bool) -> bool:

@@ -93,9 +93,9 @@ class Ranks:
         """What every process has, in the order of the processes; elsewhere than in the first one, nothing."""
         if self.count == 1:
             return [value]
-        found: list[Any] | None = [None] * self.count if self.is_first else None
-        dist.gather_object(value, found, dst=0)
-        return found or []
+        values: list[Any] | None = [None] * self.count if self.is_first else None
+        dist.gather_object(value, values, dst=0)
+        return values or []
 
     def same_start(self, model: nn.Module, step: int) -> None:
         """The first process's parameters in all of them, and other draws (of dropout) in each.

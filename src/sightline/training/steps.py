@@ -105,9 +105,9 @@ class Ahead:
         """The batches of these handles; those of the handles that follow are begun."""
         expected, coming = self._coming
         waited = len(expected) == len(handles) and all(a is b for a, b in zip(expected, handles, strict=True))
-        found = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
+        batches = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
         self._coming = (list(following), [self._thread.submit(self._lesson.batch, one) for one in following])
-        return found
+        return batches
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
