@@ -131,7 +131,7 @@ def test_configs_survive_json():
     for config in MODELS.values():
         assert ImageToTextConfig.loads(config.dumps()) == config
     for wrong, message in {
-        '{"kind": "show_attend_tell", "penalty": -1}': "penalty is -1.0; it must be 0 or more",
+        '{"kind": "show_attend_tell", "penalty": -1}': "penalty is -1.0; it must be at least 0",
         '{"kind": "show_attend_tell", "annotation_size": 0}': "annotation_size is 0",
         '{"kind": "show_attend_tell", "decay": 1}': "decay is 1.0",
         '{"kind": "transformer", "size": 10}': "size is 10; 4 must divide it",

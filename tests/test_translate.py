@@ -177,7 +177,7 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path):
     running.send_signal(signal.SIGINT)
     _, error = running.communicate(timeout=60)
     assert running.returncode == 130, error
-    assert "go on with: sightline resume run" in error
+    assert "resume it: sightline resume run" in error
     assert "Traceback" not in error
     done = invoke("resume", "run", "--set", "epochs=3", "patience=5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

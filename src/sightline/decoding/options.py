@@ -68,7 +68,7 @@ class SearchConfig:
         return torch.Generator(device).manual_seed(self.seed)
 
     def limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
-        """The most tokens of each output: one three times as long as its source, and more for short ones, is babble."""
+        """The maximum length of each output: by default three times the source and twenty tokens more."""
         return [
             max(self.max_length or 3 * length + 20, self.min_length, len(prefix))
             for length, prefix in zip(lengths, prefixes, strict=True)

@@ -16,8 +16,8 @@ from sightline.kernels.products import STEP, VANISHING, Product
 
 # Rows of logits held at once. 512 rows of 8,000 words are 16 MB.
 CHUNK_ELEMENTS = 1 << 22
-LOWEST = -70.0  # e to the power of it, and of what is 16 below it, is a number in float32 with all of its digits
-LARGEST = 1e4  # beyond it a number would lose what it is taken from
+LOWEST = -70.0  # exp of it, and of what is 16 below it, is a normal number of float32
+LARGEST = 1e4  # a larger shift would cancel the digits of the logits
 
 
 def smoothed_cross_entropy(
@@ -53,8 +53,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         words = weight.shape[0]
         spread = smoothing / words
         total = features.new_zeros((), dtype=torch.float64)
-        # What smoothing spreads over all words is the same for each of them: their sums serve, and no pass over the
-        # logits. Its share of the gradients is where they begin.
+        # Smoothing gives the same share to every word: sums over the weights replace a pass over the logits, and its
+        # gradient is what the others are added to.
         weights = weight.sum(dim=0)
         d_features = torch.empty_like(features) if needs[0] else None
         d_weight = (-spread * features.sum(dim=0)).repeat(words, 1) if needs[1] else None
@@ -71,8 +71,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             loss = -(1 - smoothing) * _logits_of_targets(x, weight, bias, y)
             if smoothing:
                 loss -= spread * (x @ weights + (0.0 if bias is None else bias.sum()))
-            # Passes over a vocabulary are felt. The softmax is never made: what it divides by is divided out of the
-            # gradients, which are smaller. And what is subtracted from all logits is in the bias already.
+            # Passes over a vocabulary are slow. So the softmax is never made: the gradients, which are smaller, are
+            # divided by its denominator. And what is subtracted from all logits is in the bias already.
             if shift is None:
                 logits = logits_of(x)
                 top = logits.amax(dim=-1, keepdim=True)
@@ -124,8 +124,8 @@ def _common_shift(features: Tensor, weight: Tensor, bias: Tensor | None, weights
     """A number that brings every logit below −`VANISHING` and the largest of each row not below `LOWEST`; None where
     there may be none.
 
-    No logit is larger than the lengths of its two vectors allow, and the largest is not smaller than the mean. Where
-    that is not enough, or an answer would be waited for, or numbers end early, each row has to look for its largest.
+    No logit is larger than the product of the norms of its two vectors, and the largest is not smaller than the mean.
+    Where that bound is too loose, on a graphics card and in half precision, each row takes its own maximum.
     """
     if features.device.type != "cpu" or features.dtype not in (torch.float32, torch.float64) or not len(features):
         return None

@@ -1,9 +1,9 @@
-"""Products with one large matrix, again and again, by the faster of the two libraries that PyTorch has for them.
+"""Repeated products with one large matrix, by the faster of the two libraries that PyTorch has for them.
 
 What PyTorch multiplies with on a processor (MKL) is slow on some processors: on an AMD EPYC 500 rows of 128 numbers
-times 8,000 words run at 90 to 120 GFLOP/s, and by oneDNN, which PyTorch has for its compiler, at 180. oneDNN wants the
-matrix in an order of its own, and writes a kernel for every number of rows that it meets, which takes longer than the
-product: so rows are filled up to one of a few numbers. Gain: 1.1 (`benchmarks/kernels.py`).
+times 8,000 words run at 90 to 120 GFLOP/s, and by oneDNN, which PyTorch has for its compiler, at 180. oneDNN needs the
+matrix in a layout of its own, and compiles a kernel for every new number of rows, which takes longer than the product:
+so rows are padded to one of a few numbers. Gain: 1.1 (`benchmarks/kernels.py`).
 """
 
 import functools
@@ -17,16 +17,16 @@ from torch import Tensor
 
 from sightline.kernels import enabled
 
-WORTH = 1 << 19  # numbers in a matrix; smaller ones are multiplied with in the time that oneDNN takes to begin,
+WORTH = 1 << 19  # numbers in a matrix; for a smaller one oneDNN's overhead is larger than its gain,
 MANY = 192  # unless there are this many rows, and packing is done once for many products
 VANISHING = 17.5  # below −17.5, 1 + e^z is 1 to the last bit of float32
 STEP = 64  # many rows are filled up to a multiple of this
 
 
 class Product:
-    """x Wᵀ + b, for as long as the matrix stays as it is; nothing is differentiated through it.
+    """x Wᵀ + b, while the matrix does not change; it has no gradient.
 
-    A matrix of fewer numbers than are `WORTH` it is packed if it will be multiplied ``often``.
+    A matrix of fewer than `WORTH` numbers is packed only if it will be multiplied ``often``.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Product:
     def powers(self, x: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         """e to the power of the product, all of whose numbers are below −`VANISHING`.
 
-        oneDNN knows a sigmoid behind a product, while its numbers are at hand: so far down it is the same, σ(z) = e^z.
+        oneDNN can fuse a sigmoid into the product. For such low numbers both are the same: σ(z) = e^z.
         """
         if self.packed is None or len(x) < self.fewest:
             return self(x).exp_()

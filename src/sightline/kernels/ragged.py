@@ -1,7 +1,7 @@
 """Recurrent layers over sequences of many lengths, without any padding.
 
-The words of all sequences stand in one list. Sequences are taken from the longest to the shortest, so those that still
-go on are always the first rows of a step, and a short one costs a long one nothing. For training on a processor the
+The words of all sequences form one list. Sequences are ordered from the longest to the shortest, so those that have
+not ended are always the first rows of a step, and no step computes padding. For training on a processor the
 backward pass is written out: the gradient of the recurrent weights is one product over all words instead of a small one
 for each step, and no gradients of slices are filled with zeros. Gain: 1.5 for GRUs, 1.4 for LSTMs
 (`benchmarks/kernels.py`).
@@ -21,9 +21,9 @@ PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class Steps(NamedTuple):
-    """How a list of words is gone through: step by step, at each step the sequences that are that long.
+    """The order in which a list of words is processed: at each step one word of every sequence that is long enough.
 
-    ``ahead`` says which word of the list comes next in that order, ``back`` the same from each sequence's end;
+    ``ahead`` are the indices of the words in that order, ``back`` the same from each sequence's end;
     ``returns`` and ``returns_back`` undo them. ``counts`` are the sequences of each step.
     """
 
@@ -35,7 +35,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Int[Tensor, " r"]) -> "Steps":
-        """For sequences one behind the other in a list, the longest first, none of them empty."""
+        """For sequences concatenated in a list, the longest first, none of them empty."""
         device, longest = lengths.device, int(lengths[0])
         offsets = lengths.cumsum(0) - lengths
         row = torch.repeat_interleave(torch.arange(len(lengths), device=device), lengths)
@@ -58,7 +58,7 @@ def supported(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> bool:
 
 def reference(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
     """A bidirectional GRU or LSTM layer over a list of words, by PyTorch's own kernel."""
-    words = x.index_select(0, steps.ahead).to(layer.weight_hh_l0.dtype)
+    words = x.index_select(0, steps.ahead).to(layer.weight_hh_l0.dtype)  # type: ignore[arg-type]
     return layer(PackedSequence(words, torch.tensor(steps.counts)))[0].data.index_select(0, steps.returns)
 
 
@@ -94,7 +94,7 @@ def _leave_gradient(d: Float[Tensor, "n a"], steps: Steps) -> Float[Tensor, "2 n
 
 
 def _before(states: Float[Tensor, "2 n h"], counts: list[int]) -> Float[Tensor, "2 n h"]:
-    """The state that each word found: that of its sequence one step earlier, zeros at the first."""
+    """The state before each word: that of its sequence one step earlier, zeros at the first."""
     before = torch.empty_like(states)
     before[:, : counts[0]] = 0.0
     if counts[-1] == counts[0]:

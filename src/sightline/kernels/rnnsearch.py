@@ -1,10 +1,10 @@
 """The loop of RNNsearch (Bahdanau et al. 2015) over the words of a target, with its gradient written out.
 
-At each word the state before looks at the annotations by additive attention, and a GRU moves on with the word and what
-was read. Left to autograd, every step adds its share to gradients as large as all annotations and all weights. Here the
-steps leave what the weights need, and each gradient is one product over all words. The hidden layer of the score,
-``tanh(W s + U h)``, is the largest thing there is: it is made again in the backward pass rather than kept, which takes
-no longer. For training on a processor; `RecurrentAttentionDecoder` is what it must equal, and a test holds it to that.
+At each word the previous state attends to the annotations by additive attention, and a GRU is updated with the word and
+the context. In autograd, every step adds its share to gradients as large as all annotations and all weights. Here the
+steps keep what the weights need, and each gradient is one product over all words. The hidden layer of the score,
+``tanh(W s + U h)``, is the largest tensor: the backward pass computes it again instead of keeping it, which takes no
+longer. For training on a processor; `RecurrentAttentionDecoder` is what it must equal, and a test holds it to that.
 Gain: 1.9 (`benchmarks/kernels.py`).
 """
 

@@ -1,9 +1,9 @@
 """The parts of a Transformer's layers as bare tensors, for search: no modules, no checks, no dropout.
 
-Only for layers whose attention is multi-head scaled dot-product softmax without positions of its own (`can_step`). What
-is put together here is tested equal to the layers themselves, and takes fewer operations, because weights are rewritten
-once: queries come scaled; the bias of keys, which adds the same to all scores of a query, is left out; the bias of
-values, which every context has whole, is part of what comes out of the attention.
+Only for layers whose attention is multi-head scaled dot-product softmax without relative positions
+(`StackedWriter.has_plain_layers`). It takes fewer operations than the layers, because weights are rewritten once:
+queries are scaled; the bias of keys, which adds the same to all scores of a query, is left out; the bias of values,
+which every context contains whole, is added to the output's bias.
 
 Gain: 2.4 for one sentence, 1.9 for a batch (`benchmarks/kernels.py`).
 """
@@ -71,7 +71,7 @@ class Block(NamedTuple):
         return self.enter(self.norm(x) if self.pre else x)
 
     def end(self, x: Float[Tensor, "n d"], y: Float[Tensor, "n e"]) -> Float[Tensor, "n d"]:
-        """What the part found is added to x, in its place."""
+        """Add the part's output to x, in place."""
         x = x.addmm_(y, self.leave.weight)
         return x.add_(self.leave.bias) if self.pre else self.norm(x)
 
@@ -79,8 +79,8 @@ class Block(NamedTuple):
 class Stack(NamedTuple):
     """The parts of all layers, and what must be added to their input.
 
-    Where layers are normalised after their sums, a part's last bias is not added by the part: x brings it along. It is
-    in the bias of the normalisation before, and is taken off again where the part looks at x.
+    Where layers are normalised after their sums, a part does not add its last bias: x contains it already. It is in the
+    bias of the normalisation before, and is subtracted again where the part reads x.
     """
 
     blocks: tuple[Block, ...]
@@ -127,7 +127,7 @@ def norm_of(norm: nn.Module) -> Norm | None:
 
 
 def affine(linear: nn.Linear, scale: float = 1.0) -> Affine:
-    """Rows of the weight one behind the other in memory: worth its time where a product is done again and again."""
+    """With a contiguous weight: worth its time where a product is repeated."""
     return Affine(linear.bias * scale, (linear.weight * scale).t().contiguous())
 
 
@@ -156,7 +156,7 @@ def keys_and_values(attention: "MultiHead") -> Float[Tensor, "i o"]:
 
 
 def by_heads(heads: int, *parts: Float[Tensor, "o ..."]) -> Float[Tensor, "p ..."]:
-    """Rows of several projections in another order: all that a head has stands together."""
+    """Rows of several projections reordered: all rows of a head follow each other."""
     return torch.stack([part.unflatten(0, (heads, -1)) for part in parts], dim=1).flatten(0, 2)
 
 
@@ -179,7 +179,7 @@ def attend(
 ) -> Float[Tensor, "b h t d"]:
     """softmax(q kᵀ + hidden) v, by the faster of two ways; what hides keys is `s` or `b h 1 s`.
 
-    With few keys and many sentences plain products are faster than the kernel; one sentence alone wants few calls.
+    With few keys and many sentences plain products are faster than the kernel; for one sentence fewer calls are.
     """
     if len(query) < FEW or keys.shape[-2] > SHORT or query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=hidden, scale=1.0)
@@ -196,18 +196,17 @@ def transform(block: Block, x: Float[Tensor, "n d"], activation: Callable[[Tenso
     return block.end(x, IN_PLACE.get(activation, activation)(block.begin(x)))
 
 
-# The Transformer's encoder for search: padding is never computed with.
+# The Transformer's encoder for search, without computing padding.
 #
-# The same as the encoder layers of `sightline.nn.transformer`, and tested equal to them. Sentences of a batch have
-# different lengths; between attentions their words stand in one list without gaps, so that a long sentence costs the
-# others nothing.
+# Tested equal to the encoder layers of `sightline.nn.transformer`. Between attentions the words of all sentences form
+# one list without gaps, so that a long sentence does not slow down the others.
 
 
 class Packed(NamedTuple):
     """The words of a batch without its padding.
 
-    ``places`` says where they stand in it, ``numbers`` which word stands at each of its places, padding having any one
-    of them (both None: there is no padding).
+    ``places`` are their indices in the flattened batch, ``numbers`` the word at each index of it, any word for padding
+    (both None: there is no padding).
     """
 
     words: Float[Tensor, "n d"]
@@ -216,7 +215,7 @@ class Packed(NamedTuple):
     mask: Bool[Tensor, "b s"]
 
     def by_heads(self, heads: int, each: int, firsts: list[int], step: int) -> Int[Tensor, " m"]:
-        """Which row of `n each` stands at each place of `parts b heads s`; in gaps, any (nobody looks there).
+        """Which row of `n each` stands at each place of `parts b heads s`; any row in gaps, which are never read.
 
         A word has ``each`` rows. Those of a part begin at its first one, a step for every head.
         """
@@ -234,7 +233,7 @@ class Packed(NamedTuple):
         return ((places // width * (heads * width) + places % width).unsqueeze(-1) + head).flatten()
 
     def hidden(self, heads: int, like: Tensor) -> Float[Tensor, "b h 1 s"] | None:
-        """What to add to scores so that padding is not looked at."""
+        """What to add to scores so that padding gets no weight."""
         if self.places is None:
             return None
         added = torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
@@ -257,7 +256,7 @@ class Positions:
 
 
 class PackedEncoder:
-    """The layers of an encoder, for sentences without padding. It holds copies of weights, as they were then."""
+    """The layers of an encoder, for sentences without padding. It holds copies of the weights."""
 
     def __init__(
         self,
@@ -340,17 +339,16 @@ class Moves(NamedTuple):
 
 # The Transformer's decoder, one token at a time: what search spends its time in.
 #
-# The same as the layers of `sightline.nn.transformer` applied to one token, and tested equal to them. It is faster
-# because everything that does not change from token to token is made once (joined projections, the keys as the products
-# want them), because caches are written in place, and because the source is kept once for all hypotheses of a sentence,
-# which look at it together.
+# Tested equal to the layers of `sightline.nn.transformer` applied to one token. It is faster because everything that
+# does not change from token to token is made once (joined projections, keys in the layout of the products), because
+# caches are written in place, and because all hypotheses of a sentence share one source and attend to it in one call.
 
 
 ROOM = 16  # tokens that caches grow by
 
 
 class StepState(NamedTuple):
-    """Own keys of each layer and own values, with room behind; and what the hypotheses of a sentence share.
+    """Own keys and values of each layer, with spare room; and what the hypotheses of a sentence share.
 
     ``source`` holds the keys and the values of all layers, `s h n d` each, and what is added to scores where a sentence
     is padded.
@@ -364,7 +362,7 @@ class StepState(NamedTuple):
 class OneTokenDecoder:
     """A step for `decoding.search`: the last token of each hypothesis in, log-probabilities of the next one out.
 
-    It holds joined copies of weights, as they were when it was made.
+    It holds joined copies of the weights.
     """
 
     def __init__(
@@ -435,17 +433,17 @@ class OneTokenDecoder:
     def _look_at_source(
         self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
     ) -> Tensor:
-        """The hypotheses of a sentence ask together."""
+        """All hypotheses of a sentence attend in one call."""
         rows, (sentences, heads, _, size) = x.shape[0], keys.shape
         query = block.begin(x).view(sentences, rows // sentences, heads, size).transpose(1, 2)
         return block.end(x, attend(query, keys, values, hidden).transpose(1, 2).reshape(rows, -1))
 
     def _offset(self, position: int, like: Tensor) -> Tensor | None:
-        """What is added to the embedding: where the token stands, and what the stack wants its input to bring along."""
+        """What is added to the embedding: the token's position, and the bias that the stack expects in its input."""
         return self.start if self.positions is None else self.positions(position + 1, like)[position]
 
     def _unseen(self, position: int, room: int, like: Tensor) -> Float[Tensor, " room"]:
-        """To be added to scores: nothing up to a token, and behind it what hides the rest."""
+        """To be added to scores: zeros up to a token, and what hides the keys after it."""
         unseen = self.unseen  # read once: another thread may write a smaller one
         if room > len(unseen):
             self.unseen = unseen = like.new_full((room, room), torch.finfo(like.dtype).min).triu_(1)

@@ -1,8 +1,7 @@
 """Self-attention over texts of different lengths without padding, in training too.
 
-Between attentions the tokens of a batch stand in one list, text after text, the short ones first. Texts of one length
-stand together and attend in one call; nothing needs to be hidden, because nothing is there that should be. Where the
-texts of a batch stand in it makes no difference, so their order costs nothing. Gain: 1.2
+Between attentions the tokens of a batch form one list, text after text, the short ones first. Texts of one length are
+neighbours and attend in one call, which needs no mask. The order of texts in a batch makes no difference. Gain: 1.2
 (`benchmarks/kernels.py`).
 """
 
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class Run(NamedTuple):
-    """Texts of one length that stand together."""
+    """Neighbouring texts of one length."""
 
     texts: int
     length: int
 
 
 class Unpadded(NamedTuple):
-    """Where the tokens of a batch stand when its padding is left out.
+    """The order of a batch's tokens without its padding.
 
     ``places`` are those of the tokens in the flattened batch, ``rows`` the batch's rows in the order of their texts
     here, ``firsts`` where each text begins. Rows without a token are left out.
@@ -46,7 +45,7 @@ class Unpadded(NamedTuple):
 
     @classmethod
     def of(cls, real: Bool[Tensor, "b s"]) -> "Unpadded":
-        """Of a batch, given which of its places hold a token."""
+        """Of a batch, given its mask."""
         lengths = real.sum(dim=1)
         rows = torch.argsort(lengths, stable=True)
         rows = rows[lengths[rows] > 0]
@@ -98,9 +97,9 @@ def encode_unpadded(
 def attend_unpadded(
     attention: "MultiHead", x: Float[Tensor, "n d"], unpadded: Unpadded, dropout: float = 0.0, first: bool = False
 ) -> Float[Tensor, "m d"]:
-    """What the texts' tokens read of their own text. With ``first``, only what the first token of each text reads.
+    """The contexts of all tokens, each from its own text. With ``first``, only those of each text's first token.
 
-    ``dropout`` leaves out some of the weights.
+    ``dropout`` is that of the weights.
     """
     score: Any = attention.inner.score
     asking = x.index_select(0, unpadded.firsts) if first else x
@@ -118,7 +117,7 @@ def attend_unpadded(
         if dropout:
             context = _DroppedAttention.apply(query * score.scale, key, value, bias, dropout)
         else:
-            # Nothing is hidden, so the kernel is at its fastest, also where there are few keys.
+            # Without a mask the kernel is at its fastest, also with few keys.
             context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=score.scale)
         read.append(context.transpose(1, 2).flatten(2).flatten(0, 1))
     return attention.output(torch.cat(read) if read else asking.new_zeros(0, attention.output.in_features))
@@ -127,7 +126,7 @@ def attend_unpadded(
 class _DroppedAttention(torch.autograd.Function):
     """softmax(q kᵀ + bias) with some of the weights left out, times v.
 
-    The library's kernel has no dropout on a processor, and what it does instead takes several times as long.
+    PyTorch's kernel has no dropout on a processor, and its fallback takes several times as long.
     """
 
     @staticmethod

@@ -77,7 +77,7 @@ class Encoder(TextModel):
         if self.config.pooling == "first" and self.layers and not self._plain():
             self._check(texts)
             unpadded = Unpadded.of(self.real(texts))
-            # Nobody reads what the last layer would make of the other tokens.
+            # The last layer's vectors of the other tokens are not needed.
             return self._finish(unpadded.spread_texts(self._encode(texts, unpadded, first=True)))
         return self.pooled(self.annotate(texts), texts)
 
@@ -248,7 +248,7 @@ def start_translator(translator: Transformer, encoder: Encoder) -> list[str]:
     }
     for name, (own, expected) in pairs.items():
         if own != expected:
-            raise ValueError(f"the encoder's {name} is {own}, the translator needs {expected}; choose one of them anew")
+            raise ValueError(f"the encoder's {name} is {own}, the translator needs {expected}; change one of them")
     tensors = translator_tensors(encoder)
     state = translator.state_dict()
     with torch.no_grad():

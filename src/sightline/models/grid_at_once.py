@@ -1,4 +1,4 @@
-"""All cells of a grid at once: the fast model, and the floor that sees one cell only."""
+"""All cells of a grid at once: the fast model, and the baseline that sees one cell only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class AtOnceConfig(GridModelConfig):
 
 
 class Single(GridModel):
-    """The floor: every cell is labelled by its own pixels, and knows of nothing around it."""
+    """The baseline: every cell is labelled from its own pixels alone."""
 
     def __init__(
         self, config: "SingleConfig", inputs: Inputs, weights: Sequence[float] | None, pretrained: bool

@@ -132,7 +132,7 @@ class ImageToLabelsConfig(Config):
     """``size`` is that of an annotation after the encoder's features are projected.
 
     ``layers`` of self-attention let the places look at each other; ``pooling`` is how they are read (null: their mean,
-    which looks nowhere and is the floor that attention has to beat).
+    which is the baseline that attention has to beat).
     """
 
     size: int = 256

@@ -26,7 +26,7 @@ class Places(NamedTuple):
     width: int
 
     @property
-    def count(self) -> int:  # type: ignore[override] # nobody counts how often a size occurs
+    def count(self) -> int:  # type: ignore[override] # a tuple's own `count` is not needed
         return self.height * self.width
 
     def check(self, features: Tensor) -> None:

@@ -80,7 +80,7 @@ class ShowAttendTell(ImageToText):
         self.start = nn.Linear(reading.size_of(places), states * config.layers * config.size)
         self.dropout = Dropout(config.dropout)
         self.samples = any(isinstance(part, Hard) and part.estimator == "reinforce" for part in self.decoder.modules())
-        # Of each word's log-likelihood, 0 until it is met. Saved with the weights: a run that goes on goes on with it.
+        # Of each word's log-likelihood, 0 until it occurs. Saved with the weights, so that a resumed run keeps it.
         self.register_buffer("baseline", torch.zeros(target_words))
 
     def begin(self, source: Num[Tensor, "b ..."]) -> DecoderState:
@@ -185,7 +185,7 @@ def unevenness(weights: Float[Tensor, "b *h t s"], real: Bool[Tensor, "b t"]) ->
 
 @dataclass(frozen=True)
 class ShowAttendTellConfig(ImageToTextConfig):
-    """``attention`` left out: the mean of the places starts the decoder and is all that it sees, the floor.
+    """``attention`` left out: the mean of the places starts the decoder and is all that it sees: the baseline.
 
     ``normalised``, ``annotation_size``, ``positions``: how an encoder's features become annotations. ``penalty`` is λ
     of soft attention. For hard attention (`hard()`), ``credit`` says what a choice is credited with: the word that was

@@ -56,9 +56,9 @@ class StackedWriter(Writer):
     def search_parts(self) -> tuple[Callable[[Tensor], Packed], OneTokenDecoder]:
         """The encoder and the decoder's step, with copies of the weights.
 
-        They are made once for a model none of whose weights is to be learnt, such as that of a loaded run, and anew for
-        every search of any other. What `requires_grad_`, `train`, `to` or `load_state_dict` of this model change is
-        seen; after other changes to weights that are not to be learnt, call ``model.requires_grad_(False)``.
+        They are made once for a model whose weights are frozen, such as that of a loaded run, and again for every
+        search of any other. Changes by `requires_grad_`, `train`, `to` or `load_state_dict` of this model are noticed;
+        after other changes to frozen weights, call ``model.requires_grad_(False)``.
         """
         if self._search_parts is None or any(parameter.requires_grad for parameter in self.parameters()):
             self._search_parts = self.build_search_parts()

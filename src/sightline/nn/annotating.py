@@ -157,7 +157,7 @@ class FeedForward(nn.Module):
 
 
 class Annotator(nn.Module):
-    """Padded tokens → one vector for each. What it says of padding is nobody's business."""
+    """Padded tokens → one vector for each. The vectors of padding are undefined."""
 
     def __init__(self, shape: AnnotationShape, words: int, specials: Specials) -> None:
         super().__init__()

@@ -154,7 +154,7 @@ class EfficientNetLite0(ImageEncoder):
         self.train()
 
     def train(self, mode: bool = True) -> "EfficientNetLite0":
-        """A frozen network goes on to normalise with what it has learnt, whatever stands around it."""
+        """A frozen network stays in evaluation mode: it normalises with its running statistics."""
         super().train(mode and not self.frozen)
         return self
 

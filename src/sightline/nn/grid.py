@@ -140,7 +140,7 @@ class EncodedCells(nn.Module):
     def forward(self, pixels: Tensor, mask: Bool[Tensor, "b r c"]) -> tuple[Float[Tensor, "b r c d"], list[Tensor]]:
         if bool(mask.all()):
             return self.output(self._cells(pixels, *mask.shape[1:])), []
-        # An encoder knows nothing of padding: each image by itself, so that none reads what is not there.
+        # An encoder takes no mask, so it encodes each image without its padding.
         features = pixels.new_zeros(*mask.shape, self.encoder.annotation_size, dtype=self.output.weight.dtype)
         cell = pixels.shape[1] // mask.shape[1]
         for row, there in enumerate(mask):

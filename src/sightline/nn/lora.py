@@ -1,12 +1,12 @@
 """Low-rank adaptation (Hu et al. 2022): a trained model stays as it is, and small products are learnt beside it.
 
 A matrix W becomes W + (alpha / rank) · up · down, where ``down`` has few rows; ``up`` begins at zero, so that at first
-nothing changes. It is done to the weight itself (`torch.nn.utils.parametrize`), and whoever reads the weight, a fast
-path too, reads the sum. What people get wrong: the product is scaled by alpha / rank, so that the rank can be changed
+nothing changes. The weight itself is parametrised (`torch.nn.utils.parametrize`), so all code that reads the weight
+reads the sum, fast paths too. What people get wrong: the product is scaled by alpha / rank, so that the rank can be changed
 without a new learning rate.
 
 A run keeps the merged weights: it loads, predicts and exports like any other, and needs to know nothing of this. Only
-the checkpoints for going on hold the factors.
+the checkpoints for resuming hold the factors.
 """
 
 from collections.abc import Iterable

@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")  # an architecture, and 
 @dataclass(frozen=True)
 class TimmConfig(ImageEncoderConfig):
     """The ``name`` of a backbone as ``timm.list_models()`` has it, and nothing else that timm would understand: a name
-    in a stranger's run must not make it ask a hub or read a folder.
+    in a run from elsewhere must not make it contact a hub or read a folder.
 
     Nothing is fetched: ``weights`` is a file (.safetensors) that a new run begins with; left out, they are those that
     an earlier program has left in the local cache of the Hugging Face hub. Without either, the backbone must learn.

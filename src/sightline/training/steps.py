@@ -28,7 +28,7 @@ class Event(NamedTuple):
     loss: float
     tokens_per_second: float
     share: float
-    parts: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
+    parts: dict[str, float] = {}  # noqa: RUF012 - never written to
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -58,7 +58,7 @@ class Gradients(NamedTuple):
     total: float
     tokens: int
     stopping: bool
-    parts: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
+    parts: dict[str, float] = {}  # noqa: RUF012 - never written to
 
 
 def gradients(
