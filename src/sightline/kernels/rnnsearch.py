@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sightline.nn.rnn import Cell
 
 
-class Aligned(NamedTuple):
+class AlignedTarget(NamedTuple):
     """All words of a target, word after word: the first state and the one after each word, and what each read."""
 
     states: Float[Tensor, "t1 b h"]
@@ -42,17 +42,17 @@ def supported(cell: "Cell", state: Float[Tensor, "b h"], memory: "Memory") -> bo
 
 def reference(
     attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
-) -> Aligned:
+) -> AlignedTarget:
     states, contexts = [state], []
     for word in projected:
         contexts.append(attention(states[-1].unsqueeze(1), memory).context.squeeze(1))
         states += cell(word + inner_input(contexts[-1]), (states[-1],))
-    return Aligned(torch.stack(states), torch.stack(contexts))
+    return AlignedTarget(torch.stack(states), torch.stack(contexts))
 
 
 def fast(
     attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
-) -> Aligned:
+) -> AlignedTarget:
     """From what the words give to the gates `t b g`, the first state `b h` and the memory; the score is additive."""
     query, vector = attention.score.query, attention.score.vector
     # tanh x = 2 σ(2x) − 1, and a softmax does not see the 1: the 2s go into the weights, and two passes over the hidden
@@ -60,7 +60,7 @@ def fast(
     weight, bias = (part.roll(cell.size, dims=0) for part in (cell.recurrent.weight, cell.recurrent.bias))
     from_state = torch.cat([2 * query.weight.t(), weight])
     bias = torch.cat([2 * query.bias.flatten(), bias])
-    return Aligned(
+    return AlignedTarget(
         *_Alignment.apply(
             projected,
             state,

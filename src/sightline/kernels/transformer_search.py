@@ -54,7 +54,7 @@ class Norm(NamedTuple):
         return torch.layer_norm(x, *self)
 
 
-class Block(NamedTuple):
+class FoldedPart(NamedTuple):
     """The feed-forward part, or the ways in and out of an attention, with the normalisation beside them."""
 
     norm: Norm
@@ -62,7 +62,7 @@ class Block(NamedTuple):
     leave: Affine
     pre: bool
 
-    def for_many(self) -> "Block":
+    def for_many(self) -> "FoldedPart":
         """The same for many rows at a time."""
         assert isinstance(self.enter, Affine)
         return self._replace(enter=Product(self.enter.weight.t(), self.enter.bias, often=True))
@@ -76,18 +76,18 @@ class Block(NamedTuple):
         return x.add_(self.leave.bias) if self.pre else self.norm(x)
 
 
-class Stack(NamedTuple):
+class FoldedStack(NamedTuple):
     """The parts of all layers, and what must be added to their input.
 
     Where layers are normalised after their sums, a part does not add its last bias: x contains it already. It is in the
     bias of the normalisation before, and is subtracted again where the part reads x.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[FoldedPart, ...]
     start: Float[Tensor, " d"] | None
 
     @classmethod
-    def of(cls, blocks: Iterable[Block]) -> "Stack":
+    def of(cls, blocks: Iterable[FoldedPart]) -> "FoldedStack":
         stacked = list(blocks)
         if not stacked or stacked[0].pre:
             return cls(tuple(stacked), None)
@@ -97,7 +97,7 @@ class Stack(NamedTuple):
             enter = enter._replace(bias=enter.bias - carried[i] @ enter.weight)
             if i + 1 < len(stacked):
                 norm = norm._replace(bias=norm.bias + carried[i + 1])
-            stacked[i] = Block(norm, enter, leave, pre)
+            stacked[i] = FoldedPart(norm, enter, leave, pre)
         return cls(tuple(stacked), carried[0])
 
 
@@ -131,7 +131,7 @@ def affine(linear: nn.Linear, scale: float = 1.0) -> Affine:
     return Affine(linear.bias * scale, (linear.weight * scale).t().contiguous())
 
 
-def own_block(around: "Residual", attention: "MultiHead") -> Block:
+def own_block(around: "Residual", attention: "MultiHead") -> FoldedPart:
     """Self-attention: for each head a query, a key and a value, in one product."""
     query, heads, scale = attention.project_query, attention.key_heads, scale_of(attention)
     weights = (query.weight * scale, attention.project_keys.weight, attention.project_values.weight)
@@ -140,12 +140,12 @@ def own_block(around: "Residual", attention: "MultiHead") -> Block:
     return _block(around, enter, _out_of(attention))
 
 
-def cross_block(around: "Residual", attention: "MultiHead") -> Block:
+def cross_block(around: "Residual", attention: "MultiHead") -> FoldedPart:
     """Attention to the source, whose keys and values are made before."""
     return _block(around, affine(attention.project_query, scale_of(attention)), _out_of(attention))
 
 
-def forward_block(around: "Residual", feed_forward: "FeedForward") -> Block:
+def forward_block(around: "Residual", feed_forward: "FeedForward") -> FoldedPart:
     return _block(around, affine(feed_forward.widen), affine(feed_forward.narrow))
 
 
@@ -165,10 +165,10 @@ def _out_of(attention: "MultiHead") -> Affine:
     return leave._replace(bias=leave.bias + attention.project_values.bias @ leave.weight)
 
 
-def _block(around: "Residual", enter: Affine, leave: Affine) -> Block:
+def _block(around: "Residual", enter: Affine, leave: Affine) -> FoldedPart:
     norm = norm_of(around.normalise)
     assert norm is not None
-    return Block(norm, enter, leave, around.pre)
+    return FoldedPart(norm, enter, leave, around.pre)
 
 
 def attend(
@@ -191,7 +191,7 @@ def attend(
     return torch.bmm(softmax(scores), values.view(together, keys_count, -1)).view(query.shape)
 
 
-def transform(block: Block, x: Float[Tensor, "n d"], activation: Callable[[Tensor], Tensor]) -> Tensor:
+def transform(block: FoldedPart, x: Float[Tensor, "n d"], activation: Callable[[Tensor], Tensor]) -> Tensor:
     """The feed-forward part of a layer."""
     return block.end(x, IN_PLACE.get(activation, activation)(block.begin(x)))
 
@@ -267,7 +267,7 @@ class PackedEncoder:
         padding: int,
     ) -> None:
         encoders = list(layers)
-        blocks, self.start = Stack.of(block for layer in encoders for block in _blocks(layer))
+        blocks, self.start = FoldedStack.of(block for layer in encoders for block in _blocks(layer))
         self.blocks = [block.for_many() for block in blocks]
         self.heads = [layer.attention.key_heads for layer in encoders]
         self.activations = [layer.feed_forward.activation for layer in encoders]
@@ -304,7 +304,7 @@ class PackedEncoder:
         return packed._replace(words=x if self.norm is None else self.norm(x))
 
 
-def _blocks(layer: "EncoderLayer") -> tuple[Block, Block]:
+def _blocks(layer: "EncoderLayer") -> tuple[FoldedPart, FoldedPart]:
     return (
         own_block(layer.around_attention, layer.attention),
         forward_block(layer.around_feed_forward, layer.feed_forward),
@@ -375,7 +375,7 @@ class OneTokenDecoder:
     ) -> None:
         decoders = list(layers)
         first = decoders[0]
-        blocks, self.start = Stack.of(block for layer in decoders for block in _decoder_blocks(layer))
+        blocks, self.start = FoldedStack.of(block for layer in decoders for block in _decoder_blocks(layer))
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
         self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
@@ -413,7 +413,9 @@ class OneTokenDecoder:
             x = self.norm(x)
         return torch.log_softmax(self.output(x), dim=-1), state._replace(position=position + 1)
 
-    def _look_back(self, block: Block, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int) -> Tensor:
+    def _look_back(
+        self, block: FoldedPart, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int
+    ) -> Tensor:
         """A token more in the cache, then self-attention with one query."""
         keys, values = cache
         rows, heads, room, size = keys.shape
@@ -431,7 +433,7 @@ class OneTokenDecoder:
         return block.end(x, attend(query.unsqueeze(2), keys, values, unseen).view(rows, -1))
 
     def _look_at_source(
-        self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
+        self, block: FoldedPart, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
     ) -> Tensor:
         """All hypotheses of a sentence attend in one call."""
         rows, (sentences, heads, _, size) = x.shape[0], keys.shape
@@ -454,7 +456,7 @@ def _roomier(cache: Float[Tensor, "b h room e"]) -> Float[Tensor, "b h more e"]:
     return F.pad(cache, (0, 0, 0, ROOM))
 
 
-def _decoder_blocks(layer: "DecoderLayer") -> tuple[Block, Block, Block]:
+def _decoder_blocks(layer: "DecoderLayer") -> tuple[FoldedPart, FoldedPart, FoldedPart]:
     return (
         own_block(layer.around_attention, layer.attention),
         cross_block(layer.around_cross, layer.cross),

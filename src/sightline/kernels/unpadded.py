@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sightline.nn.transformer import EncoderLayer
 
 
-class Run(NamedTuple):
+class EqualLengths(NamedTuple):
     """Neighbouring texts of one length."""
 
     texts: int
@@ -40,7 +40,7 @@ class Unpadded(NamedTuple):
     places: Int[Tensor, " n"]
     rows: Int[Tensor, " r"]
     firsts: Int[Tensor, " r"]
-    runs: tuple[Run, ...]
+    runs: tuple[EqualLengths, ...]
     shape: tuple[int, int]
 
     @classmethod
@@ -53,7 +53,7 @@ class Unpadded(NamedTuple):
         tokens = real[rows].flatten().nonzero().squeeze(-1)
         places = rows[tokens // max(width, 1)] * width + tokens % max(width, 1)
         ordered = lengths[rows]
-        runs = tuple(Run(len(list(group)), length) for length, group in itertools.groupby(ordered.tolist()))
+        runs = tuple(EqualLengths(len(list(group)), length) for length, group in itertools.groupby(ordered.tolist()))
         return cls(places, rows, ordered.cumsum(0) - ordered, runs, (real.shape[0], width))
 
     def take(self, x: Tensor) -> Tensor:

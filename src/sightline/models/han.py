@@ -30,7 +30,7 @@ from sightline.vocabulary import OURS, Specials
 SMALL, LARGE = 1 << 11, 1 << 16  # words of a group, padding counted: below the one it is not cut, above the other it is
 
 
-class Cut(NamedTuple):
+class SentenceCut(NamedTuple):
     """The sentences of a batch, in the order of the documents, and the same from the longest to the shortest.
 
     ``numbers`` is the sentence that each token of the batch belongs to, counted within its document (−1: none). Words
@@ -65,7 +65,7 @@ class Cut(NamedTuple):
 
 
 class HAN(TextModel):
-    """``capture`` shows the word attention as `words`, one map for each group of `Cut`, and that of `sentences`."""
+    """``capture`` shows the word attention as `words`, one map for each group, and that of `sentences`."""
 
     def __init__(self, config: "HANConfig", words: int, specials: Specials) -> None:
         super().__init__(config.size, specials)
@@ -100,7 +100,7 @@ class HAN(TextModel):
         assert seen.sentences is not None
         return seen.words.view(texts.words.shape), seen.sentences, cut.numbers
 
-    def cut(self, texts: Texts) -> Cut:
+    def cut(self, texts: Texts) -> SentenceCut:
         """Where the sentences of a batch stand."""
         words = texts.words
         ends = words == self.specials.end
@@ -119,7 +119,7 @@ class HAN(TextModel):
         numbers = self._numbers(words, places, sentence - (counts.cumsum(0) - counts)[document], ends)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(len(order), device=order.device)
-        return Cut(numbers, places[rank[sentence].sort(stable=True).indices], lengths, order, counts)
+        return SentenceCut(numbers, places[rank[sentence].sort(stable=True).indices], lengths, order, counts)
 
     @staticmethod
     def _numbers(words: Tensor, places: Tensor, sentence: Tensor, ends: Tensor) -> Int[Tensor, "b s"]:
@@ -129,7 +129,7 @@ class HAN(TextModel):
         numbers[:, 1:] = torch.where(ends[:, 1:], numbers[:, :-1], numbers[:, 1:])
         return numbers
 
-    def _read(self, texts: Texts, cut: Cut, seen: "_Seen | None") -> Float[Tensor, "b d"]:
+    def _read(self, texts: Texts, cut: SentenceCut, seen: "_Seen | None") -> Float[Tensor, "b d"]:
         sentences = self._sentences(texts, cut, seen)
         # The sentences of a document stand one behind the other; the document with most of them comes first.
         counts, order = cut.counts.sort(descending=True, stable=True)
@@ -147,7 +147,7 @@ class HAN(TextModel):
             seen.sentences = read.weights.flatten(1, -2).mean(dim=1)
         return read.context.flatten(1)
 
-    def _sentences(self, texts: Texts, cut: Cut, seen: "_Seen | None") -> Float[Tensor, "r d"]:
+    def _sentences(self, texts: Texts, cut: SentenceCut, seen: "_Seen | None") -> Float[Tensor, "r d"]:
         """A vector for each sentence, in the order of the documents."""
         words = self.word_dropout(texts.words.flatten()[cut.places])
         annotations = self.word_encoder.annotate(self.dropout(self.embedding(words)), cut.lengths)

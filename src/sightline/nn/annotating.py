@@ -145,7 +145,7 @@ class Convolution(nn.Module):
         return F.relu(torch.cat(features, dim=1)).transpose(1, 2)
 
 
-class FeedForward(nn.Module):
+class WordFeedForward(nn.Module):
     """One layer for each word by itself."""
 
     def __init__(self, input_size: int, size: int) -> None:
@@ -175,7 +175,7 @@ class Annotator(nn.Module):
         elif shape.kind == "cnn":
             self.stack = nn.ModuleList(Convolution(size, shape.size, shape.widths) for size in sizes)
         elif shape.kind == "feed_forward":
-            self.stack = nn.ModuleList(FeedForward(size, shape.size) for size in sizes)
+            self.stack = nn.ModuleList(WordFeedForward(size, shape.size) for size in sizes)
         self.self_attention: EncoderLayer | None = None
         if shape.heads:
             size = shape.annotation_size

@@ -20,7 +20,7 @@ from sightline.nn.rnn import BidirectionalEncoder, CellKind
 CELLS = (4, 8, 16, 32, 64)  # pixels along a cell
 
 
-class Block(nn.Module):
+class ConvolutionBlock(nn.Module):
     """Convolution, normalisation, ReLU. The normalisation counts only what there is."""
 
     def __init__(self, input_size: int, size: int, kernel: int = 3) -> None:
@@ -54,7 +54,7 @@ class Stage(nn.Module):
 
     def __init__(self, input_size: int, size: int) -> None:
         super().__init__()
-        self.first, self.second = Block(input_size, size), Block(size, size)
+        self.first, self.second = ConvolutionBlock(input_size, size), ConvolutionBlock(size, size)
 
     def forward(self, x: Float[Tensor, "b i h w"], mask: Bool[Tensor, "b h w"] | None) -> Float[Tensor, "b o h w"]:
         x = self.first(x, mask)
@@ -167,7 +167,7 @@ class PixelHead(nn.Module):
         super().__init__()
         self.enter = nn.Linear(cells, width)
         self.beside = nn.ModuleList(nn.Conv2d(size, width, 1, bias=False) for size in sizes)
-        self.mix = nn.ModuleList(Block(width, width) for _ in sizes)
+        self.mix = nn.ModuleList(ConvolutionBlock(width, width) for _ in sizes)
         self.output = nn.Conv2d(width, 4 * outputs, 1)
 
     def forward(

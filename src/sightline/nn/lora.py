@@ -2,8 +2,8 @@
 
 A matrix W becomes W + (alpha / rank) · up · down, where ``down`` has few rows; ``up`` begins at zero, so that at first
 nothing changes. The weight itself is parametrised (`torch.nn.utils.parametrize`), so all code that reads the weight
-reads the sum, fast paths too. What people get wrong: the product is scaled by alpha / rank, so that the rank can be changed
-without a new learning rate.
+reads the sum, fast paths too. What people get wrong: the product is scaled by alpha / rank, so that the rank can be
+changed without a new learning rate.
 
 A run keeps the merged weights: it loads, predicts and exports like any other, and needs to know nothing of this. Only
 the checkpoints for resuming hold the factors.

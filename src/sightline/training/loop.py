@@ -21,7 +21,7 @@ from sightline.training.checkpoint import (
 from sightline.training.ending import Outcome, finish, rank_of
 from sightline.training.folder import MODEL, RunFolder, save_tensors
 from sightline.training.ranks import Ranks, own_device
-from sightline.training.steps import Ahead, Event, Stepper, Window, make_optimiser
+from sightline.training.steps import Ahead, Event, MetricsWindow, Stepper, make_optimiser
 from sightline.training.stopping import Stopping
 
 
@@ -248,7 +248,7 @@ class _Loop:
         self.progress, self.ranks = stepper.progress, stepper.ranks
         self.on_step, self.on_scores, self.on_remark = on_step, on_scores, on_remark
         self.best: dict[str, float] = {}
-        self.window, self.ahead, self.saved = Window(self.progress), Ahead(lesson), time.monotonic()
+        self.window, self.ahead, self.saved = MetricsWindow(self.progress), Ahead(lesson), time.monotonic()
 
     def run(self, stopping: Stopping) -> str:
         """Why training ended."""
@@ -321,7 +321,7 @@ class _Loop:
         else:
             progress.since_best += 1
         progress.pending = False
-        self.window = Window(progress)
+        self.window = MetricsWindow(progress)
         if self.ranks.is_first:
             where = {"step": progress.step, "epoch": progress.epoch, "seconds": round(progress.seconds, 1)}
             self.folder.add_metrics(**where, **scores, **trained)

@@ -154,7 +154,7 @@ class Stepper:
         return Event(progress, total / tokens, tokens / (now - begun), 0.0, shares), asked
 
 
-class Window:
+class MetricsWindow:
     """What training did since the last validation."""
 
     def __init__(self, progress: Progress) -> None:
