@@ -33,19 +33,8 @@ class ConvolutionBlock(nn.Module):
         x = self.convolution(x)
         if mask is None:
             return F.relu(self.norm(x))
-        norm, rows = self.norm, x.movedim(1, -1)[mask]
-        there = F.batch_norm(
-            rows,
-            norm.running_mean,
-            norm.running_var,
-            norm.weight,
-            norm.bias,
-            self.training and len(rows) > 1,  # as `BatchNorm` does: one place alone has no spread
-            norm.momentum or 0.0,
-            norm.eps,
-        )
         normed = torch.zeros_like(x).movedim(1, -1)
-        normed[mask] = F.relu(there)
+        normed[mask] = F.relu(self.norm(x.movedim(1, -1)[mask][..., None, None]))[..., 0, 0]
         return normed.movedim(-1, 1)
 
 

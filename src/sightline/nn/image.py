@@ -26,7 +26,7 @@ class BatchNorm(nn.BatchNorm2d):
     """Normalises over the batch; a batch of one single place, which has no spread, with what was learnt so far."""
 
     def forward(self, x: Float[Tensor, "b d y x"]) -> Float[Tensor, "b d y x"]:
-        if self.training and x.numel() == x.shape[1]:
+        if self.training and x.numel() <= x.shape[1]:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 
