@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline import capture
+from sightline import capture, kernels
 from sightline.kernels.unpadded import Unpadded, _DroppedAttention, attend_unpadded
 from sightline.models.encoder import EncoderConfig, start_translator, translator_tensors
 from sightline.models.masked import MaskedWords
@@ -74,6 +74,7 @@ def test_a_text_is_read_alike_alone_and_in_a_batch(name):
             torch.testing.assert_close(model.features(alone)[0], features[row], atol=1e-12, rtol=0)
 
 
+@pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 def test_the_first_token_s_short_cut_is_taken_and_reads_everything(monkeypatch):
     model = CONFIGS["bert"].build(50).double().eval()
     seen, forward = [], FeedForward.forward

@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from runs import translator as run_of
+from sightline import kernels
 from sightline.explain.capture import capture
 from sightline.kernels import transformer_search as incremental
 from sightline.models.transformer import TransformerConfig
 from sightline.state import Shared, reorder, select
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
+
+pytestmark = pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 
 SHAPES = {
     "pre": TransformerConfig(16, 2, 32, 2, 3, tied="none"),

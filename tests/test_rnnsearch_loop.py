@@ -3,12 +3,15 @@
 import pytest
 import torch
 
+from sightline import kernels
 from sightline.attention import AdditiveConfig, ComposedConfig, Memory, SparsemaxConfig
 from sightline.explain.capture import capture
 from sightline.kernels import rnnsearch
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import PADDING
 from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
+
+pytestmark = pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 
 WORDS = 20
 SMALL = {"embedding_size": 6, "size": 4, "attention": ComposedConfig(AdditiveConfig(hidden_size=5))}

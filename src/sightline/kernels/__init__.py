@@ -16,6 +16,10 @@ _SWITCH = "SIGHTLINE_KERNELS"
 _on = os.environ.get(_SWITCH, "on") != "off"
 
 
+def switched_on() -> bool:
+    return _on
+
+
 def enabled() -> bool:
     """Whether kernels may run: they are switched on, and no compiler is tracing."""
     return _on and not is_traced()
