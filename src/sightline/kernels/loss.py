@@ -39,7 +39,8 @@ def reference(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Te
 
 
 def of_logits(logits: Float[Tensor, "n v"], targets: Int[Tensor, " n"], smoothing: float) -> Float[Tensor, ""]:
-    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # the sum over words overflows float16
+    return F.cross_entropy(precise, targets, reduction="sum", label_smoothing=smoothing).to(logits.dtype)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
