@@ -80,7 +80,9 @@ def hot_paths() -> dict[str, Callable[[], object]]:
 
 def _search(model: TextToText, source: torch.Tensor, beam: int) -> None:
     rules = Rules(START, END, min_length=8, max_length=8, forbidden=(PADDING,))
-    step, state = model.eval().requires_grad_(False).searching(source)  # as a run that was loaded
+    if model.training:
+        model.eval().requires_grad_(False)  # as a run that was loaded
+    step, state = model.searching(source)
     if beam == 1:
         greedy(step, state, ROWS, rules)
     else:

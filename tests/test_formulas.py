@@ -28,8 +28,8 @@ from sightline.attention import (
     ScaledDotConfig,
     SoftmaxConfig,
     SparsemaxConfig,
-    additive,
 )
+from sightline.kernels import additive
 
 pytestmark = pytest.mark.fast
 

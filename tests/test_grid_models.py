@@ -14,7 +14,7 @@ from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
 from sightline.models.luong import LuongConfig
 from sightline.nn.decoder import RecurrentAttentionDecoder
-from sightline.nn.grid import Block, GridEncoder, PixelCells, directions, scan
+from sightline.nn.grid import ConvolutionBlock, GridEncoder, PixelCells, directions, scan
 from sightline.nn.image import CNNConfig
 from sightline.outputs.cell_scores import collate_gold
 
@@ -188,7 +188,7 @@ def test_a_single_cell_sees_itself_only():
 
 
 def test_normalisation_counts_what_there_is():
-    plain, padded = Block(2, 3), Block(2, 3)
+    plain, padded = ConvolutionBlock(2, 3), ConvolutionBlock(2, 3)
     padded.load_state_dict(plain.state_dict())
     x = torch.randn(1, 2, 4, 4)
     wide = torch.zeros(1, 2, 6, 8)

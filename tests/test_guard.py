@@ -9,6 +9,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from guard import KEPT, counts_of, hot_paths, version
+from sightline import kernels
+
+pytestmark = pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 
 KEEPING = json.loads(KEPT.read_text())
 

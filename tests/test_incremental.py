@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from runs import translator as run_of
+from sightline import kernels
 from sightline.explain.capture import capture
-from sightline.models import transformer
+from sightline.kernels import transformer_search as incremental
 from sightline.models.transformer import TransformerConfig
-from sightline.nn import inference as incremental
 from sightline.state import Shared, reorder, select
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
+
+pytestmark = pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 
 SHAPES = {
     "pre": TransformerConfig(16, 2, 32, 2, 3, tied="none"),
@@ -95,7 +97,7 @@ def test_search_finds_the_same_on_both_paths(options, monkeypatch):
     model = TransformerConfig(16, 2, 32, 2, 2).build(tokeniser.words, tokeniser.words).eval()
     translator = run_of(model, tokeniser, tokeniser)
     fast = translator.predict(texts, max_length=9, **options)
-    monkeypatch.setattr(transformer, "can_step", lambda layers: False)
+    monkeypatch.setattr(incremental, "supported", lambda *args: False)
     assert len(fast[0].all) == options.get("best", 1)
     for one, other in zip(fast, translator.predict(texts, max_length=9, **options), strict=True):
         assert [some.tokens for some in one.all] == [some.tokens for some in other.all]
@@ -131,7 +133,9 @@ def test_search_sees_parts_that_were_put_in_the_place_of_others():
     for _ in range(5):
         parts = model.decoder[0].feed_forward
         parts.widen = None  # its place in memory may be the next one's
-        parts.widen = torch.nn.Linear(16, 32).requires_grad_(False)
+        parts.widen = torch.nn.Linear(16, 32)
+        assert_search_knows_its_weights(model)
+        model.requires_grad_(False)
         assert_search_knows_its_weights(model)
 
 
@@ -155,6 +159,7 @@ def test_what_search_keeps_of_weights_follows_them():
     with torch.no_grad():
         before, _ = first(torch.tensor([2]), state)
         model.output.weight.mul_(2)
+    model.requires_grad_(False)
     changed, state = model.searching(source)
     after, _ = changed(torch.tensor([2]), state)
     assert changed is not first
@@ -162,9 +167,19 @@ def test_what_search_keeps_of_weights_follows_them():
     torch.testing.assert_close(after, model.step(torch.tensor([2]), model.begin(source))[0])
     model.requires_grad_(True)
     assert model.searching(source)[0] is not model.searching(source)[0], "weights that learn change without a trace"
+    kept = model.requires_grad_(False).searching(source)[0]
+    for change in (
+        lambda: model.load_state_dict(model.state_dict()),
+        lambda: model.double().float(),
+        lambda: model.train().eval(),
+    ):
+        change()
+        kept, before = model.searching(source)[0], kept
+        assert kept is not before
     copied = copy.deepcopy(model.requires_grad_(False))
     copied.searching(source)
     copied.output.weight.data = torch.zeros_like(copied.output.weight)
+    copied.requires_grad_(False)
     step, state = copied.searching(source)
     torch.testing.assert_close(
         step(torch.tensor([2]), state)[0], copied.step(torch.tensor([2]), copied.begin(source))[0]

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from sightline import kernels
 from sightline.attention import (
     AdditiveConfig,
     AlibiConfig,
@@ -19,10 +20,10 @@ from sightline.attention import (
     T5BucketsConfig,
     Window,
 )
-from sightline.attention import additive as additive_module
 from sightline.attention import fused as fused_module
-from sightline.attention.additive import additive_scores
 from sightline.explain.capture import capture
+from sightline.kernels import additive as additive_module
+from sightline.kernels.additive import additive_scores
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 B, H, T, D = 3, 4, 7, 8
@@ -248,6 +249,7 @@ def test_additive_with_many_queries_uses_the_chunked_path(monkeypatch):
     close(attention(x, attention.remember(x)).context, plain, 1e-6)
 
 
+@pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 def test_few_keys_take_the_short_path_and_many_the_kernel(monkeypatch):
     taken = []
     kernel = F.scaled_dot_product_attention

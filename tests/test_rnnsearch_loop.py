@@ -3,12 +3,15 @@
 import pytest
 import torch
 
+from sightline import kernels
 from sightline.attention import AdditiveConfig, ComposedConfig, Memory, SparsemaxConfig
 from sightline.explain.capture import capture
+from sightline.kernels import rnnsearch
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import PADDING
-from sightline.nn import decoder as decoders
 from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
+
+pytestmark = pytest.mark.skipif(not kernels.enabled(), reason="kernels are switched off")
 
 WORDS = 20
 SMALL = {"embedding_size": 6, "size": 4, "attention": ComposedConfig(AdditiveConfig(hidden_size=5))}
@@ -17,8 +20,8 @@ SMALL = {"embedding_size": 6, "size": 4, "attention": ComposedConfig(AdditiveCon
 @pytest.fixture
 def loops(monkeypatch):
     """How often the written-out loop was taken."""
-    taken, align = [], decoders.align
-    monkeypatch.setattr(decoders, "align", lambda *args: taken.append(1) or align(*args))
+    taken, align = [], rnnsearch.fast
+    monkeypatch.setattr(rnnsearch, "fast", lambda *args: taken.append(1) or align(*args))
     return taken
 
 
@@ -45,7 +48,7 @@ def test_the_loop_and_its_gradients_are_the_decoder_s(lengths, dropout, loops, m
     torch.manual_seed(2)
     found = learnt(model, *batch)
     assert len(loops) == 1
-    monkeypatch.setattr(decoders, "can_align", lambda *args: False)
+    monkeypatch.setattr(rnnsearch, "supported", lambda *args: False)
     torch.manual_seed(2)
     for one, other in zip(found, learnt(model, *batch), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

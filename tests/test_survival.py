@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, whol
     if (name, how) != ("state.json", "missing"):  # without it there is no checkpoint
         (remark,) = remarks
         assert "step-15" in remark
-        assert remark.endswith("going on from the checkpoint before it")
+        assert remark.endswith("resuming from the checkpoint before it")
     assert_equal(last_state(folder), last_state(whole[0]))
     assert [line["step"] for line in folder.metrics()] == [4, 8, 12, 15]
 

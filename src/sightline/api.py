@@ -10,7 +10,6 @@ from sightline.config import Config
 from sightline.data.checking import Limits
 from sightline.data.source import RowsLike, Source
 from sightline.errors import UserError
-from sightline.kernels.allocator import keep_memory
 from sightline.machine import choose_device
 from sightline.tasks.prepare import OnItems
 from sightline.tasks.registry import task_named
@@ -22,6 +21,7 @@ from sightline.training.steps import Event
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
+    from sightline.tasks.configs.base import TaskConfig
 
 
 def train(
@@ -56,7 +56,6 @@ def train(
     """
     from sightline.cli.train import base_config
 
-    keep_memory()
     chosen = task if isinstance(task, Task) else task_named(task)
     known = [one.name.replace("-", "_") for one in chosen.options]
     for name in options:
@@ -68,15 +67,14 @@ def train(
     variant = chosen.variant_for(source)
     begin = None if start is None else Path(start)
     kind = imported(variant.config)
-    if config is None:
-        config = base_config(chosen, variant, model, size, begin)
-    elif not isinstance(config, kind):
+    if config is not None and not isinstance(config, kind):
         raise UserError(f"config is a {type(config).__name__}; {chosen.name} takes a {kind.__name__}")
-    if model not in (None, config.model.kind):
-        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {config.model.kind}")
+    whole: TaskConfig = base_config(chosen, variant, model, size, begin) if config is None else config
+    if model not in (None, whole.model.kind):
+        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
     changed = {name: value for name, value in given.items() if value is not None}
-    config = replace(config, training=replace(config.training, **changed), **sets)
+    whole = replace(whole, training=replace(whole.training, **changed), **sets)
     listeners: dict[str, Any] = {
         "on_report": on_report,
         "on_step": on_step,
@@ -93,7 +91,7 @@ def train(
         chosen,
         source,
         Path(out),
-        config,
+        whole,
         device=choose_device(device),
         fresh=fresh,
         **{name: one for name, one in listeners.items() if one is not None},
@@ -118,7 +116,6 @@ def load(run: str | Path) -> Run:
     """
     if str(run).startswith("hf:"):
         raise UserError(f"{run} is a Hugging Face model; load it with sightline.load_huggingface")
-    keep_memory()
     return Run.load(run)
 
 
@@ -126,5 +123,4 @@ def load_huggingface(folder: str | Path) -> "HuggingFaceModel":
     """Load a Hugging Face model from a folder on the disk; its `explain` shows its attention."""
     from sightline.interop.huggingface import load as load_folder
 
-    keep_memory()
     return load_folder(folder)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sightline.attention.checks import check_least
 from sightline.attention.compose import Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, existing, full_sizes
 from sightline.attention.dot import unit_length
@@ -28,8 +29,8 @@ class Content(Score):
     def forward(
         self, query: Float[Tensor, "*b t q"], keys: Float[Tensor, "*#b s p"], position: int
     ) -> Float[Tensor, "*b t s"]:
-        wanted, strength = query[..., :-1], F.softplus(query[..., -1:])
-        return strength * (unit_length(wanted) @ unit_length(keys).transpose(-2, -1))
+        key, strength = query[..., :-1], F.softplus(query[..., -1:])
+        return strength * (unit_length(key) @ unit_length(keys).transpose(-2, -1))
 
 
 class Addressing(Sequential):
@@ -126,8 +127,7 @@ class AddressingConfig(AttentionConfig):
     kind: ClassVar[str] = "addressing"
 
     def __post_init__(self) -> None:
-        if self.furthest_shift < 0:
-            raise ValueError(f"furthest_shift is {self.furthest_shift}; it must be 0 or more")
+        check_least(self, 0, "furthest_shift")
 
     def build(
         self, query_size: int, key_size: int | None = None, value_size: int | None = None, *, heads: Heads = ()

@@ -60,9 +60,9 @@ def check_batch(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
     """Batch axes that the memory's broadcast to (heads that share keys have a key axis of size 1)."""
     batch = tuple(tensor.shape[:-2])
     if len(batch) != len(expected) or not _broadcasts(expected, batch):
-        wanted = ", ".join(map(str, (*expected, "t", tensor.shape[-1])))
+        shape = ", ".join(map(str, (*expected, "t", tensor.shape[-1])))
         raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}; expected ({wanted}): the batch axes of the memory it attends to"
+            f"{name} has shape {tuple(tensor.shape)}; expected ({shape}): the batch axes of the memory it attends to"
         )
 
 
@@ -92,4 +92,19 @@ def check_extend(before: Tensor, keys: Tensor) -> None:
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     if len(shape) > len(to):
         return False
-    return all(size in (1, wanted) for size, wanted in zip(reversed(shape), reversed(to), strict=False))
+    return all(size in (1, expected) for size, expected in zip(reversed(shape), reversed(to), strict=False))
+
+
+def check_least(config: object, least: int, *names: str) -> None:
+    """Of the fields of a configuration: none is below ``least``. A field that is None was left out."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+
+
+def check_share(config: object, *names: str) -> None:
+    """Of the fields of a configuration: each is at least 0 and below 1."""
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name} is {getattr(config, name)}; it must be at least 0 and below 1")

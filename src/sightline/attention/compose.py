@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.attention import checks
 from sightline.attention.allow import Allow, as_allow, visible_keys
@@ -25,8 +25,10 @@ from sightline.attention.dot import ScaledDotConfig
 from sightline.attention.fused import fused_context
 from sightline.attention.hard import Hard
 from sightline.attention.normalisers import Normaliser, NormaliserConfig, Softmax, SoftmaxConfig
+from sightline.attention.observed import may_bypass
 from sightline.attention.scores import DotProductScore, Score, ScoreConfig
 from sightline.attention.tap import Look, active_taps, new_passage, rows_at_once, show
+from sightline.kernels import is_traced
 
 LARGE = 1e15  # far from where float32 ends, also after a product or two
 
@@ -42,13 +44,17 @@ class Weighed(NamedTuple):
 
 
 class Composed(Attention):
-    """Holds a score and a normaliser, and reads the weighted sum of the values."""
+    """Holds a score and a normaliser, and reads the weighted sum of the values.
+
+    ``weights_dropout``, where a model sets it, leaves out some of the weights in training.
+    """
 
     def __init__(
         self, score: Score, normaliser: Normaliser, query_size: int, key_size: int, value_size: int, heads: Heads = ()
     ) -> None:
         super().__init__()
         self.score, self.normaliser = score, normaliser
+        self.weights_dropout: nn.Module | None = None
         self.query_size, self.key_size, self.value_size = query_size, key_size, value_size
         self.context_size, self.heads = value_size, heads
         if isinstance(normaliser, Hard) and normaliser.soft_share and type(self).weigh is not Composed.weigh:
@@ -101,7 +107,7 @@ class Composed(Attention):
         carry = self.begin(memory) if carry is None else carry
         checks.check_carry(carry)
         rule = None if allow is None else as_allow(allow)
-        if not need_weights and not active_taps() and self.can_fuse():
+        if not need_weights and self.can_fuse() and may_bypass(self):
             assert isinstance(self.score, DotProductScore)
             context = fused_context(self.score, query, memory, carry.position, rule)
             return Read(context, carry._replace(position=carry.position + query.shape[-2]))
@@ -112,6 +118,7 @@ class Composed(Attention):
     def can_fuse(self) -> bool:
         """Softmax over a dot product has a kernel of its own, unless a subclass weighs in a way of its own."""
         plain = type(self).weigh is Composed.weigh and type(self).attend_block is Composed.attend_block
+        plain = plain and not (self.training and self.weights_dropout is not None)
         return plain and isinstance(self.score, DotProductScore) and isinstance(self.normaliser, Softmax)
 
     def attend(
@@ -163,7 +170,8 @@ class Composed(Attention):
         scores, weights, log_prob, entropy, allowed = self.weigh(query, memory, carry, allowed)
         head_axes = len(self.heads)
         weights = show(Look(self, carry.position, scores, weights, allowed, head_axes, shown, to_come, carry.passage))
-        context = weights @ memory.values
+        read_with = weights if self.weights_dropout is None else self.weights_dropout(weights)
+        context = read_with @ memory.values
         return Read(context, self.next_carry(carry, weights), weights if need_weights else None, log_prob, entropy)
 
     def weigh(
@@ -200,7 +208,7 @@ def _are_numbers(x: Tensor) -> bool:
 
     A graphics card would have to be waited for.
     """
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    if is_traced() or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         return False
     return bool(torch.linalg.vector_norm(x.detach()) < LARGE)
 

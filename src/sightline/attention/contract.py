@@ -40,7 +40,7 @@ class Carry(NamedTuple):
     """What goes from one query to the next: how many queries came before, and the last one's weights if needed.
 
     ``passage`` is a number that an open `capture` gives to a chain of calls, so that it can tell two chains apart that
-    use one mechanism in turn; 0 where nobody watches. ``soft`` says which rows hard attention reads softly, from the
+    use one mechanism in turn; 0 outside `capture`. ``soft`` says which rows hard attention reads softly, from the
     first query to the last; None where it looks hard at all of them.
     """
 

@@ -15,9 +15,7 @@ from sightline.attention.allow import Allow, Causal, visible_keys
 from sightline.attention.checks import check_allowed
 from sightline.attention.contract import Memory
 from sightline.attention.scores import DotProductScore
-from sightline.kernels.softmax import softmax
-
-SHORT = 96  # keys; benchmarks/attention.py --part short compares both paths
+from sightline.kernels.softmax import SHORT, softmax
 
 
 def fused_context(

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from sightline.attention.checks import check_least
 from sightline.attention.compose import Composed, Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, full_sizes
 from sightline.attention.dot import GeneralConfig
@@ -88,8 +89,7 @@ class LocalConfig(AttentionConfig):
     def __post_init__(self) -> None:
         if self.place not in get_args(Place):
             raise ValueError(f"place is {self.place!r}; it must be one of {', '.join(get_args(Place))}")
-        if self.half_width < 1:
-            raise ValueError(f"half_width is {self.half_width}; it must be at least 1")
+        check_least(self, 1, "half_width")
 
     def build(
         self, query_size: int, key_size: int | None = None, value_size: int | None = None, *, heads: Heads = ()

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sightline.attention.additive import Additive, AdditiveConfig, additive_scores
+from sightline.attention.additive import AdditiveConfig
+from sightline.attention.checks import check_least
 from sightline.attention.compose import Weighed
 from sightline.attention.contract import AttentionConfig, Carry, Heads, Memory, full_sizes
 from sightline.attention.heads import HeadLinear
@@ -45,10 +46,9 @@ class LocationAware(Sequential):
         carry: Carry,
         allowed: Bool[Tensor, "..."] | None,
     ) -> Weighed:
-        assert isinstance(self.score, Additive)
         last = self.last_weights(carry, memory)
         features = self.location(self.convolve(last))
-        scores = additive_scores(self.score.query(query), memory.keys + features, self.score.vector)
+        scores = self.score(query, memory.keys + features, carry.position)
         weights, log_prob, entropy = self.normaliser(scores, allowed)
         return Weighed(scores, weights, log_prob, entropy, allowed)
 
@@ -77,10 +77,7 @@ class LocationAwareConfig(AttentionConfig):
     def __post_init__(self) -> None:
         if self.width < 1 or self.width % 2 == 0:
             raise ValueError(f"width is {self.width}; it must be odd")
-        if self.hidden_size is not None and self.hidden_size < 1:
-            raise ValueError(f"hidden_size is {self.hidden_size}; it must be at least 1")
-        if self.filters < 1:
-            raise ValueError(f"filters is {self.filters}; it must be at least 1")
+        check_least(self, 1, "hidden_size", "filters")
 
     def build(
         self, query_size: int, key_size: int | None = None, value_size: int | None = None, *, heads: Heads = ()

@@ -8,8 +8,12 @@ from torch import Tensor, nn
 
 from sightline.attention import checks
 from sightline.attention.allow import Allow, as_allow
-from sightline.attention.compose import ComposedConfig
+from sightline.attention.checks import check_least
+from sightline.attention.compose import Composed, ComposedConfig
 from sightline.attention.contract import Attention, AttentionConfig, Carry, Heads, Memory, Read, full_sizes
+from sightline.attention.dot import ScaledDot
+from sightline.attention.normalisers import Softmax
+from sightline.attention.scores import DotProductScore
 
 
 class MultiHead(Attention):
@@ -82,6 +86,23 @@ class MultiHead(Attention):
             *(None if part is None else self._one_head_axis(part, batch_axes) for part in read[2:]),
         )
 
+    def is_softmax_of_dots(self) -> bool:
+        """Whether this is softmax over a dot product in every head, and nothing else."""
+        if type(self) is not MultiHead or type(self.inner) is not Composed or self.shared != 1:
+            return False
+        return isinstance(self.inner.score, DotProductScore) and type(self.inner.normaliser) is Softmax
+
+    def is_plain(self) -> bool:
+        """Whether it is that of the Transformer to the letter, without positions of its own."""
+        if not self.is_softmax_of_dots() or self.project_query.bias is None:
+            return False
+        score = self.inner.score
+        parts = (self.project_query, self.project_keys, self.project_values, self.output)
+        if not all(type(part).forward is nn.Linear.forward for part in parts):
+            return False
+        same_sizes = self.project_keys.weight.shape == self.project_values.weight.shape
+        return type(score) is ScaledDot and score.relative is None and same_sizes
+
     def _key_ones(self) -> list[int]:
         return [1] * len(self.inner.heads)
 
@@ -108,10 +129,7 @@ class MultiHeadConfig(AttentionConfig):
     kind: ClassVar[str] = "multi_head"
 
     def __post_init__(self) -> None:
-        for name in ("heads", "key_heads", "head_size", "value_head_size", "output_size"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                raise ValueError(f"{name} is {size}; it must be at least 1")
+        check_least(self, 1, "heads", "key_heads", "head_size", "value_head_size", "output_size")
         if self.heads % (self.key_heads or self.heads):
             raise ValueError(f"key_heads is {self.key_heads}; it must divide heads, {self.heads}")
 

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.attention.additive import AdditiveConfig
+from sightline.attention.checks import check_least
 from sightline.attention.compose import ComposedConfig
 from sightline.attention.contract import Attention, AttentionConfig, Read
 from sightline.attention.heads import head_parameter
@@ -53,8 +54,7 @@ class PoolingConfig(Config):
     kind: ClassVar[str] = "pooling"
 
     def __post_init__(self) -> None:
-        if self.queries < 1:
-            raise ValueError(f"queries is {self.queries}; it must be at least 1")
+        check_least(self, 1, "queries")
 
     def build(self, key_size: int, value_size: int | None = None) -> Pooling:
         return Pooling(self.inner.build(key_size, key_size, value_size), self.queries)

@@ -68,7 +68,7 @@ class SearchConfig:
         return torch.Generator(device).manual_seed(self.seed)
 
     def limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
-        """The most tokens of each output: one three times as long as its source, and more for short ones, is babble."""
+        """The maximum length of each output: by default three times the source and twenty tokens more."""
         return [
             max(self.max_length or 3 * length + 20, self.min_length, len(prefix))
             for length, prefix in zip(lengths, prefixes, strict=True)
@@ -97,10 +97,10 @@ class SearchConfig:
                 device=device,
                 sampler=self._sampler(generator) if self.sample else None,
             )
-            found = [drawn[start : start + self.best] for start in range(0, len(drawn), self.best)]
-            found = [sorted(some, key=lambda one: one.score, reverse=True) for some in found]
+            hypotheses = [drawn[start : start + self.best] for start in range(0, len(drawn), self.best)]
+            hypotheses = [sorted(some, key=lambda one: one.score, reverse=True) for some in hypotheses]
         else:
-            found = beam_search(
+            hypotheses = beam_search(
                 step,
                 state,
                 len(limits),
@@ -112,12 +112,12 @@ class SearchConfig:
                 limits=limits,
                 device=device,
             )
-        if not all(some and math.isfinite(some[0].log_prob) for some in found):
+        if not all(some and math.isfinite(some[0].log_prob) for some in hypotheses):
             raise UserError(
                 f"no output has at least {self.min_length} tokens and none of {self.no_repeat} in a row twice; "
                 f"choose a smaller min_length or a larger no_repeat"
             )
-        return found
+        return hypotheses
 
     def _rules(self, longest: int) -> Rules:
         return Rules(START, END, self.min_length, longest, self.no_repeat, forbidden=(PADDING,))

@@ -69,20 +69,20 @@ class Rules:
     ) -> Float[Tensor, "n v"]:
         """The log-probabilities, with −inf put in for whatever may not be written next.
 
-        Whoever knows that no limit is below ``soonest`` spares a look at them.
+        No limit is below ``soonest``: up to there they are not compared.
         """
         length = written.shape[-1]
         forced = prefixes[:, length] if length < prefixes.shape[-1] else None
-        # A prefix is the user's word: no other rule forbids it.
-        wish = None if forced is None else log_probs.gather(-1, forced.clamp(min=0).unsqueeze(-1))
+        # A prefix overrides every other rule.
+        forced_log_probs = None if forced is None else log_probs.gather(-1, forced.clamp(min=0).unsqueeze(-1))
         if self.no_repeat and length >= self.no_repeat:
             log_probs.masked_fill_(self._repeats(written, log_probs.shape[-1]), NEVER)
         never = (self.start, *self.forbidden, *((self.end,) if length < self.min_length else ()))
         log_probs.index_fill_(-1, _places(never, log_probs.device), NEVER)
         if length >= soonest and (full := limits <= length).any():
             _leave_only(log_probs, full, torch.full_like(limits, self.end), log_probs[:, [self.end]])
-        if forced is not None and wish is not None:
-            _leave_only(log_probs, forced >= 0, forced, wish)
+        if forced is not None and forced_log_probs is not None:
+            _leave_only(log_probs, forced >= 0, forced, forced_log_probs)
         return log_probs
 
     def _repeats(self, written: Int[Tensor, "n t"], words: int) -> Bool[Tensor, "n v"]:
@@ -282,7 +282,7 @@ def _advance(
         beams.limits.repeat_interleave(k, dim=0),
         least,
     )
-    # Each hypothesis has one end, so among the 2 · beam best at least `beam` go on.
+    # Each hypothesis has one end, so among the 2 · beam best at least `beam` are unfinished.
     likely, parents, tokens = likeliest(allowed.reshape(sentences, k, words), beams.log_prob, 2 * beam)
     ends = tokens == rules.end
     # An end counts only among the `beam` best, as in the search that a beam of one must equal.
@@ -309,15 +309,15 @@ def likeliest(
 ) -> tuple[Float[Tensor, "s n"], Int[Tensor, "s n"], Int[Tensor, "s n"]]:
     """The ``count`` likeliest continuations of the ``k`` hypotheses of each sentence, best first, if there are so many.
 
-    Gives their log-probabilities (with what stood ``before``), the hypotheses they go on from, and the tokens.
+    Gives their log-probabilities (with what stood ``before``), the hypotheses they extend, and the tokens.
     """
     sentences, k, words = log_probs.shape
     count = min(count, k * words)
     if log_probs.numel() < GROUPED or words < GROUPS or log_probs.device.type != "cpu":
-        wanted = min(count, words)
-        values, choices = log_probs.topk(wanted, dim=-1)
+        kept = min(count, words)
+        values, choices = log_probs.topk(kept, dim=-1)
         likely, places = (before.unsqueeze(-1) + values).flatten(1).topk(count, dim=-1)
-        return likely, places // wanted, choices.flatten(1).gather(-1, places)
+        return likely, places // kept, choices.flatten(1).gather(-1, places)
     # The largest of many numbers are slow to find, the largest of each group fast: only the best groups are looked
     # into. A group is every GROUPS-th word; the few words left over at the end are looked at anyway.
     size = words // GROUPS

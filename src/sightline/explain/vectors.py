@@ -37,7 +37,8 @@ class Watched:
         values = calls[-1][1].values[0].expand(*queries.shape[:-2], -1, -1)
         parts = [_numbers(values[..., :columns, :], kept), _numbers(queries, kept), _numbers(contexts, kept)]
         return [
-            Calculation(name, head, *own, size=values.shape[-1]) for head, own in enumerate(zip(*parts, strict=True))
+            Calculation(name, head, value, query, context, size=values.shape[-1])
+            for head, (value, query, context) in enumerate(zip(*parts, strict=True))
         ]
 
 

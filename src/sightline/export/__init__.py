@@ -6,16 +6,16 @@ from sightline.lazy import exported
 
 if TYPE_CHECKING:
     from sightline.export.predicting import load_engine
-    from sightline.export.run import export_encoder_run, export_run
+    from sightline.export.run import export_run
     from sightline.export.writing import Closeness, Exported
 else:
     __getattr__, __dir__ = exported(
         __name__,
         {
             "export.predicting": "load_engine",
-            "export.run": "export_encoder_run export_run",
+            "export.run": "export_run",
             "export.writing": "Closeness Exported",
         },
     )
 
-__all__ = ["Closeness", "Exported", "export_encoder_run", "export_run", "load_engine"]
+__all__ = ["Closeness", "Exported", "export_run", "load_engine"]

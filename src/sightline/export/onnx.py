@@ -24,11 +24,11 @@ from sightline.errors import UserError
 from sightline.export.engine import ENCODER, STEP, library
 from sightline.files import whole_file
 from sightline.kernels.ragged import PARTS
+from sightline.kernels.transformer_search import scale_of
 from sightline.models.recurrent import RecurrentModel
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
 from sightline.nn.decoder import RecurrentAttentionDecoder
-from sightline.nn.inference import scale_of
 from sightline.nn.rnn import Cell
 from sightline.nn.transformer import ACTIVATIONS, DecoderLayer, EncoderLayer, FeedForward, Residual
 from sightline.vocabulary import PADDING

@@ -2,7 +2,7 @@
 
 On a processor `torch.nn.functional.dropout` draws one Bernoulli number after the other, which takes a noticeable part
 of a training step of a small model. A generator of random bytes fills the mask at memory speed; the rate is rounded to
-256ths.
+256ths. Gain: 12 (`benchmarks/kernels.py`).
 """
 
 from typing import Any
@@ -11,35 +11,23 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sightline.kernels import enabled
 
-class Dropout(nn.Module):
-    """Zeroes a share of the elements in training and scales the rest. Follows torch's seed."""
 
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        if not 0 <= rate < 1:
-            raise ValueError(f"dropout is {rate}; it must be at least 0 and below 1")
-        self.rate = rate
+def supported(y: Float[Tensor, "*b"], rate: float) -> bool:
+    return y.device.type == "cpu" and enabled()
 
-    def forward(self, x: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-        if not self.training or not self.rate:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.rate)
-        return _AddDropped.apply(x.new_zeros(()), x, self.rate)
 
-    def add(self, x: Float[Tensor, "*b"], y: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-        """x + dropout(y), in one pass over memory instead of three."""
-        if not self.training or not self.rate or y.device.type != "cpu":
-            return x + self(y)
-        return _AddDropped.apply(x, y, self.rate)
+def reference(x: Float[Tensor, "*#b"], y: Float[Tensor, "*b"], rate: float) -> Float[Tensor, "*b"]:
+    """The same in distribution: other masks come from the same seed."""
+    return x + F.dropout(y, rate)
 
 
 class _AddDropped(torch.autograd.Function):
-    """Of what was drawn a byte is kept for each number, and made a number again where it is needed."""
+    """x + dropout(y), in one pass over memory instead of three. The mask is kept as one byte for each number."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, rate: float) -> Tensor:
@@ -56,6 +44,9 @@ class _AddDropped(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             d_y = torch.addcmul(above.new_zeros(()), above, kept.to(above.dtype), value=ctx.factor)
         return d_x, d_y, None
+
+
+fast = _AddDropped.apply
 
 
 def byte_mask(shape: torch.Size, rate: float, dtype: torch.dtype) -> Tensor:

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sightline.attention.pooling import PoolingConfig
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
 from sightline.nn.annotating import QUIET, AnnotationKind, AnnotationShape, Annotator
+from sightline.nn.dropout import Dropout
 from sightline.vocabulary import OURS, Specials
 
 

@@ -5,19 +5,19 @@ itself knows no order. ``encoder_layers`` lets the places look at each other fir
 word looked at is what was seen there, which is what the overlay shows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-from sightline.attention.tap import active_taps
-from sightline.decoding.search import Step
-from sightline.kernels.dropout import Dropout
+from sightline.attention.checks import check_least
+from sightline.kernels.transformer_search import OneTokenDecoder, Packed
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.stacked import StackedWriter, TransformerState
-from sightline.nn.inference import Packed, can_step
+from sightline.nn.dropout import Dropout
 from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 
@@ -47,14 +47,13 @@ class CaptioningTransformer(StackedWriter, ImageToText):
         x = self._encode(source)
         return TransformerState(tuple(layer.begin(x, None) for layer in self.decoder), 0)  # type: ignore[operator]
 
-    def searching(self, source: Num[Tensor, "b ..."]) -> tuple[Step, Any]:
-        if self.training or active_taps() or not can_step(self.decoder):
-            return self.step, self.begin(source)
-        with torch.no_grad():
-            x = self._encode(source)
+    def build_search_parts(self) -> tuple[Callable[[Tensor], Packed], OneTokenDecoder]:
+        return self._pack, self._one_token()
+
+    def _pack(self, source: Num[Tensor, "b ..."]) -> Packed:
+        x = self._encode(source)
         everywhere = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        _, step = self._searching()
-        return step, step.begin(Packed(x.flatten(0, 1), None, None, everywhere))
+        return Packed(x.flatten(0, 1), None, None, everywhere)
 
     def _encode(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s d"]:
         x = self.annotate(source)
@@ -81,11 +80,8 @@ class CaptioningTransformerConfig(ImageToTextConfig):
     positions: ClassVar[str] = "sinusoid"  # of words
 
     def __post_init__(self) -> None:
-        for name in ("size", "heads", "feed_forward", "decoder_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.encoder_layers < 0:
-            raise ValueError(f"encoder_layers is {self.encoder_layers}; it must be 0 or more")
+        check_least(self, 1, "size", "heads", "feed_forward", "decoder_layers")
+        check_least(self, 0, "encoder_layers")
         if self.size % 4:
             raise ValueError(f"size is {self.size}; 4 must divide it: a place is told by its row and its column")
 

@@ -16,13 +16,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import PoolingConfig
-from sightline.attention.tap import active_taps
-from sightline.kernels.dropout import Dropout
+from sightline.attention.checks import check_least, check_share
+from sightline.attention.observed import may_bypass
+from sightline.kernels.unpadded import Unpadded, encode_unpadded, supported
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts
 from sightline.models.transformer import Transformer
 from sightline.nn.annotating import TokenEmbedding, sinusoids
+from sightline.nn.dropout import Dropout
 from sightline.nn.transformer import Activation, EncoderLayer, LayerShape
-from sightline.nn.unpadded import Unpadded, can_run, encode_unpadded
 from sightline.vocabulary import OURS, Specials
 
 
@@ -67,16 +68,16 @@ class Encoder(TextModel):
 
     def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
         self._check(texts)
-        if self._plain(texts):
+        if self._plain():
             return self._padded(texts)
         unpadded = Unpadded.of(self.real(texts))
         return unpadded.spread(self._encode(texts, unpadded, first=False))
 
     def features(self, texts: Texts) -> Float[Tensor, "b d"]:
-        if self.config.pooling == "first" and self.layers and not self._plain(texts):
+        if self.config.pooling == "first" and self.layers and not self._plain():
             self._check(texts)
             unpadded = Unpadded.of(self.real(texts))
-            # Nobody reads what the last layer would make of the other tokens.
+            # The last layer's vectors of the other tokens are not needed.
             return self._finish(unpadded.spread_texts(self._encode(texts, unpadded, first=True)))
         return self.pooled(self.annotate(texts), texts)
 
@@ -114,36 +115,34 @@ class Encoder(TextModel):
                 f"a text of {texts.words.shape[1]:,} tokens; this encoder has positions for {self.longest:,}: cut it"
             )
 
-    def _plain(self, texts: Texts) -> bool:
-        """Whether to go the way that taps can see; with padding, as graphics cards like it."""
-        return bool(active_taps()) or texts.words.device.type != "cpu" or not all(map(can_run, self._attentions()))
-
-    def _attentions(self) -> list[nn.Module]:
-        return [layer.attention for layer in self.layers]  # type: ignore[misc]
+    def _plain(self) -> bool:
+        """Whether to call the layers as they are, with padding: watched, or on a graphics card, which likes padding."""
+        return not all(map(supported, self.layers)) or not may_bypass(self)
 
     def _padded(self, texts: Texts) -> Float[Tensor, "b s d"]:
         real = self.real(texts)
         places = torch.arange(texts.words.shape[1], device=texts.words.device).expand_as(texts.words)
-        x = self._embed(texts.words, places, texts.parts)
+        x = self._embed(texts.words, places, texts.parts, texts.words.shape[1])
         for layer in self.layers:
             x = layer(x, real)
         return self.norm(x) * real.unsqueeze(-1)
 
     def _encode(self, texts: Texts, unpadded: Unpadded, first: bool) -> Float[Tensor, "n d"]:
         parts = None if texts.parts is None or self.parts is None else unpadded.take(texts.parts)
-        x = self._embed(unpadded.take(texts.words), unpadded.places % max(texts.words.shape[1], 1), parts)
+        width = texts.words.shape[1]
+        x = self._embed(unpadded.take(texts.words), unpadded.places % max(width, 1), parts, width)
         for number, layer in enumerate(self.layers, start=1):
             x = encode_unpadded(layer, x, unpadded, first and number == len(self.layers))
         return self.norm(x)
 
     def _embed(
-        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None
+        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None, width: int
     ) -> Float[Tensor, "*n d"]:
         x = self.embedding(words)
         if self.positions is not None:
             x = x + self.positions(places + self.config.first_position)
-        elif self.config.positions == "sinusoid" and places.numel():
-            x = x + sinusoids(0, int(places.max()) + 1, x.shape[-1], x)[places]
+        elif self.config.positions == "sinusoid":
+            x = x + sinusoids(0, width, x.shape[-1], x)[places]
         if self.parts is not None:
             # A model with one kind of part (RoBERTa) makes no difference between the texts of a pair.
             x = x + (self.parts.weight[0] if parts is None else self.parts(parts.clamp(max=self.config.parts - 1)))
@@ -195,15 +194,9 @@ class EncoderConfig(TextModelConfig):
     kind: ClassVar[str] = "encoder"
 
     def __post_init__(self) -> None:
-        for name in ("size", "heads", "feed_forward", "layers", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("parts", "first_position"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        check_least(self, 1, "size", "heads", "feed_forward", "layers", "longest")
+        check_least(self, 0, "parts", "first_position")
+        check_share(self, "dropout", "attention_dropout")
         if self.size % self.heads:
             raise ValueError(f"size {self.size} does not divide into {self.heads} heads")
         if self.positions == "sinusoid" and self.size % 2:
@@ -224,12 +217,12 @@ def translator_tensors(encoder: Encoder) -> dict[str, Tensor]:
         "layers": lambda rest: f"encoder.{rest}",
         "norm": lambda rest: f"encoder_norm.{rest}",
     }
-    found = {}
+    tensors = {}
     for name, tensor in encoder.state_dict().items():
         first, _, rest = name.partition(".")
         if first in renamed:
-            found[renamed[first](rest)] = tensor
-    return found
+            tensors[renamed[first](rest)] = tensor
+    return tensors
 
 
 def start_translator(translator: Transformer, encoder: Encoder) -> list[str]:
@@ -253,9 +246,9 @@ def start_translator(translator: Transformer, encoder: Encoder) -> list[str]:
         "words": (encoder.embedding.num_embeddings, translator.source_embedding.num_embeddings),
         "padding": (encoder.specials.padding, OURS.padding),
     }
-    for name, (found, wanted) in pairs.items():
-        if found != wanted:
-            raise ValueError(f"the encoder's {name} is {found}, the translator needs {wanted}; choose one of them anew")
+    for name, (own, expected) in pairs.items():
+        if own != expected:
+            raise ValueError(f"the encoder's {name} is {own}, the translator needs {expected}; change one of them")
     tensors = translator_tensors(encoder)
     state = translator.state_dict()
     with torch.no_grad():

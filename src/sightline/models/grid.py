@@ -17,9 +17,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import ComposedConfig, GeneralConfig
+from sightline.attention.checks import check_least, check_share
 from sightline.config import Config
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_text import Loss
+from sightline.nn.dropout import Dropout
 from sightline.nn.grid import Annotated, EncodedCells, FeatureCells, GridEncoder, PixelCells, PixelHead
 from sightline.nn.image import ImageEncoderConfig
 from sightline.nn.rnn import CellKind
@@ -82,14 +83,9 @@ class GridModelConfig(Config):
     family: ClassVar[str] = "grid_model"
 
     def __post_init__(self) -> None:
-        for name in ("width", "cell_size", "rnn_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("rnn_layers", "pixel_width", "pixels"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        check_least(self, 1, "width", "cell_size", "rnn_size")
+        check_least(self, 0, "rnn_layers", "pixel_width", "pixels")
+        check_share(self, "dropout")
 
     @property
     def cell_kind(self) -> CellKind:
@@ -184,11 +180,11 @@ class GridModel(nn.Module):
         cells = there.sum() / self.inputs.cell**2
         if self.inputs.classes > 2:
             return cells * F.cross_entropy(logits, gold, ignore_index=NOTHING)
-        wanted = (gold == 1)[there].to(logits.dtype)
+        target = (gold == 1)[there].to(logits.dtype)
         marked = logits[:, 0][there]
-        entropy = F.binary_cross_entropy_with_logits(marked, wanted)
-        chance = torch.sigmoid(marked)
-        dice = (2 * (chance * wanted).sum() + 1) / (chance.sum() + wanted.sum() + 1)
+        entropy = F.binary_cross_entropy_with_logits(marked, target)
+        probs = torch.sigmoid(marked)
+        dice = (2 * (probs * target).sum() + 1) / (probs.sum() + target.sum() + 1)
         return cells * (entropy + 0.5 * (1 - dice))
 
     def _cross_entropy(self, logits: Float[Tensor, "... k"], gold: Int[Tensor, "..."]) -> Tensor:

@@ -1,4 +1,4 @@
-"""All cells of a grid at once: the fast model, and the floor that sees one cell only."""
+"""All cells of a grid at once: the fast model, and the baseline that sees one cell only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class AtOnceConfig(GridModelConfig):
 
 
 class Single(GridModel):
-    """The floor: every cell is labelled by its own pixels, and knows of nothing around it."""
+    """The baseline: every cell is labelled from its own pixels alone."""
 
     def __init__(
         self, config: "SingleConfig", inputs: Inputs, weights: Sequence[float] | None, pretrained: bool
@@ -80,8 +80,8 @@ class Single(GridModel):
 
     def _pixel_logits(self, annotated: Annotated, stages: list[Tensor], mask: Bool[Tensor, "b r c"]) -> Tensor:
         alone = Annotated(annotated.annotations.flatten(0, 2)[:, None, None], annotated.final)
-        found = super()._pixel_logits(alone, stages, mask.flatten()[:, None, None])
-        return found.unflatten(0, mask.shape).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+        logits = super()._pixel_logits(alone, stages, mask.flatten()[:, None, None])
+        return logits.unflatten(0, mask.shape).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import AttentionConfig
+from sightline.attention.checks import check_least
 from sightline.decoding.search import NEVER, Rules, greedy
 from sightline.models.grid import NOTHING, GridModel, GridModelConfig, Inputs, general
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
@@ -108,8 +109,8 @@ class Sequential(GridModel):
         labels = torch.log_softmax(self.output(features[:, 0]), dim=-1)
         full = (place >= state.lengths).unsqueeze(-1)
         end = torch.where(full, 0.0, NEVER).to(labels.dtype)
-        said = torch.cat([labels.masked_fill(full, NEVER), torch.full_like(end, NEVER), end], dim=-1)
-        return said, state._replace(decoder=decoder, place=place + 1)
+        log_probs = torch.cat([labels.masked_fill(full, NEVER), torch.full_like(end, NEVER), end], dim=-1)
+        return log_probs, state._replace(decoder=decoder, place=place + 1)
 
     def _read(self, labels: Int[Tensor, "*b k"]) -> Float[Tensor, "*b e"]:
         return self.labels(labels + self.get_buffer("offsets")).sum(dim=-2)
@@ -117,9 +118,9 @@ class Sequential(GridModel):
     def decide(self, annotated: Annotated, mask: Bool[Tensor, "b r c"], plan: Scan) -> Int[Tensor, "b t"]:
         """The labels that greedy search writes, step by step; START behind the last one of a grid."""
         rules = Rules(self.start, self.end, max_length=plan.cells.shape[1])
-        found = greedy(self.step, self.begin(annotated, mask, plan), len(mask), rules, device=mask.device)
+        hypotheses = greedy(self.step, self.begin(annotated, mask, plan), len(mask), rules, device=mask.device)
         tokens = torch.full(plan.cells.shape, self.start, device=mask.device)
-        for row, one in enumerate(found):
+        for row, one in enumerate(hypotheses):
             tokens[row, : len(one.tokens)] = torch.tensor(one.tokens, device=mask.device)
         return tokens
 
@@ -140,24 +141,24 @@ class Sequential(GridModel):
         """Search decides the labels; a pass over what it decided gives the probabilities, those of the last sweep."""
         plan = scan(mask, self.order, self.around, self.sweeps)
         tokens = self.decide(annotated, mask, plan)
-        said = torch.log_softmax(self.logits(annotated, mask, plan, tokens, tokens), dim=-1)
+        log_probs = torch.log_softmax(self.logits(annotated, mask, plan, tokens, tokens), dim=-1)
         cells = torch.where(plan.sweeps == self.sweeps - 1, plan.cells, mask[0].numel())
-        found = said.new_zeros(len(mask), mask[0].numel() + 1, said.shape[-1])
-        found.scatter_(1, cells.unsqueeze(-1).expand_as(said), said)
-        return found[:, :-1].unflatten(1, mask.shape[1:])
+        by_cell = log_probs.new_zeros(len(mask), mask[0].numel() + 1, log_probs.shape[-1])
+        by_cell.scatter_(1, cells.unsqueeze(-1).expand_as(log_probs), log_probs)
+        return by_cell[:, :-1].unflatten(1, mask.shape[1:])
 
     def cell_loss(self, annotated: Annotated, mask: Bool[Tensor, "b r c"], gold: Int[Tensor, "b r c"]) -> Tensor:
         """The mean over sweeps of the sums over cells."""
         plan = scan(mask, self.order, self.around, self.sweeps)
         behind = gold.new_full((len(gold), 1), NOTHING)
-        wanted = torch.cat([gold.flatten(1), behind], dim=1).gather(1, plan.cells)
-        right = wanted.masked_fill(wanted == NOTHING, self.start)
+        target = torch.cat([gold.flatten(1), behind], dim=1).gather(1, plan.cells)
+        right = target.masked_fill(target == NOTHING, self.start)
         tokens = before = right
         if self.training and plan.sources.shape[-1] and (self.own_labels or self.sweeps > 1):
             before = self._own(annotated, mask, plan, right)
             drawn = torch.rand(right.shape, device=right.device) < self.own_labels
             tokens = torch.where(drawn, before, right)
-        return self._cross_entropy(self.logits(annotated, mask, plan, tokens, before), wanted) / self.sweeps
+        return self._cross_entropy(self.logits(annotated, mask, plan, tokens, before), target) / self.sweeps
 
     @torch.no_grad()
     def _own(self, annotated: Annotated, mask: Bool[Tensor, "b r c"], plan: Scan, right: Tensor) -> Tensor:
@@ -169,8 +170,8 @@ class Sequential(GridModel):
         drawn = right
         for sweep in range(self.sweeps):
             tokens = torch.where(plan.sweeps < sweep, drawn, right)
-            said = torch.softmax(self.logits(annotated, mask, plan, tokens, drawn), dim=-1)
-            some = torch.multinomial(said.flatten(0, 1), 1).view(right.shape)
+            probs = torch.softmax(self.logits(annotated, mask, plan, tokens, drawn), dim=-1)
+            some = torch.multinomial(probs.flatten(0, 1), 1).view(right.shape)
             drawn = torch.where((plan.sweeps == sweep) & (right != self.start), some, drawn)
         return drawn
 
@@ -192,9 +193,7 @@ class SequentialConfig(GridModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("attn_num_hidden", "attn_num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_least(self, 1, "attn_num_hidden", "attn_num_layers")
         if not 1 <= self.sweeps <= 4:
             raise ValueError(f"sweeps is {self.sweeps}; it must be at least 1 and at most 4")
         if not 0 <= self.own_labels <= 1:

@@ -19,17 +19,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sightline.attention.checks import check_least
 from sightline.attention.pooling import PoolingConfig
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
 from sightline.nn.annotating import QUIET, TokenEmbedding, WordDropout, check_deviation
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, CellKind
 from sightline.vocabulary import OURS, Specials
 
 SMALL, LARGE = 1 << 11, 1 << 16  # words of a group, padding counted: below the one it is not cut, above the other it is
 
 
-class Cut(NamedTuple):
+class SentenceCut(NamedTuple):
     """The sentences of a batch, in the order of the documents, and the same from the longest to the shortest.
 
     ``numbers`` is the sentence that each token of the batch belongs to, counted within its document (−1: none). Words
@@ -64,7 +65,7 @@ class Cut(NamedTuple):
 
 
 class HAN(TextModel):
-    """``capture`` shows the word attention as `words`, one map for each group of `Cut`, and that of `sentences`."""
+    """``capture`` shows the word attention as `words`, one map for each group, and that of `sentences`."""
 
     def __init__(self, config: "HANConfig", words: int, specials: Specials) -> None:
         super().__init__(config.size, specials)
@@ -99,7 +100,7 @@ class HAN(TextModel):
         assert seen.sentences is not None
         return seen.words.view(texts.words.shape), seen.sentences, cut.numbers
 
-    def cut(self, texts: Texts) -> Cut:
+    def cut(self, texts: Texts) -> SentenceCut:
         """Where the sentences of a batch stand."""
         words = texts.words
         ends = words == self.specials.end
@@ -118,7 +119,7 @@ class HAN(TextModel):
         numbers = self._numbers(words, places, sentence - (counts.cumsum(0) - counts)[document], ends)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(len(order), device=order.device)
-        return Cut(numbers, places[rank[sentence].sort(stable=True).indices], lengths, order, counts)
+        return SentenceCut(numbers, places[rank[sentence].sort(stable=True).indices], lengths, order, counts)
 
     @staticmethod
     def _numbers(words: Tensor, places: Tensor, sentence: Tensor, ends: Tensor) -> Int[Tensor, "b s"]:
@@ -128,7 +129,7 @@ class HAN(TextModel):
         numbers[:, 1:] = torch.where(ends[:, 1:], numbers[:, :-1], numbers[:, 1:])
         return numbers
 
-    def _read(self, texts: Texts, cut: Cut, seen: "_Seen | None") -> Float[Tensor, "b d"]:
+    def _read(self, texts: Texts, cut: SentenceCut, seen: "_Seen | None") -> Float[Tensor, "b d"]:
         sentences = self._sentences(texts, cut, seen)
         # The sentences of a document stand one behind the other; the document with most of them comes first.
         counts, order = cut.counts.sort(descending=True, stable=True)
@@ -146,20 +147,20 @@ class HAN(TextModel):
             seen.sentences = read.weights.flatten(1, -2).mean(dim=1)
         return read.context.flatten(1)
 
-    def _sentences(self, texts: Texts, cut: Cut, seen: "_Seen | None") -> Float[Tensor, "r d"]:
+    def _sentences(self, texts: Texts, cut: SentenceCut, seen: "_Seen | None") -> Float[Tensor, "r d"]:
         """A vector for each sentence, in the order of the documents."""
         words = self.word_dropout(texts.words.flatten()[cut.places])
         annotations = self.word_encoder.annotate(self.dropout(self.embedding(words)), cut.lengths)
         annotations = self.dropout(annotations)
-        found = [annotations.new_zeros(0, pooled_size(self.words))]
+        contexts = [annotations.new_zeros(0, pooled_size(self.words))]
         for _, places, here in cut.groups():
             keys = annotations.index_select(0, places.flatten()).view(*places.shape, -1)
             read = self.words(keys, mask=here, need_weights=seen is not None)
-            found.append(read.context.flatten(1))
+            contexts.append(read.context.flatten(1))
             if seen is not None:
                 assert read.weights is not None
                 seen.words[cut.places[places[here]]] = read.weights.flatten(1, -2).mean(dim=1)[here]
-        sentences = torch.cat(found)
+        sentences = torch.cat(contexts)
         return torch.zeros_like(sentences).index_copy(0, cut.order, sentences)
 
 
@@ -191,9 +192,7 @@ class HANConfig(TextModelConfig):
     kind: ClassVar[str] = "han"
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "size", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        check_least(self, 1, "embedding_size", "size", "longest")
         check_deviation(self.deviation)
         if self.size % 2:
             raise ValueError(f"size is {self.size}; two directions need an even one")

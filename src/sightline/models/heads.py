@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_labels import TextModel, Texts
 from sightline.models.text_to_text import Loss
+from sightline.nn.dropout import Dropout
 
 Objective = Literal["one_label", "several_labels", "number", "tag_each", "span"]
 NOTHING = -1  # a label that is not there, or not known: no loss
@@ -110,9 +110,9 @@ class Number(Labeller):
         return self._of_text(texts).squeeze(-1).cpu().double() * self.spread + self.mean
 
     def loss(self, texts: Texts, gold: Float[Tensor, " b"]) -> Loss:
-        found = self._of_text(texts).squeeze(-1)
-        wanted = ((gold.double() - self.mean) / self.spread).to(found)
-        return Loss(F.mse_loss(found, wanted, reduction="sum"), len(gold))
+        numbers = self._of_text(texts).squeeze(-1)
+        target = ((gold.double() - self.mean) / self.spread).to(numbers)
+        return Loss(F.mse_loss(numbers, target, reduction="sum"), len(gold))
 
 
 class TagEach(Classes):
@@ -148,9 +148,9 @@ class SpanHead(Labeller):
 
     def loss(self, texts: Texts, gold: Int[Tensor, "b 2"]) -> Loss:
         known = (gold != NOTHING).all(dim=-1)
-        wanted = gold.masked_fill(~known.unsqueeze(-1), NOTHING)
+        target = gold.masked_fill(~known.unsqueeze(-1), NOTHING)
         logits = self.scores(texts).flatten(0, 1)
-        return Loss(_cross_entropy(logits, wanted.flatten(), None, 0.0), int(known.sum()))
+        return Loss(_cross_entropy(logits, target.flatten(), None, 0.0), int(known.sum()))
 
     @staticmethod
     def best(scores: Float[Tensor, "b 2 s"], longest: int = 30) -> Int[Tensor, "b 2"]:

@@ -14,13 +14,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from sightline.attention.checks import check_least, check_share
 from sightline.attention.pooling import PoolingConfig
 from sightline.config import Config
-from sightline.kernels.dropout import Dropout
 from sightline.models.heads import NOTHING
 from sightline.models.image_to_text import Places, grid_sinusoids
 from sightline.models.text_to_labels import pooled_size
 from sightline.models.writer import Loss
+from sightline.nn.dropout import Dropout
 from sightline.nn.image import ImageEncoder
 from sightline.nn.transformer import EncoderLayer, LayerShape
 
@@ -49,9 +50,7 @@ class ImageToLabels(nn.Module):
         self, config: "ImageToLabelsConfig", places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None
     ) -> None:
         super().__init__()
-        found = places.size if encoder is None else encoder.annotation_size
-        if found != places.size:
-            raise ValueError(f"the image encoder gives {found} features for a place; the model expects {places.size}")
+        places.check_encoder(encoder)
         self.places, self.shape, self.encoder = places, shape, encoder
         # What places look like on average, in the training data: what a hidden place is made to look like.
         self.register_buffer("blank", torch.zeros(places.size))
@@ -73,13 +72,9 @@ class ImageToLabels(nn.Module):
 
     def annotate(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s d"]:
         """One vector for each place: of pixels `b h w 3` where there is an encoder, else of its features `b s d`."""
-        found = self.see(source)
-        if found.dim() != 3 or found.shape[1:] != (self.places.height * self.places.width, self.places.size):
-            raise ValueError(
-                f"the places have shape {tuple(found.shape)}; expected {self.places.height} × {self.places.width} of "
-                f"{self.places.size} features for each image"
-            )
-        x = self.dropout(F.relu(self.project(self.normalise(found.to(self.output.weight.dtype)))))
+        features = self.see(source)
+        self.places.check(features)
+        x = self.dropout(F.relu(self.project(self.normalise(features.to(self.output.weight.dtype)))))
         if not self.between_places:
             return x
         x = x + grid_sinusoids(self.places.height, self.places.width, x.shape[-1], x)
@@ -100,25 +95,25 @@ class ImageToLabels(nn.Module):
 
     def scores(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "..."]:
         """Logits `b c`, or of a number `b`, in the user's units."""
-        found = self.output(self.dropout(self.features(source)))
+        logits = self.output(self.dropout(self.features(source)))
         if self.shape.labels != "number":
-            return found
+            return logits
         # Units may be large and differ little, such as years or prices: float32 would round them.
-        return found.squeeze(-1).cpu().double() * self.shape.spread + self.shape.mean
+        return logits.squeeze(-1).cpu().double() * self.shape.spread + self.shape.mean
 
     def loss(self, source: Num[Tensor, "b ..."], gold: Tensor) -> Loss:
         """The sum over images that have a label, and how many they are. Gold is as the heads of texts take it."""
-        found = self.output(self.dropout(self.features(source)))
+        logits = self.output(self.dropout(self.features(source)))
         if self.shape.labels == "number":
-            wanted = ((gold.double() - self.shape.mean) / self.shape.spread).to(found)
-            return Loss(F.mse_loss(found.squeeze(-1), wanted, reduction="sum"), len(gold))
+            target = ((gold.double() - self.shape.mean) / self.shape.spread).to(logits)
+            return Loss(F.mse_loss(logits.squeeze(-1), target, reduction="sum"), len(gold))
         if self.shape.labels == "several":
             total = F.binary_cross_entropy_with_logits(
-                found, gold.to(found.dtype), reduction="sum", pos_weight=self.weights
+                logits, gold.to(logits.dtype), reduction="sum", pos_weight=self.weights
             )
             return Loss(total, len(gold))
         total = F.cross_entropy(
-            found,
+            logits,
             gold,
             weight=self.weights,
             ignore_index=NOTHING,
@@ -137,7 +132,7 @@ class ImageToLabelsConfig(Config):
     """``size`` is that of an annotation after the encoder's features are projected.
 
     ``layers`` of self-attention let the places look at each other; ``pooling`` is how they are read (null: their mean,
-    which looks nowhere and is the floor that attention has to beat).
+    which is the baseline that attention has to beat).
     """
 
     size: int = 256
@@ -149,17 +144,13 @@ class ImageToLabelsConfig(Config):
     kind: ClassVar[str] = "attentive"
 
     def __post_init__(self) -> None:
-        for name in ("size", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.layers < 0:
-            raise ValueError(f"layers is {self.layers}; it must be at least 0")
+        check_least(self, 1, "size", "heads")
+        check_least(self, 0, "layers")
         if self.layers and (self.size % self.heads or self.size % 4):
             raise ValueError(
                 f"size is {self.size}; with self-attention it must divide by 4 and by heads ({self.heads})"
             )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
+        check_share(self, "dropout")
 
     def build(self, places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None = None) -> ImageToLabels:
         """Build the model; ``encoder`` is one that learns with it."""

@@ -13,9 +13,9 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.kernels.dropout import Dropout
 from sightline.models.writer import Writer
 from sightline.nn.annotating import sinusoids
+from sightline.nn.dropout import Dropout
 
 
 class Places(NamedTuple):
@@ -26,8 +26,22 @@ class Places(NamedTuple):
     width: int
 
     @property
-    def count(self) -> int:  # type: ignore[override] # nobody counts how often a size occurs
+    def count(self) -> int:  # type: ignore[override] # a tuple's own `count` is not needed
         return self.height * self.width
+
+    def check(self, features: Tensor) -> None:
+        """Raises ValueError unless these are `b count size`."""
+        if features.dim() != 3 or features.shape[1:] != (self.count, self.size):
+            raise ValueError(
+                f"the places have shape {tuple(features.shape)}; expected {self.count} of {self.size} features for "
+                f"each image, {self.height} rows by {self.width} columns"
+            )
+
+    def check_encoder(self, encoder: nn.Module | None) -> None:
+        """Raises ValueError unless the encoder, where there is one, gives so many features for a place."""
+        size = getattr(encoder, "annotation_size", self.size)
+        if size != self.size:
+            raise ValueError(f"the image encoder gives {size} features for a place; the model expects {self.size}")
 
 
 @dataclass(frozen=True)
@@ -64,9 +78,7 @@ class ImageToText(Writer):
         super().__init__(target_words, embedding_size)
         self.add_output(feature_size, tied)
         self.places, self.reading, self.encoder = places, reading, encoder
-        found = getattr(encoder, "annotation_size", places.size)
-        if found != places.size:
-            raise ValueError(f"the image encoder gives {found} features for a place; the model expects {places.size}")
+        places.check_encoder(encoder)
         normalised = encoder is None if reading.normalised is None else reading.normalised
         self.normalise = nn.LayerNorm(places.size) if normalised else nn.Identity()
         self.project = nn.Identity() if reading.size is None else nn.Linear(places.size, reading.size)
@@ -74,13 +86,9 @@ class ImageToText(Writer):
 
     def annotate(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s a"]:
         """The annotations, from pixels `b h w 3` where the model has an encoder, else from places `b s d`."""
-        found = source if self.encoder is None else self.encoder(source)
-        if found.dim() != 3 or found.shape[1:] != (self.places.count, self.places.size):
-            raise ValueError(
-                f"the places have shape {tuple(found.shape)}; expected {self.places.count} of {self.places.size} "
-                f"features for each image, {self.places.height} rows by {self.places.width} columns"
-            )
-        x = self.project(self.normalise(found.to(self.output.weight.dtype)))
+        features = source if self.encoder is None else self.encoder(source)
+        self.places.check(features)
+        x = self.project(self.normalise(features.to(self.output.weight.dtype)))
         if self.reading.positions:
             x = x + grid_sinusoids(self.places.height, self.places.width, x.shape[-1], x)
         return self.read_dropout(x)

@@ -5,8 +5,6 @@ model, is computed there and nowhere else; and the output shares the table of wo
 layer that keeps the two apart.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -19,14 +17,6 @@ from sightline.models.text_to_text import Loss
 from sightline.nn.transformer import ACTIVATIONS
 
 LOGITS = 1 << 24  # made at once: 64 MB of float32
-
-
-class Guesses(NamedTuple):
-    """How well hidden words were guessed: the sum of −log p, how many were right, and how many there were."""
-
-    loss: float
-    right: int
-    words: int
 
 
 class MaskedWords(nn.Module):
@@ -68,18 +58,11 @@ class MaskedWords(nn.Module):
     def log_probs(self, texts: Texts, places: Int[Tensor, " n"], words: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """The log-probability of one word at each place. Some places at a time: the logits of all of them are large."""
         annotations, some = self.encoder.annotate(texts), max(1, LOGITS // len(self.bias))
-        found = []
+        log_probs = []
         for at, gold in zip(places.split(some), words.split(some), strict=True):
             logits = F.linear(self._at(annotations, at), self._table(), self.bias)
-            found.append(-F.cross_entropy(logits, gold, reduction="none"))
-        return torch.cat(found)
-
-    @torch.no_grad()
-    def guess(self, texts: Texts, places: Int[Tensor, " n"], gold: Int[Tensor, " n"]) -> Guesses:
-        """How well it does on a batch."""
-        logits = self.logits(texts, places)
-        loss = F.cross_entropy(logits, gold, reduction="sum")
-        return Guesses(float(loss), int((logits.argmax(dim=-1) == gold).sum()), len(gold))
+            log_probs.append(-F.cross_entropy(logits, gold, reduction="none"))
+        return torch.cat(log_probs)
 
     def _table(self) -> Float[Tensor, "v d"]:
         return self.encoder.embedding.weight

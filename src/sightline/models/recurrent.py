@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
 from sightline.models.text_to_text import PADDING, TextToText, Tying
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, Encoded
 
 

@@ -28,11 +28,12 @@ from sightline.attention import (
     Read,
     reinforce_loss,
 )
+from sightline.attention.checks import check_least, check_share
 from sightline.attention.hard import Hard
-from sightline.kernels.dropout import Dropout
 from sightline.models.image_to_text import ImageToText, ImageToTextConfig, Places, Reading
 from sightline.models.writer import Loss
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import CellKind
 from sightline.vocabulary import PADDING
 
@@ -79,7 +80,7 @@ class ShowAttendTell(ImageToText):
         self.start = nn.Linear(reading.size_of(places), states * config.layers * config.size)
         self.dropout = Dropout(config.dropout)
         self.samples = any(isinstance(part, Hard) and part.estimator == "reinforce" for part in self.decoder.modules())
-        # Of each word's log-likelihood, 0 until it is met. Saved with the weights: a run that goes on goes on with it.
+        # Of each word's log-likelihood, 0 until it occurs. Saved with the weights, so that a resumed run keeps it.
         self.register_buffer("baseline", torch.zeros(target_words))
 
     def begin(self, source: Num[Tensor, "b ..."]) -> DecoderState:
@@ -107,28 +108,28 @@ class ShowAttendTell(ImageToText):
         reads: list[Read] = []
         state = self.begin(source)
         features, _ = self._decode(target[:, :-1], state, reads)
-        wanted = target[:, 1:]
-        real = wanted != PADDING
+        following = target[:, 1:]
+        real = following != PADDING
         if self.samples:
             soft = None if state.carry is None else state.carry.soft
-            total = self._sampled_loss(features, wanted, real, smoothing, reads, soft)
+            total = self._sampled_loss(features, following, real, smoothing, reads, soft)
         else:
             weights = torch.cat([read.weights for read in reads if read.weights is not None], dim=-2)
-            total = self.cross_entropy(features, wanted, real, smoothing)
+            total = self.cross_entropy(features, following, real, smoothing)
             total = total + self.config.penalty * unevenness(weights, real)
         return Loss(total, int(real.sum()))
 
     def _sampled_loss(
         self,
         features: Float[Tensor, "b t d"],
-        wanted: Int[Tensor, "b t"],
+        following: Int[Tensor, "b t"],
         real: Bool[Tensor, "b t"],
         smoothing: float,
         reads: list[Read],
         soft: Bool[Tensor, " b"] | None,
     ) -> Float[Tensor, ""]:
         """Summed as cross-entropy is. What a choice is credited with never has a gradient, nor is it smoothed."""
-        words = wanted[real]
+        words = following[real]
         log_probs = torch.log_softmax(self.output(features[real]), dim=-1)
         likely = log_probs.gather(-1, words.unsqueeze(-1)).squeeze(-1)
         chosen, entropy = (
@@ -184,7 +185,7 @@ def unevenness(weights: Float[Tensor, "b *h t s"], real: Bool[Tensor, "b t"]) ->
 
 @dataclass(frozen=True)
 class ShowAttendTellConfig(ImageToTextConfig):
-    """``attention`` left out: the mean of the places starts the decoder and is all that it sees, the floor.
+    """``attention`` left out: the mean of the places starts the decoder and is all that it sees: the baseline.
 
     ``normalised``, ``annotation_size``, ``positions``: how an encoder's features become annotations. ``penalty`` is λ
     of soft attention. For hard attention (`hard()`), ``credit`` says what a choice is credited with: the word that was
@@ -213,16 +214,9 @@ class ShowAttendTellConfig(ImageToTextConfig):
     kind: ClassVar[str] = "show_attend_tell"
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "size", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.annotation_size is not None and self.annotation_size < 1:
-            raise ValueError(f"annotation_size is {self.annotation_size}; it must be at least 1")
-        for name in ("penalty", "reward_weight", "entropy_weight"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay is {self.decay}; it must be at least 0 and below 1")
+        check_least(self, 1, "embedding_size", "size", "layers", "annotation_size")
+        check_least(self, 0, "penalty", "reward_weight", "entropy_weight")
+        check_share(self, "decay")
 
     def build(self, places: Places, target_words: int, encoder: nn.Module | None = None) -> ShowAttendTell:
         return ShowAttendTell(self, places, target_words, encoder)

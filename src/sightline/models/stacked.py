@@ -3,17 +3,21 @@
 A model that takes this in holds ``decoder``, ``decoder_norm``, ``dropout`` and a ``config`` with ``positions``.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
+from sightline.attention.observed import may_bypass
+from sightline.decoding.search import Step
+from sightline.kernels import transformer_search
+from sightline.kernels.transformer_search import OneTokenDecoder, Packed, Sinusoids
 from sightline.models.writer import Writer
 from sightline.nn.annotating import sinusoids
-from sightline.nn.inference import OneTokenDecoder, Weights
-from sightline.nn.transformer import DecoderLayerState
+from sightline.nn.dropout import Dropout
+from sightline.nn.transformer import DecoderLayer, DecoderLayerState, EncoderLayer
 
 
 class TransformerState(NamedTuple):
@@ -30,7 +34,7 @@ class StackedWriter(Writer):
     decoder: nn.ModuleList
     decoder_norm: nn.Module
     dropout: Dropout
-    _prepared: tuple[Weights, tuple[Any, OneTokenDecoder]] | None = None
+    _search_parts: tuple[Callable[[Tensor], Packed], OneTokenDecoder] | None = None
 
     def decode(
         self, words: Int[Tensor, "b t"], state: TransformerState
@@ -42,31 +46,63 @@ class StackedWriter(Writer):
             states.append(after)
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
 
-    def train(self, mode: bool = True) -> "StackedWriter":
-        """What search keeps of weights is dropped: a fused optimiser changes them without a trace."""
-        if mode:
-            self._prepared = None
-        return super().train(mode)
-
     def looks_at_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")
 
-    @torch.no_grad()
-    def _searching(self) -> tuple[Any, OneTokenDecoder]:
-        """What `_prepare` makes: once for weights that do not learn any more, such as those of a loaded run."""
-        if self._prepared is not None and self._prepared[0].are_still():
-            return self._prepared[1]
-        made = self._prepare()
-        weights = Weights.of(self)
-        self._prepared = None if weights is None else (weights, made)
-        return made
+    def searching(self, source: Tensor) -> tuple[Step, Any]:
+        can = transformer_search.supported(self, source) and may_bypass(self)
+        return (transformer_search.fast if can else transformer_search.reference)(self, source)
 
-    def _prepare(self) -> tuple[Any, OneTokenDecoder]:
-        """The encoder, where it has a form for search, and the decoder's step."""
-        return None, self._one_token(sinusoid=True)
+    def search_parts(self) -> tuple[Callable[[Tensor], Packed], OneTokenDecoder]:
+        """The encoder and the decoder's step, with copies of the weights.
 
-    def _one_token(self, sinusoid: bool) -> OneTokenDecoder:
-        return OneTokenDecoder(self.decoder, self.decoder_norm, self.target_embedding, self.output, sinusoid)
+        They are made once for a model whose weights are frozen, such as that of a loaded run, and again for every
+        search of any other. Changes by `requires_grad_`, `train`, `to` or `load_state_dict` of this model are noticed;
+        after other changes to frozen weights, call ``model.requires_grad_(False)``.
+        """
+        if self._search_parts is None or any(parameter.requires_grad for parameter in self.parameters()):
+            self._search_parts = self.build_search_parts()
+        return self._search_parts
+
+    @abstractmethod
+    def build_search_parts(self) -> tuple[Callable[[Tensor], Packed], OneTokenDecoder]:
+        """What `search_parts` gives, made from the weights as they are now."""
+
+    def has_plain_layers(self) -> bool:
+        """Whether all layers that `search_parts` computes are of the kind that it can."""
+        layers = self.search_layers()
+        return all(isinstance(layer, EncoderLayer | DecoderLayer) and layer.is_plain() for layer in layers)
+
+    def search_layers(self) -> Iterable[nn.Module]:
+        return self.decoder
+
+    def train(self, mode: bool = True) -> "StackedWriter":
+        self._search_parts = None if mode else self._search_parts
+        return super().train(mode)
+
+    def requires_grad_(self, requires_grad: bool = True) -> "StackedWriter":
+        self._search_parts = None
+        return super().requires_grad_(requires_grad)
+
+    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
+        self._search_parts = None
+        return super().load_state_dict(*arguments, **options)
+
+    def _apply(self, *arguments: Any, **options: Any) -> "StackedWriter":
+        self._search_parts = None
+        return super()._apply(*arguments, **options)
+
+    def _one_token(self) -> OneTokenDecoder:
+        return OneTokenDecoder(
+            self.decoder,
+            self.decoder_norm,
+            self.target_embedding,
+            self.output,
+            self._sinusoids(),  # type: ignore
+        )
+
+    def _sinusoids(self) -> Sinusoids | None:
+        return sinusoids if self.config.positions == "sinusoid" else None
 
     def _place(self, x: Float[Tensor, "b t d"], start: int) -> Float[Tensor, "b t d"]:
         if self.config.positions == "sinusoid":

@@ -5,18 +5,17 @@ is causal; cross-attention needs the source's padding mask too; and with normali
 default here: it trains without a delicate warm-up) one more stands at the end of both stacks.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from sightline.attention.tap import active_taps
-from sightline.decoding.search import Step
-from sightline.kernels.dropout import Dropout
+from sightline.kernels.transformer_search import OneTokenDecoder, PackedEncoder
 from sightline.models.stacked import StackedWriter, TransformerState
 from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying, padding_mask
-from sightline.nn.inference import OneTokenDecoder, PackedEncoder, can_step
+from sightline.nn.dropout import Dropout
 from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 
@@ -53,16 +52,18 @@ class Transformer(StackedWriter, TextToText):
         x = self.encoder_norm(x)
         return TransformerState(tuple(layer.begin(x, mask) for layer in self.decoder), 0)  # type: ignore[operator]
 
-    def searching(self, source: Int[Tensor, "b s"]) -> tuple[Step, Any]:
-        if self.training or active_taps() or not can_step([*self.encoder, *self.decoder]):
-            return self.step, self.begin(source)
-        encode, step = self._searching()
-        return step, step.begin(encode(source, PADDING))
+    def search_layers(self) -> Iterable[nn.Module]:
+        return [*self.encoder, *self.decoder]
 
-    def _prepare(self) -> tuple[PackedEncoder, OneTokenDecoder]:
-        sinusoid = self.config.positions == "sinusoid"
-        encoder = PackedEncoder(self.encoder, self.encoder_norm, self.source_embedding, sinusoid)
-        return encoder, self._one_token(sinusoid)
+    def build_search_parts(self) -> tuple[PackedEncoder, OneTokenDecoder]:
+        encoder = PackedEncoder(
+            self.encoder,  # type: ignore[arg-type]
+            self.encoder_norm,
+            self.source_embedding,
+            self._sinusoids(),
+            PADDING,
+        )
+        return encoder, self._one_token()
 
 
 @dataclass(frozen=True)

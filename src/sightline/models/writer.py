@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from sightline.attention.observed import may_bypass
 from sightline.decoding.search import Step
-from sightline.kernels.loss import smoothed_cross_entropy
+from sightline.kernels.loss import of_logits, smoothed_cross_entropy
 from sightline.nn.annotating import TokenEmbedding
 from sightline.vocabulary import PADDING
 
@@ -62,15 +63,22 @@ class Writer(nn.Module):
     def loss(self, source: Any, target: Int[Tensor, "b t"], smoothing: float = 0.0) -> Loss:
         """Cross-entropy of a target that begins with `START` and ends with `END`, summed over its tokens."""
         features, _ = self.decode(target[:, :-1], self.begin(source))
-        wanted = target[:, 1:]
-        real = wanted != PADDING
-        return Loss(self.cross_entropy(features, wanted, real, smoothing), int(real.sum()))
+        following = target[:, 1:]
+        real = following != PADDING
+        return Loss(self.cross_entropy(features, following, real, smoothing), int(real.sum()))
 
     def cross_entropy(
-        self, features: Float[Tensor, "b t d"], wanted: Int[Tensor, "b t"], real: Bool[Tensor, "b t"], smoothing: float
+        self,
+        features: Float[Tensor, "b t d"],
+        following: Int[Tensor, "b t"],
+        real: Bool[Tensor, "b t"],
+        smoothing: float,
     ) -> Float[Tensor, ""]:
         """Summed. Padding is dropped before the output layer: it is the largest product of the model."""
-        return smoothed_cross_entropy(features[real], self.output.weight, self.output.bias, wanted[real], smoothing)
+        features, following = features[real], following[real]
+        if not may_bypass(self.output):
+            return of_logits(self.output(features), following, smoothing)
+        return smoothed_cross_entropy(features, self.output.weight, self.output.bias, following, smoothing)
 
     def looks_at_source(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, looks from the target at the source."""

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
+from sightline.attention.checks import check_least, check_share
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, longest_first
 from sightline.nn.transformer import EncoderLayer, LayerShape
 from sightline.vocabulary import Specials
@@ -64,21 +65,6 @@ def sinusoids(start: int, count: int, size: int, like: Tensor) -> Float[Tensor, 
     return torch.cat([angles.sin(), angles.cos()], dim=-1).to(like.dtype)
 
 
-class Positions:
-    """Sinusoid positions from the first one on, made once and longer when they are needed; plus an ``offset``."""
-
-    def __init__(self, offset: Float[Tensor, " d"] | None = None) -> None:
-        self.offset, self.table = offset, torch.empty(0, 0)
-
-    def __call__(self, count: int, like: Float[Tensor, "*b d"]) -> Float[Tensor, "n d"]:
-        """At least so many."""
-        table = self.table  # read once: another thread may write a shorter one
-        if count > table.shape[0]:
-            table = sinusoids(0, 2 * count + 64, like.shape[-1], like)
-            self.table = table = table if self.offset is None else table + self.offset
-        return table
-
-
 AnnotationKind = Literal["embedding", "feed_forward", "cnn", "gru", "lstm"]
 
 
@@ -103,11 +89,8 @@ class AnnotationShape:
     deviation: float = QUIET
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "size", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 <= self.word_dropout < 1:
-            raise ValueError(f"word_dropout is {self.word_dropout}; it must be at least 0 and below 1")
+        check_least(self, 1, "embedding_size", "size", "layers")
+        check_share(self, "word_dropout")
         if self.kind in ("gru", "lstm") and self.size % 2:
             raise ValueError(f"size is {self.size}; the two directions of a {self.kind} need an even one")
         check_deviation(self.deviation)
@@ -154,15 +137,15 @@ class Convolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
         x = (x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)).transpose(1, 2)
-        found = []
+        features = []
         for one in self.filters:
             assert isinstance(one, nn.Conv1d)
             width = one.kernel_size[0]
-            found.append(one(F.pad(x, ((width - 1) // 2, width // 2))))
-        return F.relu(torch.cat(found, dim=1)).transpose(1, 2)
+            features.append(one(F.pad(x, ((width - 1) // 2, width // 2))))
+        return F.relu(torch.cat(features, dim=1)).transpose(1, 2)
 
 
-class FeedForward(nn.Module):
+class WordFeedForward(nn.Module):
     """One layer for each word by itself."""
 
     def __init__(self, input_size: int, size: int) -> None:
@@ -174,7 +157,7 @@ class FeedForward(nn.Module):
 
 
 class Annotator(nn.Module):
-    """Padded tokens → one vector for each. What it says of padding is nobody's business."""
+    """Padded tokens → one vector for each. The vectors of padding are undefined."""
 
     def __init__(self, shape: AnnotationShape, words: int, specials: Specials) -> None:
         super().__init__()
@@ -192,7 +175,7 @@ class Annotator(nn.Module):
         elif shape.kind == "cnn":
             self.stack = nn.ModuleList(Convolution(size, shape.size, shape.widths) for size in sizes)
         elif shape.kind == "feed_forward":
-            self.stack = nn.ModuleList(FeedForward(size, shape.size) for size in sizes)
+            self.stack = nn.ModuleList(WordFeedForward(size, shape.size) for size in sizes)
         self.self_attention: EncoderLayer | None = None
         if shape.heads:
             size = shape.annotation_size
@@ -218,5 +201,5 @@ class Annotator(nn.Module):
         """Without the padding: the longest text first, all words in one list, and back to where they stood."""
         lengths, _, places = longest_first(mask)
         flat = encoder.annotate(x.flatten(0, 1).index_select(0, places), lengths[lengths > 0])
-        found = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
-        return found.view(*mask.shape, flat.shape[-1])
+        padded = flat.new_zeros(mask.numel(), flat.shape[-1]).index_copy(0, places, flat)
+        return padded.view(*mask.shape, flat.shape[-1])

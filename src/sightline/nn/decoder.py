@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.attention import Attention, AttentionConfig, Carry, Memory, Read
-from sightline.attention.tap import active_taps
-from sightline.kernels.dropout import Dropout
+from sightline.attention import Attention, AttentionConfig, Carry, Composed, Memory, Read
+from sightline.attention.additive import Additive
+from sightline.attention.normalisers import Softmax
+from sightline.attention.observed import may_bypass
+from sightline.kernels import rnnsearch
 from sightline.kernels.maxout import maxout
+from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import Cell, CellKind, CellState
-from sightline.nn.rnnsearch_loop import align, can_align
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class RecurrentAttentionDecoder(nn.Module):
 
         ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
         """
-        if self._can_align(state, reads):
+        if reads is None and self._can_align(state):
             return self._aligned(words, state)
         # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
         projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
@@ -120,24 +122,24 @@ class RecurrentAttentionDecoder(nn.Module):
         context, carry = self._read(new, state, reads)
         return self._write(words, old, new, context), state._replace(carry=carry)
 
-    def _can_align(self, state: DecoderState, reads: list[Read] | None) -> bool:
-        """Whether all words can be gone through by `align`: where gradients may be wanted, and nobody looks on."""
-        if not self.looks_before or self.shape.feeds_input or self.gate is not None or reads is not None:
+    def _can_align(self, state: DecoderState) -> bool:
+        """Whether this is the decoder whose loop `sightline.kernels.rnnsearch` computes."""
+        attention = self.attention
+        if not self.looks_before or self.shape.feeds_input or self.gate is not None or len(self.cells) != 1:
             return False
-        if not torch.is_grad_enabled() or active_taps() or self.attention is None or self.inner_input is None:
+        if type(attention) is not Composed or attention.heads:
             return False
-        return can_align(self.attention, self.cells, self.inner_input, state.memory, len(state.cells[0][0]))
+        if type(attention.score) is not Additive or type(attention.normaliser) is not Softmax or state.memory is None:
+            return False
+        return rnnsearch.supported(self.cells[0], state.cells[0][0], state.memory) and may_bypass(self)  # type: ignore
 
     def _aligned(
         self, words: Float[Tensor, "b t e"], state: DecoderState
     ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
-        assert self.attention is not None
-        assert self.inner_input is not None
-        assert state.memory is not None
         assert state.carry is not None
-        cell = self.cells[0]
-        projected = cell.project(words.transpose(0, 1))  # type: ignore[operator]
-        states, contexts = align(self.attention, cell, self.inner_input, projected, state.cells[0][0], state.memory)
+        projected = self.cells[0].project(words.transpose(0, 1))  # type: ignore[operator]
+        parts = (self.attention, self.cells[0], self.inner_input, projected, state.cells[0][0], state.memory)
+        states, contexts = rnnsearch.fast(*parts)  # type: ignore[arg-type]
         old, new, context = (x.transpose(0, 1) for x in (states[:-1], states[1:], contexts))
         carry = state.carry._replace(position=state.carry.position + words.shape[1])
         return self._write(words, old, new, context), state._replace(cells=((states[-1],),), carry=carry)

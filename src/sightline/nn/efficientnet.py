@@ -154,7 +154,7 @@ class EfficientNetLite0(ImageEncoder):
         self.train()
 
     def train(self, mode: bool = True) -> "EfficientNetLite0":
-        """A frozen network goes on to normalise with what it has learnt, whatever stands around it."""
+        """A frozen network stays in evaluation mode: it normalises with its running statistics."""
         super().train(mode and not self.frozen)
         return self
 
@@ -169,19 +169,19 @@ class EfficientNetLite0(ImageEncoder):
 
     def quick(self) -> "EfficientNetLite0":
         """A copy with the normalisations folded into the convolutions."""
-        found = copy.deepcopy(self).eval().requires_grad_(False)
-        for part in found.modules():
+        folded = copy.deepcopy(self).eval().requires_grad_(False)
+        for part in folded.modules():
             if isinstance(part, _ConvNorm) and part.norm is not None:
                 part.fold()
-        return found.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def weights_file() -> Path | None:
     """The file with the pretrained weights, if their package is installed."""
-    found = importlib.util.find_spec(PACKAGE)  # found without importing it
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec(PACKAGE)  # found without importing it
+    if package is None or package.origin is None:
         return None
-    path = Path(found.origin).parent / FILE
+    path = Path(package.origin).parent / FILE
     return path if path.is_file() else None
 
 
@@ -195,8 +195,8 @@ def _load(encoder: EfficientNetLite0) -> None:
         )
     if hashlib.sha256(path.read_bytes()).hexdigest() != DIGEST:
         raise UserError(f"{path} is not the file that was published; install {PACKAGE.replace('_', '-')} again")
-    found = torch.load(path, map_location="cpu", weights_only=True)
-    encoder.load_state_dict({ours: found[theirs] for ours, theirs in _names(encoder).items()})
+    tensors = torch.load(path, map_location="cpu", weights_only=True)
+    encoder.load_state_dict({ours: tensors[theirs] for ours, theirs in _names(encoder).items()})
 
 
 def _names(encoder: EfficientNetLite0) -> dict[str, str]:

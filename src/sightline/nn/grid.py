@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
+from sightline.nn.dropout import Dropout
 from sightline.nn.image import BatchNorm, ImageEncoder
 from sightline.nn.rnn import BidirectionalEncoder, CellKind
 
 CELLS = (4, 8, 16, 32, 64)  # pixels along a cell
 
 
-class Block(nn.Module):
+class ConvolutionBlock(nn.Module):
     """Convolution, normalisation, ReLU. The normalisation counts only what there is."""
 
     def __init__(self, input_size: int, size: int, kernel: int = 3) -> None:
@@ -33,19 +33,8 @@ class Block(nn.Module):
         x = self.convolution(x)
         if mask is None:
             return F.relu(self.norm(x))
-        norm, rows = self.norm, x.movedim(1, -1)[mask]
-        there = F.batch_norm(
-            rows,
-            norm.running_mean,
-            norm.running_var,
-            norm.weight,
-            norm.bias,
-            self.training and len(rows) > 1,  # as `BatchNorm` does: one place alone has no spread
-            norm.momentum or 0.0,
-            norm.eps,
-        )
         normed = torch.zeros_like(x).movedim(1, -1)
-        normed[mask] = F.relu(there)
+        normed[mask] = F.relu(self.norm(x.movedim(1, -1)[mask][..., None, None]))[..., 0, 0]
         return normed.movedim(-1, 1)
 
 
@@ -54,7 +43,7 @@ class Stage(nn.Module):
 
     def __init__(self, input_size: int, size: int) -> None:
         super().__init__()
-        self.first, self.second = Block(input_size, size), Block(size, size)
+        self.first, self.second = ConvolutionBlock(input_size, size), ConvolutionBlock(size, size)
 
     def forward(self, x: Float[Tensor, "b i h w"], mask: Bool[Tensor, "b h w"] | None) -> Float[Tensor, "b o h w"]:
         x = self.first(x, mask)
@@ -65,12 +54,12 @@ def masks_of(mask: Bool[Tensor, "b r c"], stages: int) -> list[Tensor | None]:
     """Which places there are at each stage, the finest first; None where all of them are."""
     if bool(mask.all()):
         return [None] * stages
-    found: list[Tensor | None] = [mask]
+    masks: list[Tensor | None] = [mask]
     for _ in range(stages - 1):
-        last = found[0]
+        last = masks[0]
         assert last is not None
-        found.insert(0, last.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2))
-    return found
+        masks.insert(0, last.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2))
+    return masks
 
 
 class PixelCells(nn.Module):
@@ -140,21 +129,21 @@ class EncodedCells(nn.Module):
     def forward(self, pixels: Tensor, mask: Bool[Tensor, "b r c"]) -> tuple[Float[Tensor, "b r c d"], list[Tensor]]:
         if bool(mask.all()):
             return self.output(self._cells(pixels, *mask.shape[1:])), []
-        # An encoder knows nothing of padding: each image by itself, so that none reads what is not there.
-        found = pixels.new_zeros(*mask.shape, self.encoder.annotation_size, dtype=self.output.weight.dtype)
+        # An encoder takes no mask, so it encodes each image without its padding.
+        features = pixels.new_zeros(*mask.shape, self.encoder.annotation_size, dtype=self.output.weight.dtype)
         cell = pixels.shape[1] // mask.shape[1]
         for row, there in enumerate(mask):
             rows, columns = int(there.any(dim=1).sum()), int(there.any(dim=0).sum())
             alone = pixels[row : row + 1, : rows * cell, : columns * cell]
-            found[row, :rows, :columns] = self._cells(alone, rows, columns)[0]
-        return self.output(found), []
+            features[row, :rows, :columns] = self._cells(alone, rows, columns)[0]
+        return self.output(features), []
 
     def _cells(self, pixels: Tensor, rows: int, columns: int) -> Float[Tensor, "b r c d"]:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            found = self.encoder(pixels).unflatten(1, self.encoder.grid(*pixels.shape[1:3])).movedim(-1, 1)
-            if found.shape[2:] != (rows, columns):
-                found = F.interpolate(found, size=(rows, columns), mode="bilinear", align_corners=False)
-        return found.movedim(1, -1)
+            features = self.encoder(pixels).unflatten(1, self.encoder.grid(*pixels.shape[1:3])).movedim(-1, 1)
+            if features.shape[2:] != (rows, columns):
+                features = F.interpolate(features, size=(rows, columns), mode="bilinear", align_corners=False)
+        return features.movedim(1, -1)
 
 
 class PixelHead(nn.Module):
@@ -167,7 +156,7 @@ class PixelHead(nn.Module):
         super().__init__()
         self.enter = nn.Linear(cells, width)
         self.beside = nn.ModuleList(nn.Conv2d(size, width, 1, bias=False) for size in sizes)
-        self.mix = nn.ModuleList(Block(width, width) for _ in sizes)
+        self.mix = nn.ModuleList(ConvolutionBlock(width, width) for _ in sizes)
         self.output = nn.Conv2d(width, 4 * outputs, 1)
 
     def forward(

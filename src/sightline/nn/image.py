@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from sightline.attention.checks import check_least
 from sightline.config import Config, config_class
 from sightline.data.images import MOST_SIDE, Fit
 
@@ -25,7 +26,7 @@ class BatchNorm(nn.BatchNorm2d):
     """Normalises over the batch; a batch of one single place, which has no spread, with what was learnt so far."""
 
     def forward(self, x: Float[Tensor, "b d y x"]) -> Float[Tensor, "b d y x"]:
-        if self.training and x.numel() == x.shape[1]:
+        if self.training and x.numel() <= x.shape[1]:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 
@@ -96,8 +97,7 @@ class CNNConfig(ImageEncoderConfig):
     def __post_init__(self) -> None:
         if not self.channels or min(self.channels) < 1:
             raise ValueError(f"channels is {list(self.channels)}; give one or more, each at least 1")
-        if self.blocks < 0:
-            raise ValueError(f"blocks is {self.blocks}; it must be at least 0")
+        check_least(self, 0, "blocks")
         check_size(self.size, 2 ** len(self.channels))
 
     def build(self, *, pretrained: bool = False) -> "CNN":

@@ -1,12 +1,12 @@
 """Low-rank adaptation (Hu et al. 2022): a trained model stays as it is, and small products are learnt beside it.
 
 A matrix W becomes W + (alpha / rank) · up · down, where ``down`` has few rows; ``up`` begins at zero, so that at first
-nothing changes. It is done to the weight itself (`torch.nn.utils.parametrize`), and whoever reads the weight, a fast
-path too, reads the sum. What people get wrong: the product is scaled by alpha / rank, so that the rank can be changed
-without a new learning rate.
+nothing changes. The weight itself is parametrised (`torch.nn.utils.parametrize`), so all code that reads the weight
+reads the sum, fast paths too. What people get wrong: the product is scaled by alpha / rank, so that the rank can be
+changed without a new learning rate.
 
 A run keeps the merged weights: it loads, predicts and exports like any other, and needs to know nothing of this. Only
-the checkpoints for going on hold the factors.
+the checkpoints for resuming hold the factors.
 """
 
 from collections.abc import Iterable
@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from sightline.attention.checks import check_least
 from sightline.config import Config
 
 
@@ -44,8 +45,7 @@ class LoraConfig(Config):
     family: ClassVar[str] = "lora"
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ValueError(f"rank is {self.rank}; it must be at least 1")
+        check_least(self, 1, "rank")
         if not self.alpha > 0:
             raise ValueError(f"alpha is {self.alpha}; it must be above 0")
         if not self.layers:
@@ -57,27 +57,27 @@ def add_lora(model: nn.Module, config: LoraConfig, also: Iterable[nn.Module] = (
 
     ``also`` are modules inside the model that are new and have to be learnt whole, such as what pools.
     """
-    found = {
+    adapted = {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and name.rpartition(".")[2] in config.layers
     }
     names = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    for wanted in config.layers:
-        if wanted not in names:
-            raise ValueError(f"there is no linear layer {wanted!r}; there is {', '.join(sorted(names))}")
-    if any(is_adapted(module) for module in found.values()):
+    for name in config.layers:
+        if name not in names:
+            raise ValueError(f"there is no linear layer {name!r}; there is {', '.join(sorted(names))}")
+    if any(is_adapted(module) for module in adapted.values()):
         raise ValueError("the model is adapted already; merge first")
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     for module in also:
         for parameter in module.parameters():
             parameter.requires_grad_(True)
-    for module in found.values():
+    for module in adapted.values():
         rows, columns = module.weight.shape
         adding = LowRank(rows, columns, config.rank, config.alpha).to(module.weight)
         parametrize.register_parametrization(module, "weight", adding)
-    return sorted(found)
+    return sorted(adapted)
 
 
 def is_adapted(module: nn.Module) -> bool:

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.kernels.dropout import Dropout
-from sightline.kernels.ragged import Steps, gru_step, run_layer
+from sightline.attention.observed import may_bypass
+from sightline.kernels import ragged
+from sightline.nn.dropout import Dropout
 
 CellKind = Literal["gru", "lstm"]
 CellState = tuple[Float[Tensor, "*b h"], ...]  # (h,) of a GRU, (h, c) of an LSTM
@@ -59,9 +60,11 @@ class BidirectionalEncoder(nn.Module):
         """Each word of sequences that stand one behind the other, the longest first, none of them empty."""
         if not len(words):
             return words.new_zeros(0, self.annotation_size)
-        steps = Steps.of(lengths)
+        steps = ragged.Steps.of(lengths)
         for i, layer in enumerate(self.layers):
-            words = run_layer(layer, self.dropout(words) if i else words, steps)
+            inputs = (layer, self.dropout(words) if i else words, steps)
+            kernel = ragged.fast if ragged.supported(*inputs) and may_bypass(layer) else ragged.reference
+            words = kernel(*inputs)
         return words
 
 
@@ -95,8 +98,15 @@ class Cell(nn.Module):
     def forward(self, projected: Float[Tensor, "b g"], state: CellState) -> CellState:
         recurrent = self.recurrent(state[0])
         if self.kind == "gru":
-            return (gru_step(projected, recurrent, state[0]),)
+            return (_gru(projected, recurrent, state[0]),)
         return _lstm(projected + recurrent, state[1])
+
+
+def _gru(projected: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
+    """Cho et al. 2014, in the form of torch.nn.GRU: the reset gate acts on the projected state."""
+    inputs, own = projected.chunk(3, dim=-1), recurrent.chunk(3, dim=-1)
+    reset, update = (torch.sigmoid(inputs[i] + own[i]) for i in (0, 1))
+    return torch.lerp(torch.tanh(inputs[2] + reset * own[2]), hidden, update)
 
 
 def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")  # an architecture, and 
 @dataclass(frozen=True)
 class TimmConfig(ImageEncoderConfig):
     """The ``name`` of a backbone as ``timm.list_models()`` has it, and nothing else that timm would understand: a name
-    in a stranger's run must not make it ask a hub or read a folder.
+    in a run from elsewhere must not make it contact a hub or read a folder.
 
     Nothing is fetched: ``weights`` is a file (.safetensors) that a new run begins with; left out, they are those that
     an earlier program has left in the local cache of the Hugging Face hub. Without either, the backbone must learn.
@@ -87,25 +87,25 @@ class TimmEncoder(ImageEncoder):
             training = self.backbone.training
             self.backbone.eval()
             with torch.no_grad():
-                found = self.feature_map(self.mean.new_zeros(1, 3, height, width))
+                features = self.feature_map(self.mean.new_zeros(1, 3, height, width))
             self.backbone.train(training)
-            self._grids[height, width] = (found.shape[2], found.shape[3])
+            self._grids[height, width] = (features.shape[2], features.shape[3])
         return self._grids[height, width]
 
     def feature_map(self, x: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b d y x"]:
         try:
-            found = self.backbone.forward_features(x)
+            features = self.backbone.forward_features(x)
         except (AssertionError, RuntimeError, ValueError) as error:
             height, width = x.shape[-2:]
             raise UserError(f"{self.name} takes no images of {height} × {width} pixels: {error}") from None
-        if found.ndim == 3:  # tokens, after those that stand for no place
-            places = found[:, getattr(self.backbone, "num_prefix_tokens", 0) :]
+        if features.ndim == 3:  # tokens, after those that stand for no place
+            places = features[:, getattr(self.backbone, "num_prefix_tokens", 0) :]
             return places.transpose(1, 2).unflatten(2, self._grid_of(places.shape[1]))
-        if found.ndim == 4 and found.shape[1] != self.annotation_size:  # channels last
-            found = found.permute(0, 3, 1, 2)
-        if found.ndim != 4 or found.shape[1] != self.annotation_size:
-            raise UserError(f"{self.name} gives features of shape {tuple(found.shape)}, which are no map of places")
-        return found
+        if features.ndim == 4 and features.shape[1] != self.annotation_size:  # channels last
+            features = features.permute(0, 3, 1, 2)
+        if features.ndim != 4 or features.shape[1] != self.annotation_size:
+            raise UserError(f"{self.name} gives features of shape {tuple(features.shape)}, which are no map of places")
+        return features
 
     def _grid_of(self, places: int) -> tuple[int, int]:
         """Rows and columns of tokens: as the backbone says, or as many of each, where it says nothing."""
@@ -127,14 +127,14 @@ class TimmEncoder(ImageEncoder):
                     "encoder.weights=FILE.safetensors, or let it learn: encoder.frozen=false"
                 )
             return
-        wanted = self.backbone.state_dict()
-        found = load_file(path)
-        missing = [name for name in wanted if name not in found]
-        other = [name for name in wanted if name in found and wanted[name].shape != found[name].shape]
+        expected = self.backbone.state_dict()
+        tensors = load_file(path)
+        missing = [name for name in expected if name not in tensors]
+        other = [name for name in expected if name in tensors and expected[name].shape != tensors[name].shape]
         if missing or other:
             first = f"it has no {missing[0]}" if missing else f"{other[0]} has another shape"
             raise UserError(f"{path} does not hold the weights of {self.name}: {first}")
-        self.backbone.load_state_dict({name: found[name] for name in wanted})
+        self.backbone.load_state_dict({name: tensors[name] for name in expected})
 
 
 def _timm() -> ModuleType:
@@ -150,5 +150,5 @@ def _cached(about: dict[str, Any]) -> Path | None:
     if not about.get("hf_hub_id") or importlib.util.find_spec("huggingface_hub") is None:
         return None
     hub = importlib.import_module("huggingface_hub")
-    found = hub.try_to_load_from_cache(about["hf_hub_id"], about.get("hf_hub_filename") or "model.safetensors")
-    return Path(found) if isinstance(found, str) and found.endswith(".safetensors") else None
+    path = hub.try_to_load_from_cache(about["hf_hub_id"], about.get("hf_hub_filename") or "model.safetensors")
+    return Path(path) if isinstance(path, str) and path.endswith(".safetensors") else None

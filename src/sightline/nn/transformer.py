@@ -10,16 +10,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.attention import (
-    Attention,
     Carry,
     Causal,
     ComposedConfig,
     Memory,
+    MultiHead,
     MultiHeadConfig,
     RotaryConfig,
     ScaledDotConfig,
 )
-from sightline.kernels.dropout import Dropout
+from sightline.nn.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]  # gelu is exact; gelu_tanh is the approximation of GPT-2
 
@@ -36,8 +36,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class LayerShape:
     """What encoder and decoder layers have in common.
 
-    ``attention_dropout`` leaves out weights of attention, which encoder layers do where `sightline.models.encoder` runs
-    them without padding. ``epsilon`` is that of the normalisations.
+    ``attention_dropout`` leaves out weights of attention in encoder layers. ``epsilon`` is that of the normalisations.
     """
 
     size: int
@@ -50,7 +49,7 @@ class LayerShape:
     attention_dropout: float = 0.0
     epsilon: float = 1e-5
 
-    def attention(self, positions: bool) -> Attention:
+    def attention(self, positions: bool) -> MultiHead:
         """Multi-head attention; only self-attention has positions to compare."""
         relative = RotaryConfig() if self.rotary and positions else None
         inner = ComposedConfig(ScaledDotConfig(relative))
@@ -66,6 +65,9 @@ class FeedForward(nn.Module):
         self.narrow = nn.Linear(shape.feed_forward, shape.size)
         self.activation = ACTIVATIONS[shape.activation]
 
+    def is_plain(self) -> bool:
+        return all(type(layer).forward is nn.Linear.forward for layer in (self.widen, self.narrow))
+
     def forward(self, x: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t d"]:
         return self.narrow(self.activation(self.widen(x)))
 
@@ -79,12 +81,20 @@ class Residual(nn.Module):
         self.dropout = Dropout(shape.dropout)
         self.pre = shape.norm == "pre"
 
+    def is_plain(self) -> bool:
+        return type(self.normalise) is nn.LayerNorm
+
     def enter(self, x: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t d"]:
         return self.normalise(x) if self.pre else x
 
     def leave(self, x: Float[Tensor, "*b t d"], y: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t d"]:
         total = self.dropout.add(x, y)
         return total if self.pre else self.normalise(total)
+
+
+def _are_plain(layer: nn.Module) -> bool:
+    """Whether all parts of a layer are those that it was built with, or their like."""
+    return all(isinstance(part, MultiHead | FeedForward | Residual) and part.is_plain() for part in layer.children())
 
 
 class EncoderLayer(nn.Module):
@@ -96,6 +106,17 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(shape)
         self.around_attention, self.around_feed_forward = Residual(shape), Residual(shape)
         self.attention_dropout = shape.attention_dropout
+        if shape.attention_dropout:
+            self.attention.inner.weights_dropout = Dropout(shape.attention_dropout)
+
+    def is_plain(self) -> bool:
+        """Whether `sightline.kernels.transformer_search` computes this layer."""
+        return type(self) is EncoderLayer and _are_plain(self)
+
+    def is_softmax_of_dots(self) -> bool:
+        """Whether `sightline.kernels.unpadded` computes this layer."""
+        attention = self.attention
+        return type(self) is EncoderLayer and isinstance(attention, MultiHead) and attention.is_softmax_of_dots()
 
     def forward(self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
         y = self.around_attention.enter(x)
@@ -122,6 +143,10 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(shape)
         self.around_attention, self.around_cross = Residual(shape), Residual(shape)
         self.around_feed_forward = Residual(shape)
+
+    def is_plain(self) -> bool:
+        """Whether `sightline.kernels.transformer_search` computes this layer."""
+        return type(self) is DecoderLayer and _are_plain(self)
 
     def begin(self, source: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None) -> DecoderLayerState:
         return DecoderLayerState(None, self.cross.remember(source, mask=mask), Carry())

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from sightline.outputs.captions import CaptionOptions, CaptionOutput
     from sightline.outputs.cell_scores import GridPrediction
     from sightline.outputs.cells import CellsOptions, CellsOutput
-    from sightline.outputs.labels import ImageLabelsOutput, LabelOptions, LabelPrediction, LabelsOutput
+    from sightline.outputs.label_scores import LabelPrediction
+    from sightline.outputs.labels import LabelsOutput
     from sightline.outputs.masked import Filling, MaskedOptions, MaskedOutput
     from sightline.outputs.sequence import Prediction, SequenceOptions, SequenceOutput
     from sightline.outputs.span import AnswerPrediction, SpanOutput
@@ -23,7 +24,8 @@ else:
             "outputs.captions": "CaptionOptions CaptionOutput",
             "outputs.cell_scores": "GridPrediction",
             "outputs.cells": "CellsOptions CellsOutput",
-            "outputs.labels": "ImageLabelsOutput LabelOptions LabelPrediction LabelsOutput",
+            "outputs.label_scores": "LabelPrediction",
+            "outputs.labels": "LabelsOutput",
             "outputs.masked": "Filling MaskedOptions MaskedOutput",
             "outputs.sequence": "Prediction SequenceOptions SequenceOutput",
             "outputs.span": "AnswerPrediction SpanOutput",
@@ -33,6 +35,6 @@ else:
     )
 
 __all__ = ["AnswerPrediction", "CaptionOptions", "CaptionOutput", "CellsOptions", "CellsOutput", "Filling"]
-__all__ += ["GridPrediction", "ImageLabelsOutput", "LabelOptions", "LabelPrediction", "LabelsOutput", "MaskedOptions"]
+__all__ += ["GridPrediction", "LabelPrediction", "LabelsOutput", "MaskedOptions", ""]
 __all__ += ["MaskedOutput", "Output", "Prediction", "SequenceOptions", "SequenceOutput", "SpanOutput"]
 __all__ += ["TagPrediction", "TagsOutput", "TranslationOutput"]

@@ -18,7 +18,7 @@ from sightline.training.steps import to_device
 
 if TYPE_CHECKING:
     from sightline.align.choosing import Alignments
-    from sightline.align.links import Gold, Symmetrising
+    from sightline.align.links import GoldLinks, Symmetrising
     from sightline.data.source import RowsLike
     from sightline.explain.explanation import Explanation
     from sightline.inputs.base import Input
@@ -202,14 +202,14 @@ class Run:
         targets: Sequence[str],
         *,
         reverse: "Run | None" = None,
-        gold: "Sequence[Gold] | None" = None,
+        gold: "Sequence[GoldLinks] | None" = None,
         symmetrise: "Symmetrising" = "grow-diag-final-and",
         threshold: float = 0.0,
         words: Literal["auto", "spaces", "characters"] = "auto",
         use: str | None = None,
         reverse_use: str | None = None,
     ) -> "Alignments":
-        """Which words of pairs belong together, by attention ; `sightline.align.choosing.align` describes the options."""
+        """Which words of pairs belong together, by attention. Options: `sightline.align.choosing.align`."""
         from sightline.align.choosing import align
 
         return align(

@@ -1,4 +1,4 @@
-"""Checkpoints for going on: model, optimiser, random state and position, as safetensors and JSON, each folder whole.
+"""Checkpoints for resuming: model, optimiser, random state and position, as safetensors and JSON, each folder whole.
 
 A checkpoint is written under another name and renamed when it is on the disk, and it keeps the checksums of its files:
 whatever happens to the process or the disk, the last good one is found.
@@ -26,7 +26,7 @@ STATE, OPTIMISER = "state.json", "optimiser.safetensors"
 class Progress:
     """Where training stands. Batches are counted within the epoch; ``pending``: this step is still to be validated.
 
-    ``planned`` batches make the epoch, and ``together`` an update: where they are others when training goes on, its
+    ``planned`` batches make the epoch, and ``together`` an update: where they differ when training resumes, its
     place in the epoch is another, too.
     """
 
@@ -54,7 +54,7 @@ def save_checkpoint(
 ) -> Path:
     """Write ``checkpoints/step-N``, and drop the oldest beyond ``keep``.
 
-    One that no validation wrote is for going on only: it goes when training has come to its next validation, so that a
+    One that no validation wrote is for resuming only: it is deleted at the next validation, so that a
     run that was interrupted ends like one that was not.
     """
     path = folder / "checkpoints" / f"step-{progress.step}"
@@ -146,8 +146,8 @@ def _random_states() -> dict[str, Tensor]:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The whole checkpoints of a run, oldest first."""
-    found = [path for path in (folder / "checkpoints").glob("step-*") if (path / STATE).exists()]
-    return sorted((path for path in found if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
+    paths = [path for path in (folder / "checkpoints").glob("step-*") if (path / STATE).exists()]
+    return sorted((path for path in paths if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
 
 
 def _step_of(path: Path) -> int | None:
@@ -171,7 +171,7 @@ def go_on(
         except UserError as error:
             if path == there[0]:
                 raise UserError(f"{error}; it is the last checkpoint, and there is none before it") from None
-            on_remark(f"{error}; going on from the checkpoint before it")
+            on_remark(f"{error}; resuming from the checkpoint before it")
             continue
         for damaged in there[there.index(path) + 1 :]:
             shutil.rmtree(damaged)

@@ -61,9 +61,9 @@ def finish(
 def _best_weights(folder: RunFolder, model: nn.Module, progress: Progress) -> dict[str, Tensor]:
     """Those of the best validation. A run that ended once may keep its weights in another form (LoRA: merged); then
     those of its checkpoint, or of the last one, where that is gone."""
-    found = load_tensors(folder.path / MODEL)
-    if found.keys() == model.state_dict().keys():
-        return found
+    tensors = load_tensors(folder.path / MODEL)
+    if tensors.keys() == model.state_dict().keys():
+        return tensors
     there = checkpoints(folder.path)
     same = [path for path in there if path.name == f"step-{progress.best_step}"]
     return load_tensors((same or there)[-1] / MODEL)
@@ -71,11 +71,11 @@ def _best_weights(folder: RunFolder, model: nn.Module, progress: Progress) -> di
 
 def _whole(paths: list[Path], on_remark: Callable[[str], None]) -> list[Path]:
     """Those that are as they were written. The last one was read, or written, by this process."""
-    found = []
+    chosen = []
     for path in paths[:-1]:
         try:
             verify_checkpoint(path)
-            found.append(path)
+            chosen.append(path)
         except UserError as error:
             on_remark(f"{error}; the mean of the last checkpoints is without it")
-    return [*found, *paths[-1:]]
+    return [*chosen, *paths[-1:]]

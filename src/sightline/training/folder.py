@@ -48,9 +48,7 @@ class RunFolder:
     def create(cls, path: Path) -> "RunFolder":
         """A new run. A folder that holds one already is refused: nothing is overwritten."""
         if (path / CONFIG).exists():
-            raise UserError(
-                f"{path} holds a run already; choose another folder, or go on with: sightline resume {path}"
-            )
+            raise UserError(f"{path} holds a run already; choose another folder, or resume it: sightline resume {path}")
         if (path / DATA).exists() and not (path / PREPARING).exists():  # it may hold what the run is to learn from
             raise UserError(f"{path} has a folder 'data' already, where a run keeps its own; choose another folder")
         make_folder(path)
@@ -99,7 +97,7 @@ class RunFolder:
 
     def write_config(self, data: dict[str, Any]) -> None:
         self.write_json(CONFIG, {"format": FORMAT, **data})
-        (self.path / PREPARING).unlink(missing_ok=True)  # now there is a run to go on with
+        (self.path / PREPARING).unlink(missing_ok=True)  # now there is a run to resume
 
     def read_config(self) -> dict[str, Any]:
         data = self.read_json(CONFIG)
@@ -121,7 +119,7 @@ class RunFolder:
         if not path.exists():
             return []
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return [found for line in lines if isinstance(found := _json_or_none(line), dict)]
+        return [record for line in lines if isinstance(record := _json_or_none(line), dict)]
 
     def rewind_metrics(self, step: int, pending: bool) -> None:
         """Only what was measured up to a step, to which training goes back; also when the last line was cut short."""
@@ -138,7 +136,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """While a process trains the run no other may; the system lets go of the lock with the process.
 
-        What killed processes left half-written goes now: nobody else writes here.
+        Half-written files of killed processes are removed: no other process writes here.
         """
         with _opened(self.path / LOCK) as file:
             _lock(file, f"another process is training {self.path}; wait for it, or stop it")
@@ -172,7 +170,7 @@ class RunFolder:
 
 
 def _opened(path: Path) -> TextIO:
-    """A file of ours to lock; nobody knows its name, so errors name the folder."""
+    """Our own file to lock. Users do not know its name, so errors name the folder."""
     try:
         return path.open("a")
     except OSError as error:
@@ -211,7 +209,7 @@ def verify_files(
     """Every file is there and is what was written, by the checksums that the file ``listed`` holds.
 
     ``linked``: a name may be a link that leads out of the folder. What a disk cannot read now is an OSError: it says
-    nothing about what stands there, and nobody may take it for damage.
+    nothing about those files, so they must not be reported as damaged.
     """
     if not isinstance(checksums, dict) or not all(isinstance(one, str) for one in checksums.values()):
         raise UserError(f"{folder / listed} is damaged: it holds no checksums")
@@ -220,14 +218,14 @@ def verify_files(
             continue
         try:
             path = (folder / name).resolve()
-            found = checksum(path) if linked or folder.resolve() in path.parents else None
+            actual = checksum(path) if linked or folder.resolve() in path.parents else None
         except (OSError, ValueError, RuntimeError) as error:  # no file can have that name; links that go round
             if isinstance(error, OSError) and error.errno not in NOT_THERE:
                 raise
             raise UserError(f"{folder / name[:NAMED]} is missing: the folder is not complete") from None
-        if found is None:
+        if actual is None:
             raise UserError(f"{folder / listed} names {name[:NAMED]!r}, which is outside the folder")
-        if found != expected:
+        if actual != expected:
             raise UserError(f"{folder / name} is damaged: its checksum is not the one in {listed}{advice(name)}")
 
 

@@ -26,8 +26,8 @@ def parameter_groups(model: nn.Module, weight_decay: float, layer_decay: float =
     if layer_decay != 1.0:
         for prefix, module in model.named_modules():
             if callable(getattr(module, "layer_depths", None)):
-                found = module.layer_depths()
-                named = {f"{prefix}.{name}" if prefix else name: depth for name, depth in found.items()}
+                own_depths = module.layer_depths().items()
+                named = {f"{prefix}.{name}" if prefix else name: depth for name, depth in own_depths}
                 depths |= {name: depth for name, depth in named.items() if name in learning}
     by_depth: dict[int, list[nn.Parameter]] = {}
     for name, parameter in learning.items():
@@ -35,12 +35,12 @@ def parameter_groups(model: nn.Module, weight_decay: float, layer_decay: float =
     return _split([(by_depth[depth], layer_decay**depth) for depth in sorted(by_depth)], weight_decay)
 
 
-def _split(groups: Sequence[tuple[list[nn.Parameter], float]], weight_decay: float) -> list[dict[str, Any]]:
+def _split(scaled: Sequence[tuple[list[nn.Parameter], float]], weight_decay: float) -> list[dict[str, Any]]:
     """Matrices first: optimisers of earlier versions counted their parameters in this order."""
-    found: list[dict[str, Any]] = []
-    for parameters, scale in groups:
+    groups: list[dict[str, Any]] = []
+    for parameters, scale in scaled:
         matrices = [one for one in parameters if one.requires_grad and one.dim() > 1]
         others = [one for one in parameters if one.requires_grad and one.dim() <= 1]
-        found.append({"params": matrices, "weight_decay": weight_decay, "scale": scale})
-        found.append({"params": others, "weight_decay": 0.0, "scale": scale})
-    return [group for group in found if group["params"]]
+        groups.append({"params": matrices, "weight_decay": weight_decay, "scale": scale})
+        groups.append({"params": others, "weight_decay": 0.0, "scale": scale})
+    return [group for group in groups if group["params"]]

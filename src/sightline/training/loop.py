@@ -21,7 +21,7 @@ from sightline.training.checkpoint import (
 from sightline.training.ending import Outcome, finish, rank_of
 from sightline.training.folder import MODEL, RunFolder, save_tensors
 from sightline.training.ranks import Ranks, own_device
-from sightline.training.steps import Ahead, Event, Stepper, Window, make_optimiser
+from sightline.training.steps import Ahead, Event, MetricsWindow, Stepper, make_optimiser
 from sightline.training.stopping import Stopping
 
 
@@ -68,7 +68,7 @@ class TrainingConfig(Config):
     ``cooldown`` is the last share of the way to the nearest limit over which the learning rate falls to nothing: small
     steps at the end are worth about as much as many more epochs (Hägele et al. 2024). ``validate_every`` counts steps;
     left out, it is an epoch, but no less than 100 steps and no more than 2,000. ``save_minutes`` is the longest that a
-    killed process loses: so often a checkpoint for going on is written between validations. ``layer_decay`` is the
+    killed process loses: so often a checkpoint for resuming is written between validations. ``layer_decay`` is the
     share of its learning rate that each layer of an encoder passes on to the one below.
     """
 
@@ -175,7 +175,7 @@ def train(
     on_remark: Callable[[str], None] = warnings.warn,
     on_begin: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Train until a limit is reached; go on where the folder's last good checkpoint stands.
+    """Train until a limit is reached; resume from the folder's last valid checkpoint.
 
     ``on_begin`` is called when the folder is locked and a good checkpoint was found in it, or none: from here on its
     files change.
@@ -216,13 +216,13 @@ def _begin(
     on_remark: Callable[[str], None],
     on_begin: Callable[[], None],
 ) -> Progress:
-    """Where training stands, in every process. The first one looks for it, and clears away what is damaged."""
-    progress, found = Progress(), None
+    """The progress so far, in every process. The first one reads it, and removes damaged checkpoints."""
+    progress, checkpoint = Progress(), None
     if ranks.is_first:
-        progress, found = go_on(folder, model, optimiser, on_remark)
+        progress, checkpoint = go_on(folder, model, optimiser, on_remark)
         folder.unseal()
         on_begin()
-    name = ranks.from_first(None if found is None else found.name)
+    name = ranks.from_first(None if checkpoint is None else checkpoint.name)
     if name is not None and not ranks.is_first:
         load_checkpoint(folder.path / "checkpoints" / name, model, optimiser)
     progress = ranks.from_first(progress)
@@ -248,7 +248,7 @@ class _Loop:
         self.progress, self.ranks = stepper.progress, stepper.ranks
         self.on_step, self.on_scores, self.on_remark = on_step, on_scores, on_remark
         self.best: dict[str, float] = {}
-        self.window, self.ahead, self.saved = Window(self.progress), Ahead(lesson), time.monotonic()
+        self.window, self.ahead, self.saved = MetricsWindow(self.progress), Ahead(lesson), time.monotonic()
 
     def run(self, stopping: Stopping) -> str:
         """Why training ended."""
@@ -270,20 +270,20 @@ class _Loop:
                 self.save(interrupted=True)
 
     def find_place(self, batches: int) -> None:
-        """Say so where batches or updates are others than before, and stand as far into the epoch as then."""
+        """Report where batches or updates differ from before, and keep the share of the epoch that is done."""
         progress, together = self.progress, self.config.accumulate
-        said = []
+        remarks = []
         if progress.batch and progress.planned not in (0, batches):
             progress.batch = progress.batch * batches // progress.planned
-            said.append(
-                f"an epoch has {batches:,} batches, and had {progress.planned:,}: training goes on as far into the "
+            remarks.append(
+                f"an epoch has {batches:,} batches, and had {progress.planned:,}: training resumes as far into the "
                 "epoch as it was, in another order of the data"
             )
         if progress.together not in (0, together):
-            said.append(f"an update is of {together} batches, and was of {progress.together}")
+            remarks.append(f"an update is of {together} batches, and was of {progress.together}")
         progress.planned, progress.together = batches, together
         if self.ranks.is_first:
-            for text in said:
+            for text in remarks:
                 self.on_remark(text)
 
     def step(self, plan: Sequence[Any], stopping: bool) -> bool:
@@ -302,7 +302,7 @@ class _Loop:
         return asked
 
     def validate(self, stopping: Stopping) -> None:
-        """The scores, and a checkpoint. The first process works, the others wait for what it found."""
+        """The scores, and a checkpoint. The first process validates, the others wait for its scores."""
         progress, trained = self.progress, self.window.metrics(self.progress)
         scores: dict[str, float] = {}
         if self.ranks.is_first:
@@ -321,7 +321,7 @@ class _Loop:
         else:
             progress.since_best += 1
         progress.pending = False
-        self.window = Window(progress)
+        self.window = MetricsWindow(progress)
         if self.ranks.is_first:
             where = {"step": progress.step, "epoch": progress.epoch, "seconds": round(progress.seconds, 1)}
             self.folder.add_metrics(**where, **scores, **trained)
@@ -331,7 +331,7 @@ class _Loop:
             self.save()
 
     def save(self, interrupted: bool = False) -> None:
-        """A checkpoint: of a validation, or one for going on only."""
+        """A checkpoint: of a validation, or one for resuming only."""
         if self.ranks.is_first:
             optimiser, keep = self.stepper.optimiser, self.config.averaged
             save_checkpoint(self.folder.path, self.model, optimiser, self.progress, keep, interrupted)

@@ -44,7 +44,7 @@ class Ranks:
         return self.rank == 0
 
     def is_restart(self) -> bool:
-        """Whether a launcher started the processes anew after one of them was lost. Every machine counts for itself:
+        """Whether a launcher restarted the processes after one of them was lost. Every machine counts for itself:
         the processes of the others may not know."""
         return self.sum(float(_number("TORCHELASTIC_RESTART_COUNT", 0)))[0] > 0
 
@@ -93,14 +93,14 @@ class Ranks:
         """What every process has, in the order of the processes; elsewhere than in the first one, nothing."""
         if self.count == 1:
             return [value]
-        found: list[Any] | None = [None] * self.count if self.is_first else None
-        dist.gather_object(value, found, dst=0)
-        return found or []
+        values: list[Any] | None = [None] * self.count if self.is_first else None
+        dist.gather_object(value, values, dst=0)
+        return values or []
 
     def same_start(self, model: nn.Module, step: int) -> None:
         """The first process's parameters in all of them, and other draws (of dropout) in each.
 
-        With the step in the seed, training that goes on does not draw again what it drew at its start.
+        With the step in the seed, training that resumes does not draw again what it drew at its start.
         """
         if self.count == 1:
             return

@@ -28,7 +28,7 @@ class Event(NamedTuple):
     loss: float
     tokens_per_second: float
     share: float
-    parts: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
+    parts: dict[str, float] = {}  # noqa: RUF012 - never written to
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -58,7 +58,7 @@ class Gradients(NamedTuple):
     total: float
     tokens: int
     stopping: bool
-    parts: dict[str, float] = {}  # noqa: RUF012 - nobody writes to it
+    parts: dict[str, float] = {}  # noqa: RUF012 - never written to
 
 
 def gradients(
@@ -105,9 +105,9 @@ class Ahead:
         """The batches of these handles; those of the handles that follow are begun."""
         expected, coming = self._coming
         waited = len(expected) == len(handles) and all(a is b for a, b in zip(expected, handles, strict=True))
-        found = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
+        batches = [one.result() for one in coming] if waited else [self._lesson.batch(handle) for handle in handles]
         self._coming = (list(following), [self._thread.submit(self._lesson.batch, one) for one in following])
-        return found
+        return batches
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
@@ -154,7 +154,7 @@ class Stepper:
         return Event(progress, total / tokens, tokens / (now - begun), 0.0, shares), asked
 
 
-class Window:
+class MetricsWindow:
     """What training did since the last validation."""
 
     def __init__(self, progress: Progress) -> None:

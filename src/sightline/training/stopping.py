@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during training: heard where nothing is half done."""
+"""Ctrl-C and SIGTERM during training: handled between steps."""
 
 import signal
 import threading
@@ -25,7 +25,7 @@ class Stopping:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Stopping":
-        if threading.current_thread() is threading.main_thread():  # no other thread may set handlers, or hears signals
+        if threading.current_thread() is threading.main_thread():  # only this thread may set handlers, and gets signals
             for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background
                     self._before[number] = signal.signal(number, self._hear)

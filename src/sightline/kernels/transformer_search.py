@@ -1,31 +1,33 @@
 """The parts of a Transformer's layers as bare tensors, for search: no modules, no checks, no dropout.
 
-Only for layers whose attention is multi-head scaled dot-product softmax without positions of its own (`can_step`). What
-is put together here is tested equal to the layers themselves, and takes fewer operations, because weights are rewritten
-once: queries come scaled; the bias of keys, which adds the same to all scores of a query, is left out; the bias of
-values, which every context has whole, is part of what comes out of the attention.
+Only for layers whose attention is multi-head scaled dot-product softmax without relative positions
+(`StackedWriter.has_plain_layers`). It takes fewer operations than the layers, because weights are rewritten once:
+queries are scaled; the bias of keys, which adds the same to all scores of a query, is left out; the bias of values,
+which every context contains whole, is added to the output's bias.
+
+Gain: 2.4 for one sentence, 1.9 for a batch (`benchmarks/kernels.py`).
 """
 
 import math
-import operator
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.attention import Composed, MultiHead
-from sightline.attention.dot import ScaledDot
-from sightline.attention.fused import SHORT
-from sightline.attention.normalisers import Softmax
+from sightline.kernels import enabled
 from sightline.kernels.products import Product
-from sightline.kernels.softmax import LANES, softmax
-from sightline.nn.annotating import Positions, TokenEmbedding
-from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+from sightline.kernels.softmax import LANES, SHORT, softmax
 from sightline.state import Shared
 
+if TYPE_CHECKING:
+    from sightline.attention import MultiHead
+    from sightline.models.stacked import StackedWriter
+    from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+
+Sinusoids = Callable[[int, int, int, Tensor], Tensor]  # `sightline.nn.annotating.sinusoids`
 IN_PLACE: dict[Callable[..., Tensor], Callable[[Tensor], Tensor]] = {F.relu: torch.relu_}
 FEW = 8  # sentences
 
@@ -52,7 +54,7 @@ class Norm(NamedTuple):
         return torch.layer_norm(x, *self)
 
 
-class Block(NamedTuple):
+class FoldedPart(NamedTuple):
     """The feed-forward part, or the ways in and out of an attention, with the normalisation beside them."""
 
     norm: Norm
@@ -60,7 +62,7 @@ class Block(NamedTuple):
     leave: Affine
     pre: bool
 
-    def for_many(self) -> "Block":
+    def for_many(self) -> "FoldedPart":
         """The same for many rows at a time."""
         assert isinstance(self.enter, Affine)
         return self._replace(enter=Product(self.enter.weight.t(), self.enter.bias, often=True))
@@ -69,94 +71,54 @@ class Block(NamedTuple):
         return self.enter(self.norm(x) if self.pre else x)
 
     def end(self, x: Float[Tensor, "n d"], y: Float[Tensor, "n e"]) -> Float[Tensor, "n d"]:
-        """What the part found is added to x, in its place."""
+        """Add the part's output to x, in place."""
         x = x.addmm_(y, self.leave.weight)
         return x.add_(self.leave.bias) if self.pre else self.norm(x)
 
 
-class Stack(NamedTuple):
+class FoldedStack(NamedTuple):
     """The parts of all layers, and what must be added to their input.
 
-    Where layers are normalised after their sums, a part's last bias is not added by the part: x brings it along. It is
-    in the bias of the normalisation before, and is taken off again where the part looks at x.
+    Where layers are normalised after their sums, a part does not add its last bias: x contains it already. It is in the
+    bias of the normalisation before, and is subtracted again where the part reads x.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[FoldedPart, ...]
     start: Float[Tensor, " d"] | None
 
     @classmethod
-    def of(cls, blocks: Iterable[Block]) -> "Stack":
-        found = list(blocks)
-        if not found or found[0].pre:
-            return cls(tuple(found), None)
-        carried = [block.leave.bias for block in found]
-        for i, (norm, enter, leave, pre) in enumerate(found):
+    def of(cls, blocks: Iterable[FoldedPart]) -> "FoldedStack":
+        stacked = list(blocks)
+        if not stacked or stacked[0].pre:
+            return cls(tuple(stacked), None)
+        carried = [block.leave.bias for block in stacked]
+        for i, (norm, enter, leave, pre) in enumerate(stacked):
             assert isinstance(enter, Affine)
             enter = enter._replace(bias=enter.bias - carried[i] @ enter.weight)
-            if i + 1 < len(found):
+            if i + 1 < len(stacked):
                 norm = norm._replace(bias=norm.bias + carried[i + 1])
-            found[i] = Block(norm, enter, leave, pre)
-        return cls(tuple(found), carried[0])
+            stacked[i] = FoldedPart(norm, enter, leave, pre)
+        return cls(tuple(stacked), carried[0])
 
 
-def can_step(layers: Iterable[nn.Module]) -> bool:
-    """Whether all layers are of the kind that this module is for."""
-    return all(
-        isinstance(layer, EncoderLayer | DecoderLayer)
-        and _is_plain(layer.attention)
-        and (isinstance(layer, EncoderLayer) or _is_plain(layer.cross))
-        for layer in layers
-    )
+def supported(model: "StackedWriter", source: Tensor) -> bool:
+    return not model.training and enabled() and model.has_plain_layers()
 
 
-def _is_plain(attention: nn.Module) -> bool:
-    if type(attention) is not MultiHead or type(attention.inner) is not Composed or attention.shared != 1:
-        return False
-    score = attention.inner.score
-    plain = type(score) is ScaledDot and score.relative is None and type(attention.inner.normaliser) is Softmax
-    same_sizes = attention.project_keys.weight.shape == attention.project_values.weight.shape
-    return plain and same_sizes and attention.project_query.bias is not None
+@torch.no_grad()
+def fast(model: "StackedWriter", source: Tensor) -> tuple["OneTokenDecoder", "StepState"]:
+    """A step of search, and the state that it begins with."""
+    encode, step = model.search_parts()
+    return step, step.begin(encode(source))
 
 
-class Weights:
-    """The weights of a model as they are at a moment, for copies of them to be kept by.
-
-    It holds on to their memory: what is put in their place stands elsewhere.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        homes = [home for part in module.modules() for home in (part._modules, part._parameters) if home]
-        self.homes = [(home, list(home.values())) for home in homes]  # the parts themselves: an id is used again
-        self.weights = list(module.parameters())
-        self.memory = [one.detach() for one in self.weights]
-        self.marks = list(map(_mark, self.weights))
-
-    @classmethod
-    def of(cls, module: nn.Module) -> "Weights | None":
-        """None where nothing tells whether weights have changed: an optimiser's fused step leaves no trace."""
-        return None if any(one.requires_grad or one.is_inference() for one in module.parameters()) else cls(module)
-
-    def are_still(self) -> bool:
-        """Looks where the parts were found: to go through the model again takes as long as a step of search."""
-        return all(_are_those(home.values(), parts) for home, parts in self.homes) and all(
-            _mark(one) == mark for one, mark in zip(self.weights, self.marks, strict=True)
-        )
+def reference(model: "StackedWriter", source: Tensor) -> tuple[Callable[..., Any], Any]:
+    return model.step, model.begin(source)
 
 
-def _are_those(found: Collection[object], parts: Collection[object]) -> bool:
-    return len(found) == len(parts) and all(map(operator.is_, found, parts))
-
-
-def _mark(weight: Tensor) -> tuple[bool, int, int]:
-    return weight.requires_grad, weight.data_ptr(), weight._version
-
-
-def scale_of(attention: nn.Module) -> float:
+def scale_of(attention: "MultiHead") -> float:
     """What the products of queries and keys are multiplied by."""
-    assert isinstance(attention, MultiHead)
-    assert isinstance(attention.inner, Composed)
-    assert isinstance(attention.inner.score, ScaledDot)
-    return attention.inner.score.scale
+    return attention.inner.score.scale  # type: ignore
 
 
 def norm_of(norm: nn.Module) -> Norm | None:
@@ -164,15 +126,13 @@ def norm_of(norm: nn.Module) -> Norm | None:
     return Norm(norm.normalized_shape, norm.weight, norm.bias, norm.eps) if isinstance(norm, nn.LayerNorm) else None
 
 
-def affine(linear: nn.Module, scale: float = 1.0) -> Affine:
-    """Rows of the weight one behind the other in memory: worth its time where a product is done again and again."""
-    assert isinstance(linear, nn.Linear)
+def affine(linear: nn.Linear, scale: float = 1.0) -> Affine:
+    """With a contiguous weight: worth its time where a product is repeated."""
     return Affine(linear.bias * scale, (linear.weight * scale).t().contiguous())
 
 
-def own_block(around: Residual, attention: nn.Module) -> Block:
+def own_block(around: "Residual", attention: "MultiHead") -> FoldedPart:
     """Self-attention: for each head a query, a key and a value, in one product."""
-    assert isinstance(attention, MultiHead)
     query, heads, scale = attention.project_query, attention.key_heads, scale_of(attention)
     weights = (query.weight * scale, attention.project_keys.weight, attention.project_values.weight)
     bias = query.bias * scale
@@ -180,36 +140,35 @@ def own_block(around: Residual, attention: nn.Module) -> Block:
     return _block(around, enter, _out_of(attention))
 
 
-def cross_block(around: Residual, attention: nn.Module) -> Block:
+def cross_block(around: "Residual", attention: "MultiHead") -> FoldedPart:
     """Attention to the source, whose keys and values are made before."""
-    assert isinstance(attention, MultiHead)
     return _block(around, affine(attention.project_query, scale_of(attention)), _out_of(attention))
 
 
-def forward_block(around: Residual, feed_forward: FeedForward) -> Block:
+def forward_block(around: "Residual", feed_forward: "FeedForward") -> FoldedPart:
     return _block(around, affine(feed_forward.widen), affine(feed_forward.narrow))
 
 
-def keys_and_values(attention: MultiHead) -> Float[Tensor, "i o"]:
+def keys_and_values(attention: "MultiHead") -> Float[Tensor, "i o"]:
     """What makes `heads · 2 · size` numbers of an input: for each head a key and a value."""
     weights = (attention.project_keys.weight, attention.project_values.weight)
     return by_heads(attention.key_heads, *weights).t().contiguous()
 
 
 def by_heads(heads: int, *parts: Float[Tensor, "o ..."]) -> Float[Tensor, "p ..."]:
-    """Rows of several projections in another order: all that a head has stands together."""
+    """Rows of several projections reordered: all rows of a head follow each other."""
     return torch.stack([part.unflatten(0, (heads, -1)) for part in parts], dim=1).flatten(0, 2)
 
 
-def _out_of(attention: MultiHead) -> Affine:
+def _out_of(attention: "MultiHead") -> Affine:
     leave = affine(attention.output)
     return leave._replace(bias=leave.bias + attention.project_values.bias @ leave.weight)
 
 
-def _block(around: Residual, enter: Affine, leave: Affine) -> Block:
+def _block(around: "Residual", enter: Affine, leave: Affine) -> FoldedPart:
     norm = norm_of(around.normalise)
     assert norm is not None
-    return Block(norm, enter, leave, around.pre)
+    return FoldedPart(norm, enter, leave, around.pre)
 
 
 def attend(
@@ -220,7 +179,7 @@ def attend(
 ) -> Float[Tensor, "b h t d"]:
     """softmax(q kᵀ + hidden) v, by the faster of two ways; what hides keys is `s` or `b h 1 s`.
 
-    With few keys and many sentences plain products are faster than the kernel; one sentence alone wants few calls.
+    With few keys and many sentences plain products are faster than the kernel; for one sentence fewer calls are.
     """
     if len(query) < FEW or keys.shape[-2] > SHORT or query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=hidden, scale=1.0)
@@ -232,23 +191,22 @@ def attend(
     return torch.bmm(softmax(scores), values.view(together, keys_count, -1)).view(query.shape)
 
 
-def transform(block: Block, x: Float[Tensor, "n d"], activation: Callable[[Tensor], Tensor]) -> Tensor:
+def transform(block: FoldedPart, x: Float[Tensor, "n d"], activation: Callable[[Tensor], Tensor]) -> Tensor:
     """The feed-forward part of a layer."""
     return block.end(x, IN_PLACE.get(activation, activation)(block.begin(x)))
 
 
-# The Transformer's encoder for search: padding is never computed with.
+# The Transformer's encoder for search, without computing padding.
 #
-# The same as the encoder layers of `sightline.nn.transformer`, and tested equal to them. Sentences of a batch have
-# different lengths; between attentions their words stand in one list without gaps, so that a long sentence costs the
-# others nothing.
+# Tested equal to the encoder layers of `sightline.nn.transformer`. Between attentions the words of all sentences form
+# one list without gaps, so that a long sentence does not slow down the others.
 
 
 class Packed(NamedTuple):
     """The words of a batch without its padding.
 
-    ``places`` says where they stand in it, ``numbers`` which word stands at each of its places, padding having any one
-    of them (both None: there is no padding).
+    ``places`` are their indices in the flattened batch, ``numbers`` the word at each index of it, any word for padding
+    (both None: there is no padding).
     """
 
     words: Float[Tensor, "n d"]
@@ -257,7 +215,7 @@ class Packed(NamedTuple):
     mask: Bool[Tensor, "b s"]
 
     def by_heads(self, heads: int, each: int, firsts: list[int], step: int) -> Int[Tensor, " m"]:
-        """Which row of `n each` stands at each place of `parts b heads s`; in gaps, any (nobody looks there).
+        """Which row of `n each` stands at each place of `parts b heads s`; any row in gaps, which are never read.
 
         A word has ``each`` rows. Those of a part begin at its first one, a step for every head.
         """
@@ -275,28 +233,51 @@ class Packed(NamedTuple):
         return ((places // width * (heads * width) + places % width).unsqueeze(-1) + head).flatten()
 
     def hidden(self, heads: int, like: Tensor) -> Float[Tensor, "b h 1 s"] | None:
-        """What to add to scores so that padding is not looked at."""
+        """What to add to scores so that padding gets no weight."""
         if self.places is None:
             return None
-        found = torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
-        return found[:, None, None].repeat(1, heads, 1, 1)
+        added = torch.zeros_like(self.mask, dtype=like.dtype).masked_fill_(~self.mask, torch.finfo(like.dtype).min)
+        return added[:, None, None].repeat(1, heads, 1, 1)
+
+
+class Positions:
+    """Sinusoid positions from the first one on, made once and longer when they are needed; plus an ``offset``."""
+
+    def __init__(self, sinusoids: Sinusoids, offset: Float[Tensor, " d"] | None = None) -> None:
+        self.sinusoids, self.offset, self.table = sinusoids, offset, torch.empty(0, 0)
+
+    def __call__(self, count: int, like: Float[Tensor, "*b d"]) -> Float[Tensor, "n d"]:
+        """At least so many."""
+        table = self.table  # read once: another thread may write a shorter one
+        if count > table.shape[0]:
+            table = self.sinusoids(0, 2 * count + 64, like.shape[-1], like)
+            self.table = table = table if self.offset is None else table + self.offset
+        return table
 
 
 class PackedEncoder:
-    """The layers of an encoder, for sentences without padding. It holds copies of weights, as they were then."""
+    """The layers of an encoder, for sentences without padding. It holds copies of the weights."""
 
-    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module, embedding: TokenEmbedding, sinusoid: bool) -> None:
-        encoders = [layer for layer in layers if isinstance(layer, EncoderLayer)]
-        blocks, self.start = Stack.of(block for layer in encoders for block in _blocks(layer))
+    def __init__(
+        self,
+        layers: Iterable["EncoderLayer"],
+        norm: nn.Module,
+        embedding: nn.Embedding,
+        sinusoids: Sinusoids | None,
+        padding: int,
+    ) -> None:
+        encoders = list(layers)
+        blocks, self.start = FoldedStack.of(block for layer in encoders for block in _blocks(layer))
         self.blocks = [block.for_many() for block in blocks]
-        self.heads = [layer.attention.key_heads for layer in encoders if isinstance(layer.attention, MultiHead)]
+        self.heads = [layer.attention.key_heads for layer in encoders]
         self.activations = [layer.feed_forward.activation for layer in encoders]
-        self.norm, self.positions = norm_of(norm), Positions(self.start) if sinusoid else None
+        self.norm, self.padding = norm_of(norm), padding
+        self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
 
-    @torch.no_grad()
-    def __call__(self, source: Int[Tensor, "b s"], padding: int) -> Packed:
+    def __call__(self, source: Int[Tensor, "b s"]) -> Packed:
         """Annotations of the source's words."""
+        padding = self.padding
         if len(source) >= FEW and source.shape[1] < LANES and source.device.type == "cpu":
             source = F.pad(source, (0, LANES - source.shape[1]), value=padding)  # no row of scores is a short one
         mask = source != padding
@@ -323,7 +304,7 @@ class PackedEncoder:
         return packed._replace(words=x if self.norm is None else self.norm(x))
 
 
-def _blocks(layer: EncoderLayer) -> tuple[Block, Block]:
+def _blocks(layer: "EncoderLayer") -> tuple[FoldedPart, FoldedPart]:
     return (
         own_block(layer.around_attention, layer.attention),
         forward_block(layer.around_feed_forward, layer.feed_forward),
@@ -358,17 +339,16 @@ class Moves(NamedTuple):
 
 # The Transformer's decoder, one token at a time: what search spends its time in.
 #
-# The same as the layers of `sightline.nn.transformer` applied to one token, and tested equal to them. It is faster
-# because everything that does not change from token to token is made once (joined projections, the keys as the products
-# want them), because caches are written in place, and because the source is kept once for all hypotheses of a sentence,
-# which look at it together.
+# Tested equal to the layers of `sightline.nn.transformer` applied to one token. It is faster because everything that
+# does not change from token to token is made once (joined projections, keys in the layout of the products), because
+# caches are written in place, and because all hypotheses of a sentence share one source and attend to it in one call.
 
 
 ROOM = 16  # tokens that caches grow by
 
 
 class StepState(NamedTuple):
-    """Own keys of each layer and own values, with room behind; and what the hypotheses of a sentence share.
+    """Own keys and values of each layer, with spare room; and what the hypotheses of a sentence share.
 
     ``source`` holds the keys and the values of all layers, `s h n d` each, and what is added to scores where a sentence
     is padded.
@@ -382,27 +362,27 @@ class StepState(NamedTuple):
 class OneTokenDecoder:
     """A step for `decoding.search`: the last token of each hypothesis in, log-probabilities of the next one out.
 
-    It holds joined copies of weights, as they were when it was made.
+    It holds joined copies of the weights.
     """
 
     def __init__(
         self,
-        layers: Iterable[nn.Module],
+        layers: Iterable["DecoderLayer"],
         norm: nn.Module,
-        embedding: TokenEmbedding,
+        embedding: nn.Embedding,
         output: nn.Linear,
-        sinusoid: bool,
+        sinusoids: Sinusoids | None,
     ) -> None:
-        decoders = [layer for layer in layers if isinstance(layer, DecoderLayer)]
+        decoders = list(layers)
         first = decoders[0]
-        assert isinstance(first.attention, MultiHead)
-        blocks, self.start = Stack.of(block for layer in decoders for block in _decoder_blocks(layer))
+        blocks, self.start = FoldedStack.of(block for layer in decoders for block in _decoder_blocks(layer))
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
         self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
-        self.source = Product(torch.cat([_source_weight(layer) for layer in decoders], dim=1).t(), often=True)
+        self.source = Product(torch.cat([keys_and_values(layer.cross) for layer in decoders], dim=1).t(), often=True)
         self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
-        self.positions, self.unseen = Positions(self.start) if sinusoid else None, torch.empty(0, 0)
+        self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
+        self.unseen = torch.empty(0, 0)
 
     def begin(self, encoded: Packed) -> StepState:
         """From the annotations of a batch. The keys and values of all layers come from one product."""
@@ -433,7 +413,9 @@ class OneTokenDecoder:
             x = self.norm(x)
         return torch.log_softmax(self.output(x), dim=-1), state._replace(position=position + 1)
 
-    def _look_back(self, block: Block, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int) -> Tensor:
+    def _look_back(
+        self, block: FoldedPart, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int
+    ) -> Tensor:
         """A token more in the cache, then self-attention with one query."""
         keys, values = cache
         rows, heads, room, size = keys.shape
@@ -451,19 +433,19 @@ class OneTokenDecoder:
         return block.end(x, attend(query.unsqueeze(2), keys, values, unseen).view(rows, -1))
 
     def _look_at_source(
-        self, block: Block, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
+        self, block: FoldedPart, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
     ) -> Tensor:
-        """The hypotheses of a sentence ask together."""
+        """All hypotheses of a sentence attend in one call."""
         rows, (sentences, heads, _, size) = x.shape[0], keys.shape
         query = block.begin(x).view(sentences, rows // sentences, heads, size).transpose(1, 2)
         return block.end(x, attend(query, keys, values, hidden).transpose(1, 2).reshape(rows, -1))
 
     def _offset(self, position: int, like: Tensor) -> Tensor | None:
-        """What is added to the embedding: where the token stands, and what the stack wants its input to bring along."""
+        """What is added to the embedding: the token's position, and the bias that the stack expects in its input."""
         return self.start if self.positions is None else self.positions(position + 1, like)[position]
 
     def _unseen(self, position: int, room: int, like: Tensor) -> Float[Tensor, " room"]:
-        """To be added to scores: nothing up to a token, and behind it what hides the rest."""
+        """To be added to scores: zeros up to a token, and what hides the keys after it."""
         unseen = self.unseen  # read once: another thread may write a smaller one
         if room > len(unseen):
             self.unseen = unseen = like.new_full((room, room), torch.finfo(like.dtype).min).triu_(1)
@@ -474,12 +456,7 @@ def _roomier(cache: Float[Tensor, "b h room e"]) -> Float[Tensor, "b h more e"]:
     return F.pad(cache, (0, 0, 0, ROOM))
 
 
-def _source_weight(layer: DecoderLayer) -> Tensor:
-    assert isinstance(layer.cross, MultiHead)
-    return keys_and_values(layer.cross)
-
-
-def _decoder_blocks(layer: DecoderLayer) -> tuple[Block, Block, Block]:
+def _decoder_blocks(layer: "DecoderLayer") -> tuple[FoldedPart, FoldedPart, FoldedPart]:
     return (
         own_block(layer.around_attention, layer.attention),
         cross_block(layer.around_cross, layer.cross),

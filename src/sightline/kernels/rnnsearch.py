@@ -1,82 +1,78 @@
 """The loop of RNNsearch (Bahdanau et al. 2015) over the words of a target, with its gradient written out.
 
-At each word the state before looks at the annotations by additive attention, and a GRU moves on with the word and what
-was read. Left to autograd, every step adds its share to gradients as large as all annotations and all weights. Here the
-steps leave what the weights need, and each gradient is one product over all words. The hidden layer of the score,
-``tanh(W s + U h)``, is the largest thing there is: it is made again in the backward pass rather than kept, which takes
-no longer. For training on a processor; `RecurrentAttentionDecoder` is what it must equal, and a test holds it to that.
+At each word the previous state attends to the annotations by additive attention, and a GRU is updated with the word and
+the context. In autograd, every step adds its share to gradients as large as all annotations and all weights. Here the
+steps keep what the weights need, and each gradient is one product over all words. The hidden layer of the score,
+``tanh(W s + U h)``, is the largest tensor: the backward pass computes it again instead of keeping it, which takes no
+longer. For training on a processor; `RecurrentAttentionDecoder` is what it must equal, and a test holds it to that.
+Gain: 1.9 (`benchmarks/kernels.py`).
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sightline.attention import Attention, Composed, Memory
-from sightline.attention.additive import Additive
-from sightline.attention.normalisers import Softmax
+from sightline.kernels import enabled
 from sightline.kernels.ragged import gru_gradients, tanh_
-from sightline.kernels.softmax import softmax
-from sightline.nn.rnn import Cell
+from sightline.kernels.softmax import softmax, softmax_gradient
+
+if TYPE_CHECKING:
+    from sightline.attention import Composed, Memory
+    from sightline.nn.rnn import Cell
 
 
-class Aligned(NamedTuple):
+class AlignedTarget(NamedTuple):
     """All words of a target, word after word: the first state and the one after each word, and what each read."""
 
     states: Float[Tensor, "t1 b h"]
     contexts: Float[Tensor, "t b c"]
 
 
-def can_align(
-    attention: Attention, cells: nn.ModuleList, inner_input: nn.Linear, memory: Memory | None, rows: int
-) -> bool:
-    """Whether a decoder that looks before it moves, and what it looks at, are of the kind that `align` is for."""
-    if type(attention) is not Composed or type(attention.score) is not Additive or attention.heads:
-        return False
-    if type(attention.normaliser) is not Softmax or len(cells) != 1 or cells[0].kind != "gru" or memory is None:
+def supported(cell: "Cell", state: Float[Tensor, "b h"], memory: "Memory") -> bool:
+    """Whether gradients may be needed, and every row of the batch has something to attend to."""
+    if not torch.is_grad_enabled() or not enabled() or cell.kind != "gru":
         return False
     if memory.keys.device.type != "cpu" or memory.keys.dtype not in (torch.float32, torch.float64):
         return False
-    if len(memory.keys) != rows or (memory.mask is not None and not bool(memory.mask.any(dim=-1).all())):
-        return False
-    # Parts of it are not called: whoever waits for that would wait in vain.
-    parts = (*attention.modules(), *cells.modules(), inner_input)
-    return not any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in parts)
+    return len(memory.keys) == len(state) and (memory.mask is None or bool(memory.mask.any(dim=-1).all()))
 
 
-def align(
-    attention: Attention,
-    cell: nn.Module,
-    inner_input: nn.Linear,
-    projected: Float[Tensor, "t b g"],
-    state: Float[Tensor, "b h"],
-    memory: Memory,
-) -> Aligned:
-    """From what the words give to the gates, the first state and what can be looked at."""
-    assert isinstance(attention, Composed)
-    assert isinstance(attention.score, Additive)
-    assert isinstance(cell, Cell)
+def reference(
+    attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
+) -> AlignedTarget:
+    states, contexts = [state], []
+    for word in projected:
+        contexts.append(attention(states[-1].unsqueeze(1), memory).context.squeeze(1))
+        states += cell(word + inner_input(contexts[-1]), (states[-1],))
+    return AlignedTarget(torch.stack(states), torch.stack(contexts))
+
+
+def fast(
+    attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
+) -> AlignedTarget:
+    """From what the words give to the gates `t b g`, the first state `b h` and the memory; the score is additive."""
     query, vector = attention.score.query, attention.score.vector
-    assert query.bias is not None
     # tanh x = 2 σ(2x) − 1, and a softmax does not see the 1: the 2s go into the weights, and two passes over the hidden
     # layer are saved. One product gives the query and the state's part of the cell, of its candidate first.
     weight, bias = (part.roll(cell.size, dims=0) for part in (cell.recurrent.weight, cell.recurrent.bias))
     from_state = torch.cat([2 * query.weight.t(), weight])
     bias = torch.cat([2 * query.bias.flatten(), bias])
-    found = _Alignment.apply(
-        projected,
-        state,
-        (2 * memory.keys).contiguous(),
-        memory.values,
-        memory.mask,
-        from_state,
-        bias,
-        2 * vector,
-        inner_input.weight,
+    return AlignedTarget(
+        *_Alignment.apply(
+            projected,
+            state,
+            (2 * memory.keys).contiguous(),
+            memory.values,
+            memory.mask,
+            from_state,
+            bias,
+            2 * vector,
+            inner_input.weight,
+        )
     )
-    return Aligned(*found)
 
 
 def _hidden(query: Float[Tensor, "b a"], keys: Float[Tensor, "b s a"], out: Tensor) -> Float[Tensor, "b s a"]:
@@ -135,7 +131,7 @@ class _Alignment(torch.autograd.Function):
             gru_gradients(d_state, states[t], both, candidate, given[:, a : a + h], d_all[t, :, a:])
             d_context = torch.addmm(from_above[t], d_gates[t], from_context, out=d_contexts[t])
             d_weights = torch.bmm(d_context.unsqueeze(1), values.transpose(1, 2)).squeeze(1)
-            d_scores = torch._softmax_backward_data(d_weights, weights[t], -1, weights.dtype)
+            d_scores = softmax_gradient(d_weights, weights[t])
             _hidden(given[:, :a], keys, hidden)
             d_vector.addmv_(hidden.view(-1, a).t(), d_scores.view(-1))
             slope = torch.addcmul(hidden, hidden, hidden, value=-1, out=hidden)  # σ' = σ − σ²
