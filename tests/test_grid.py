@@ -100,7 +100,7 @@ def test_gold_labels_never_reach_predictions(parity, trained, photos, tmp_path):
         assert one.values["f1"] != other.values["f1"]
         for a, b in zip(one.predictions, other.predictions, strict=True):
             assert a.labels.tobytes() == b.labels.tobytes()
-            assert a.chances.tobytes() == b.chances.tobytes()
+            assert a.probs.tobytes() == b.probs.tobytes()
             assert (a.pixels is None and b.pixels is None) or a.pixels.tobytes() == b.pixels.tobytes()
 
 
@@ -117,7 +117,7 @@ def test_cracks_are_found_and_the_run_loads_again(trained, tmp_path):
     assert again.output.facts == again.input.facts == trained.output.facts
     same = again.evaluate(table)
     assert all(
-        a.chances.tobytes() == b.chances.tobytes() for a, b in zip(found.predictions, same.predictions, strict=True)
+        a.probs.tobytes() == b.probs.tobytes() for a, b in zip(found.predictions, same.predictions, strict=True)
     )
     card = (trained.folder / "card.md").read_text(encoding="utf-8")
     assert "within 5 px" in card
@@ -144,7 +144,7 @@ def test_a_batch_of_different_sizes_says_what_each_says_alone(trained):
     together = trained.predict(images)
     for image, found in zip(images, together, strict=True):
         (alone,) = trained.predict([image])
-        np.testing.assert_allclose(found.chances, alone.chances, atol=1e-5)
+        np.testing.assert_allclose(found.probs, alone.probs, atol=1e-5)
         assert (found.labels == alone.labels).all()
 
 
