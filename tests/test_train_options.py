@@ -138,7 +138,7 @@ WRONG = {
     "another size": (["--from", "run", "--set", "model.size=16"], "differs from that of the earlier run"),
     "heads that do not fit": (["--set", "model.size=10"], "invalid model configuration"),
     "a negative size": (["--model", "rnnsearch", "--set", "model.size=-4"], "invalid model configuration"),
-    "two vocabularies, one table": (["--set", "tokeniser.joint=false"], "set model.tied=output too"),
+    "two vocabularies, one table": (["--set", "tokeniser.joint=false"], "also set model.tied=output"),
     "a negative seed": (["--set", "seed=-1"], "seed is -1"),
     "columns of files without": (["--source", "a", "--target", "b", "--columns", "x", "y"], ""),
 }
