@@ -147,7 +147,7 @@ def counting_subjects(model: Counter, random: torch.Generator) -> list[Subject]:
 def weights_of(subject: Subject) -> np.ndarray:
     with capture(subject.model) as trace:
         subject.log_probs(torch.ones(1, subject.columns, dtype=torch.bool))
-    looks = [trace[name].weights[0].mean(dim=0) for name in trace.names if subject.looks_at_columns(name)]
+    looks = [trace[name].weights[0].mean(dim=0) for name in trace.names if subject.attends_to_columns(name)]
     return torch.stack(looks).mean(dim=0).double().numpy()
 
 

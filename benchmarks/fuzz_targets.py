@@ -196,7 +196,7 @@ def stores(folder: Path) -> dict[str, Target]:
     from sightline.outputs.cells import CellsOutput
     from sightline.tasks.configs.translate import TranslateConfig
     from sightline.tasks.run import Run
-    from sightline.training.checkpoint import STATE, checkpoints, go_on
+    from sightline.training.checkpoint import STATE, checkpoints, resume_from
     from sightline.training.folder import RunFolder
     from sightline.training.loop import make_optimiser
 
@@ -205,7 +205,7 @@ def stores(folder: Path) -> dict[str, Target]:
 
     def going_on(path: Path) -> Any:
         model = translator.model.requires_grad_(True)
-        return go_on(RunFolder(path), model, make_optimiser(model, training), lambda text: None)
+        return resume_from(RunFolder(path), model, make_optimiser(model, training), lambda text: None)
 
     def all_rows(path: Path) -> Any:
         corpus = Corpus.open(path)

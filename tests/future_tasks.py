@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
-from sightline.data.columns import Cells
+from sightline.data.columns import TableRow
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
@@ -21,7 +21,7 @@ from sightline.metrics import Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.sequence import SequenceOptions, SequenceOutput
 from sightline.records import Axis, Frames, Slots
-from sightline.records import Cells as TableCells
+from sightline.records import TableRow as TableCells
 from sightline.tasks.run import Run
 from sightline.tasks.task import Column, Example, Option, PredictOptions, Sizes, Task, Variant
 
@@ -51,7 +51,7 @@ class SoundInput(Input):
     reads_files = True
     columns = (Column("sound", "the path of a recording"),)
 
-    def stage(self, tables: Sequence[Iterable[Cells]], setting: Any) -> Sequence[Iterable[Cells]]:
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Any) -> Sequence[Iterable[TableRow]]:
         raise NotImplementedError
 
     def read(self, cells: Mapping[str, Any]) -> str:
@@ -193,14 +193,14 @@ FORECAST = Task(
 # -- copy: a memory machine, on data that a seed makes
 
 
-def made_cells(source: Source, columns: Sequence[Column]) -> Iterator[Cells]:
+def made_cells(source: Source, columns: Sequence[Column]) -> Iterator[TableRow]:
     """Rows of ``made:copy``: bits, and the same again. The same name and seed make the same rows."""
     if source.data != "made:copy":
         raise UserError(f"there is no made data {source.data!r}; there is 'made:copy'")
     draw = random.Random(int(source.options.get("made_seed", 0)))
     for number in range(int(source.options.get("made_rows", 1000))):
         bits = [[float(draw.random() < 0.5) for _ in range(8)] for _ in range(draw.randint(1, 20))]
-        yield Cells((bits, bits), "made:copy", number + 1)
+        yield TableRow((bits, bits), "made:copy", number + 1)
 
 
 class CopyOutput(SeriesOutput):

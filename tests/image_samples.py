@@ -3,7 +3,7 @@
 import numpy as np
 
 from page_samples import softmax, step
-from sightline.explain.explanation import Choice, Explanation, Highlights, Stack, Step
+from sightline.explain.explanation import Choice, Explanation, Highlights, OutputStep, Stack
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, Tokens
 
@@ -57,7 +57,7 @@ def classified():
         "circle",
         (record,),
         (Stack("From the label to the image", "pool", ("label",)),),
-        (Step("circle", 0.83, shares),),
+        (OutputStep("circle", 0.83, shares),),
         highlights=Highlights("circle", 0.83, shares, (), ()),
         image=Picture.of(scene(), "shapes.png"),
     )

@@ -13,7 +13,7 @@ from sightline.outputs.labels import LabelsOutput
 from sightline.tasks.classify import CLASSIFY
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.run import Run
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 
 TEXT = "The film begins slowly. Then comes the finest scene of the year! Wonderful, unforgettable."
@@ -38,7 +38,7 @@ def made(config=ATTENTIVE, *, kind="one", pairs=False, tokeniser=None, names=NAM
     names = () if kind == "number" else names
     labels = Labels(kind, names, (1,) * len(names), pairs, mean=10.0, spread=4.0)
     whole = ClassifyConfig(model=config, labels=kind, longest=longest)
-    reading = TextInput(whole, TextReader(tokeniser, pairs=pairs, sentences=config.kind == "han"))
+    reading = TextInput(whole, TextEncoder(tokeniser, pairs=pairs, sentences=config.kind == "han"))
     output = LabelsOutput(whole, labels, reading, temperature=1.5)
     model = whole.build(reading, output)
     for parameter in model.parameters():

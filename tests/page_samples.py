@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
+from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, OutputStep, Stack
 from sightline.records import Grid, Record, Tokens, TopK
 
 SOURCE = ("▁the", "▁little", "▁cat", "▁is", "▁sleep", "ing", "▁on", "▁the", "▁win", "dow", "▁sill", ".", "</s>")
@@ -115,7 +115,7 @@ def step(text, rng):
     taken = float(rng.uniform(0.5, 0.98))
     shares = np.sort(rng.dirichlet(np.ones(len(others))))[::-1] * (1 - taken) * 0.9
     likeliest = (Choice(text, taken), *map(Choice, others, map(float, shares)))
-    return Step(text, taken, likeliest)
+    return OutputStep(text, taken, likeliest)
 
 
 def hostile():
@@ -131,7 +131,7 @@ def hostile():
         output=attack,
         records=(Record(attack, 0, 0, side, side, weights, np.log(weights)),),
         stacks=(Stack(attack, "cross", (attack,)),),
-        steps=tuple(Step(text, 0.5, (Choice(text, 0.5), Choice(attack, 0.25))) for text in HOSTILE),
+        steps=tuple(OutputStep(text, 0.5, (Choice(text, 0.5), Choice(attack, 0.25))) for text in HOSTILE),
         alternatives=(Choice(attack, 0.1),),
         belief=Belief(attack, 3, (Finding(attack, attack, float("nan"), None, attack),), (HeadCost(attack, 0, 0.5),)),
         notes=(attack,),
@@ -153,7 +153,7 @@ def pooled():
     for word, score in {"slow": 1.6, "but": 1.2, "small": 2.0, "wonder": 3.6, "smiling": 3.1}.items():
         scores[0, texts.index(word)] = score
     record = Record("pool", 0, 0, Tokens(("positive",)), Tokens(texts, special=(len(texts) - 1,)), softmax(scores))
-    steps = (Step("positive", 0.93, (Choice("positive", 0.93), Choice("negative", 0.07))),)
+    steps = (OutputStep("positive", 0.93, (Choice("positive", 0.93), Choice("negative", 0.07))),)
     stack = Stack("What the review was read by", "pool", ("pool",))
     return Explanation("reviews", "classify", text, "positive", (record,), (stack,), steps)
 

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sightline.cli.train import base_config
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.inputs.text import SourceText
 from sightline.outputs.translation import TranslationOutput
@@ -40,7 +40,7 @@ def read_as(task, data, columns=None, limits=None, config=None, **options):
     variant = task.variant_for(source)
     task, config = task.of(variant), config or imported(variant.config)()
     reading, output = (imported(one)(config) for one in (variant.input, variant.output))
-    return read_examples(source, task, variant, reading, output, limits or Limits(1_000_000, 1.0))
+    return read_examples(source, task, variant, reading, output, limits or RowLimits(1_000_000, 1.0))
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def prepared_as(task, data, folder, config, valid=None, start=None, limits=None)
     """What training begins with and, to be read inside the block, the rows that it trains on."""
     task, source = task_named(task), Source.of(data)
     variant = task.variant_for(source)
-    limits = limits or Limits(task.max_characters, task.max_bad_share)
+    limits = limits or RowLimits(task.max_characters, task.max_bad_share)
     setting = Setting(task.of(variant), variant, config, folder, limits, started(task, variant, start))
     with preparing(source, None if valid is None else Source.of(valid), setting) as (prepared, rows):
         yield prepared, rows

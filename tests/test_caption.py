@@ -14,7 +14,7 @@ from captioning import HARD, MODELS, TRANSFORMER, captioner, read_images, tiny, 
 from runs import config_from, prepared_as, read_as, trained_on
 from sightline.cli.train import preset
 from sightline.config import override
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.inputs.image import Photo
@@ -30,7 +30,7 @@ from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 from sightline.tasks.train import TaskLesson
 
-LENIENT = Limits(max_bad_share=0.9)
+LENIENT = RowLimits(max_bad_share=0.9)
 
 
 def pixels(seed=0, size=32):

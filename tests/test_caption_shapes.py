@@ -126,7 +126,7 @@ class Small:
         pixels, target = self.read(self.tested)
         with torch.no_grad(), capture(model.eval()) as trace:
             model.logits(pixels, target[:, :-1])
-        (seen,) = (one for one in trace.maps if model.looks_at_source(one.name))
+        (seen,) = (one for one in trace.maps if model.attends_to_source(one.name))
         maps = np.asarray(seen.weights).reshape(len(pixels), -1, model.places.height, model.places.width)
         rows = zip(self.tested, maps, strict=True)
         return [self.module.Looked(made, made.captions[0].split(), one, made.places[0]) for made, one in rows]

@@ -228,7 +228,7 @@ def taught(config, steps, rate):
     exact = np.mean([one.tokens == row for one, row in zip(found, target[:, 1:3].tolist(), strict=True)])
     with torch.no_grad(), capture(model) as trace:
         model.logits(source, target[:, :-1])
-    maps = [seen for seen in trace.maps if model.looks_at_source(seen.name)]
+    maps = [seen for seen in trace.maps if model.attends_to_source(seen.name)]
     return exact, maps, marks
 
 

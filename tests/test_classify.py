@@ -27,7 +27,7 @@ from sightline.tasks.evaluate import compare
 from sightline.tasks.prepare import Prepared
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
@@ -355,7 +355,7 @@ def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
 
 def test_balanced_weights_and_metrics_that_do_not_fit():
     labels = Labels("one", ("a", "b"), (99, 1))
-    reader = TextReader(train_tokeniser(["a b c"], TokeniserConfig("words", words=10, minimum=1)))
+    reader = TextEncoder(train_tokeniser(["a b c"], TokeniserConfig("words", words=10, minimum=1)))
     balanced = replace(config(), class_weights="balanced")
     reading = TextInput(balanced, reader)
     model = balanced.build(reading, LabelsOutput(balanced, labels, reading))

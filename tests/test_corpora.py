@@ -13,7 +13,7 @@ import pytest
 
 from runs import prepared_as
 from sightline.data import splitting, spool
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.disk import hash_of, scratch_array
 from sightline.data.labelled import labelled_cells
 from sightline.data.plain import plain_cells
@@ -176,7 +176,7 @@ def damaged_corpus(folder, shards=20, rows=100):
 
 def test_a_damaged_shard_is_left_out_where_it_fell_off(tmp_path):
     damaged_corpus(tmp_path)
-    reading = checked_pairs(rows_of(tmp_path), Limits(max_bad_share=0.05))
+    reading = checked_pairs(rows_of(tmp_path), RowLimits(max_bad_share=0.05))
     kept = list(reading)
     lost = reading.report.left_out["damaged shard"]
     assert 0 < lost < 100  # what came before the cut was kept

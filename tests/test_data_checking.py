@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data.checking import Lengths, Limits
-from sightline.data.columns import Cells
+from sightline.data.checking import Lengths, RowLimits
+from sightline.data.columns import TableRow
 from sightline.data.disk import hash_of
 from sightline.data.splitting import Overlap, key_of, normalise, overlap_of_hashes, split_hashes
 from sightline.errors import UserError
@@ -24,15 +24,15 @@ from sightline.tasks.registry import task_named
 
 
 def rows_of(*pairs, bad=0):
-    rows = [Cells(pair, "a.tsv", line) for line, pair in enumerate(pairs, start=2)]
+    rows = [TableRow(pair, "a.tsv", line) for line, pair in enumerate(pairs, start=2)]
     broken = "wrong number of columns: found 3, expected 2"
-    return rows + [Cells(("", ""), "a.tsv", len(rows) + 2 + index, broken) for index in range(bad)]
+    return rows + [TableRow(("", ""), "a.tsv", len(rows) + 2 + index, broken) for index in range(bad)]
 
 
 def checked_pairs(rows, limits=None):
     """The good pairs of some rows, as training on them reads them."""
     task = task_named("translate")
-    return checked(rows, SourceText(None), TranslationOutput(None), task.columns, limits or Limits(), "pairs")
+    return checked(rows, SourceText(None), TranslationOutput(None), task.columns, limits or RowLimits(), "pairs")
 
 
 GOOD = [(f"source {i}", f"target {i}") for i in range(1000)]
@@ -68,7 +68,7 @@ def test_rows_that_are_no_sentences_are_left_out(pair, kind, words):
 
 
 def test_reasons_are_grouped_and_places_are_few():
-    reading = checked_pairs(rows_of(*GOOD, ("", "x"), bad=25), Limits(max_bad_share=0.1))
+    reading = checked_pairs(rows_of(*GOOD, ("", "x"), bad=25), RowLimits(max_bad_share=0.1))
     assert len(list(reading)) == 1000
     assert reading.report.left_out == {"wrong number of columns": 25, "empty side": 1}
     assert len(reading.report.places) == 20
@@ -79,7 +79,7 @@ def test_reasons_are_grouped_and_places_are_few():
     ("bad", "limit", "stops"), [(10, 0.01, False), (11, 0.01, True), (1, 0.0, True), (90, 0.1, False)]
 )
 def test_the_share_of_bad_rows(bad, limit, stops):
-    reading = checked_pairs(rows_of(*GOOD[: 1000 - bad], bad=bad), Limits(max_bad_share=limit))
+    reading = checked_pairs(rows_of(*GOOD[: 1000 - bad], bad=bad), RowLimits(max_bad_share=limit))
     if not stops:
         assert len(list(reading)) == 1000 - bad
         return
@@ -92,17 +92,17 @@ def test_the_share_of_bad_rows(bad, limit, stops):
 
 
 def test_limits_are_spelled_as_they_were_given():
-    limits = Limits(max_characters=8, options=True)
+    limits = RowLimits(max_characters=8, options=True)
     with pytest.raises(
         UserError, match=r"more than --max-bad-share = 0.01; .*raise --max-bad-share, or raise --max-ch"
     ):
         list(checked_pairs(rows_of(*GOOD), limits))
     with pytest.raises(UserError, match=r"^--max-bad-share: found 2.0; expected a share"):
-        Limits(max_bad_share=2.0, options=True)
+        RowLimits(max_bad_share=2.0, options=True)
 
 
 def test_a_file_without_lines_is_named_once():
-    rows = [Cells((), "a.jpg", 0, "bad image: a.jpg: it is empty"), Cells((), "b.jpg", 0, "missing mask: none")]
+    rows = [TableRow((), "a.jpg", 0, "bad image: a.jpg: it is empty"), TableRow((), "b.jpg", 0, "missing mask: none")]
     reading = checked_pairs([*rows, *rows_of(*GOOD)])
     assert len(list(reading)) == 1000
     assert reading.report.places == ["a.jpg: bad image: it is empty", "b.jpg: missing mask: none"]
@@ -110,19 +110,19 @@ def test_a_file_without_lines_is_named_once():
 
 def test_long_rows_name_the_limit_of_characters():
     with pytest.raises(UserError, match=r"max_bad_share.*raise max_characters \(now 8\)"):
-        list(checked_pairs(rows_of(*GOOD), Limits(max_characters=8)))
+        list(checked_pairs(rows_of(*GOOD), RowLimits(max_characters=8)))
 
 
 @pytest.mark.parametrize("rows", [[], rows_of(bad=3)], ids=["none", "all bad"])
 def test_nothing_left_is_an_error(rows):
     with pytest.raises(UserError, match=r"no rows|none is left"):
-        list(checked_pairs(rows, Limits(max_bad_share=1.0)))
+        list(checked_pairs(rows, RowLimits(max_bad_share=1.0)))
 
 
 @pytest.mark.parametrize("wrong", [{"max_characters": 0}, {"max_bad_share": 1.5}])
 def test_limits_must_make_sense(wrong):
     with pytest.raises(UserError, match=next(iter(wrong))):
-        Limits(**wrong)
+        RowLimits(**wrong)
 
 
 def test_the_report_is_json_and_readable():

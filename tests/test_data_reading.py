@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sightline.data.columns import Cells
+from sightline.data.columns import TableRow
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
@@ -77,7 +77,7 @@ def test_aligned_files(tmp_path, ending):
     target = written(tmp_path, "a.en", gzip.compress(ending.join(targets).encode()))  # no line break at the end
     rows = list(pair_cells(Source.of(None, source=source, target=target)))
     assert pairs_of(rows) == PAIRS
-    assert rows[1] == Cells(PAIRS[1], source, 2, None)
+    assert rows[1] == TableRow(PAIRS[1], source, 2, None)
     assert pairs_of(pair_cells(Source.of(None, source=source, target=source))) == [(text, text) for text in sources]
 
 
@@ -344,7 +344,7 @@ def test_a_pipe_is_guessed(path, kind, packed):
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr.decode()
-    rows = [Cells(tuple(values), *place) for values, *place in map(json.loads, done.stdout.splitlines())]
+    rows = [TableRow(tuple(values), *place) for values, *place in map(json.loads, done.stdout.splitlines())]
     assert pairs_of(rows) == PAIRS
     assert {row.file for row in rows} == {"standard input" if path == "-" else path}
 
@@ -394,7 +394,7 @@ def test_any_bytes_give_rows_or_one_sentence(tmp_path, content, kind):
         rows = rows_of(tmp_path, f"a.{kind}", content)
     except UserError:
         return
-    assert all(isinstance(row, Cells) for row in rows)
+    assert all(isinstance(row, TableRow) for row in rows)
 
 
 @pytest.mark.slow

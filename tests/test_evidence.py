@@ -32,7 +32,7 @@ class Additive:
         self.model = nn.ModuleDict({"looks": ComposedConfig(DotConfig()).build(1), "other": ComposedConfig().build(1)})
         self.unchanged = self.read()
 
-    def looks_at_columns(self, name):
+    def attends_to_columns(self, name):
         return name == "looks"
 
     def log_probs(self, keep):

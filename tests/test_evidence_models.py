@@ -152,7 +152,7 @@ def test_the_panel_of_a_model_from_its_own_records(kind):
     one = TextSubject(model, SOURCE, WRITTEN)
     with capture(model) as trace:
         one.log_probs(torch.ones(1, 5, dtype=torch.bool))
-    records = [record for record in trace.records() if model.looks_at_source(record.name)]
+    records = [record for record in trace.records() if model.attends_to_source(record.name)]
     belief = believe(one, records)
     found = {finding.key: finding.value for finding in belief.findings}
     assert belief.rows == 4

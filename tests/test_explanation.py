@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, Stack, Step
+from sightline.explain.explanation import Belief, Calculation, Choice, Explanation, Finding, HeadCost, OutputStep, Stack
 from sightline.records import Record, Tokens
 
 pytestmark = pytest.mark.fast
@@ -23,7 +23,7 @@ def make(stacks=(LOOKS,)):
         output="x",
         records=(Record("decoder.attention", 0, 0, rows, columns, weights),),
         stacks=stacks,
-        steps=(Step("x", 0.75, (Choice("x", 0.75), Choice("y", 0.125))), Step("</s>", 1.0)),
+        steps=(OutputStep("x", 0.75, (Choice("x", 0.75), Choice("y", 0.125))), OutputStep("</s>", 1.0)),
         calculations=(Calculation("decoder.attention", 0, np.eye(3, 2), np.ones((2, 4)), weights @ np.eye(3, 2), 8),),
         alternatives=(Choice("y", 0.1),),
         belief=Belief(

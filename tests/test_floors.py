@@ -8,7 +8,7 @@ import torch
 
 from sightline.baselines import texts as module
 from sightline.baselines.linear import Matrix, cut_words, find_ngrams, fit_linear, learn_ngrams, ratios
-from sightline.baselines.texts import FACTS, WEIGHTS, Floors, fit_floors
+from sightline.baselines.texts import FACTS, WEIGHTS, LinearBaselines, fit_baselines
 from sightline.errors import UserError
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -118,12 +118,12 @@ def test_a_fit_is_where_the_slope_is_nothing(loss):
 def test_both_floors_learn_a_word_and_only_ngrams_learn_an_order():
     texts, gold = made(300, ["good", "bad", "so so"])
     others, wanted = made(200, ["good", "bad", "so so"], seed=1)
-    found = fit_floors(texts, gold, "one", 3).scores(others)
+    found = fit_baselines(texts, gold, "one", 3).scores(others)
     assert list(found) == ["linear", "nb-svm"]
     assert all(scores.shape == (200, 3) and right(scores, wanted) > 0.97 for scores in found.values())
     texts, gold = made(400, ["yes no", "no yes"])
     others, wanted = made(200, ["yes no", "no yes"], seed=1)
-    found = fit_floors(texts, gold, "one", 2).scores(others)
+    found = fit_baselines(texts, gold, "one", 2).scores(others)
     assert right(found["linear"], wanted) < 0.65
     assert right(found["nb-svm"], wanted) > 0.97
 
@@ -133,14 +133,14 @@ def test_chance_labels_are_not_learnt():
     gold = np.random.default_rng(5).integers(2, size=400)
     others, _ = made(300, ["good", "bad"], seed=1)
     wanted = np.random.default_rng(6).integers(2, size=300)
-    for scores in fit_floors(texts, gold, "one", 2).scores(others).values():
+    for scores in fit_baselines(texts, gold, "one", 2).scores(others).values():
         assert 0.4 < right(scores, wanted) < 0.6
 
 
 def test_characters_of_chinese_are_enough():
     texts, gold = made(200, ["很好", "很差"])
     glued = [text.replace(" ", "") for text in texts]
-    scores = fit_floors(glued[:150], gold[:150], "one", 2).scores(glued[150:])
+    scores = fit_baselines(glued[:150], gold[:150], "one", 2).scores(glued[150:])
     assert all(right(one, gold[150:]) == 1 for one in scores.values())
 
 
@@ -148,10 +148,10 @@ def test_several_labels_and_numbers_have_floors_too():
     draw = np.random.default_rng(0)
     gold = draw.random((400, 3)) < 0.4
     texts = [" ".join(["so", *(f"label{one}" for one in range(3) if row[one]), "it"]) for row in gold]
-    found = fit_floors(texts[:300], gold[:300].astype(np.float32), "several", 3).scores(texts[300:])
+    found = fit_baselines(texts[:300], gold[:300].astype(np.float32), "several", 3).scores(texts[300:])
     assert all(((scores > 0) == gold[300:]).all() for scores in found.values())
     number = gold @ np.array([5.0, -20.0, 1.0]) + 100
-    found = fit_floors(texts[:300], number[:300], "number").scores(texts[300:])
+    found = fit_baselines(texts[:300], number[:300], "number").scores(texts[300:])
     assert list(found) == ["linear", "ngrams"]
     for scores in found.values():
         assert scores.shape == (100,)
@@ -161,21 +161,21 @@ def test_several_labels_and_numbers_have_floors_too():
 def test_pairs_empty_texts_and_unseen_classes_do_no_harm():
     texts, gold = made(100, ["good", "bad"])
     pairs = [("", text) if place % 2 else (text, "") for place, text in enumerate(texts)]
-    scores = fit_floors(pairs, gold, "one", 4).scores([("", "good"), ("bad", ""), ("", "")])
+    scores = fit_baselines(pairs, gold, "one", 4).scores([("", "good"), ("bad", ""), ("", "")])
     assert all(np.isfinite(one).all() and one.shape == (3, 4) for one in scores.values())
     assert all(one[:2].argmax(axis=1).tolist() == [0, 1] for one in scores.values())
-    empty = fit_floors(["", " "], np.array([0, 1]), "one", 2).scores(["", "x"])
+    empty = fit_baselines(["", " "], np.array([0, 1]), "one", 2).scores(["", "x"])
     assert all(np.isfinite(one).all() for one in empty.values())
-    assert all(one.shape == (0, 2) for one in fit_floors(texts, gold, "one", 2).scores([]).values())
+    assert all(one.shape == (0, 2) for one in fit_baselines(texts, gold, "one", 2).scores([]).values())
 
 
 def test_the_same_seed_gives_the_same_baselines(monkeypatch):
     texts, gold = made(120, ["good", "bad"])
-    first = fit_floors(texts, gold, "one", 2, seed=3)
-    second = fit_floors(texts, gold, "one", 2, seed=3)
+    first = fit_baselines(texts, gold, "one", 2, seed=3)
+    second = fit_baselines(texts, gold, "one", 2, seed=3)
     assert all((first.scores(texts)[name] == second.scores(texts)[name]).all() for name in first.floors)
     monkeypatch.setattr(module, "_MOST_CHARACTERS", 2000)
-    sampled = fit_floors(texts, gold, "one", 2)
+    sampled = fit_baselines(texts, gold, "one", 2)
     assert 20 < sampled.used < 100
     assert sampled.texts == 120
 
@@ -186,21 +186,21 @@ def test_the_same_seed_gives_the_same_baselines(monkeypatch):
 )
 def test_labels_that_do_not_fit_are_refused(gold, kind, classes):
     with pytest.raises(ValueError, match=r"labels|numbers"):
-        fit_floors(["a", "b"], np.array(gold), kind, classes)
+        fit_baselines(["a", "b"], np.array(gold), kind, classes)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("floors")
     texts, gold = made(100, ["good", "bad", "so"])
-    floors = fit_floors(texts, gold, "one", 3)
+    floors = fit_baselines(texts, gold, "one", 3)
     assert floors.save(folder) == [WEIGHTS, FACTS]
     return folder, floors, texts
 
 
 def test_floors_come_back_from_disk(saved):
     folder, floors, texts = saved
-    again = Floors.load(folder)
+    again = LinearBaselines.load(folder)
     assert (again.kind, again.texts, again.used) == ("one", 100, 100)
     assert all((again.scores(texts)[name] == scores).all() for name, scores in floors.scores(texts).items())
 
@@ -223,7 +223,7 @@ def test_facts_that_do_not_fit_are_refused(saved, tmp_path, change):
     (tmp_path / FACTS).write_text(json.dumps(facts))
     (tmp_path / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes())
     with pytest.raises(UserError, match="damaged"):
-        Floors.load(tmp_path)
+        LinearBaselines.load(tmp_path)
 
 
 @pytest.mark.parametrize("wrong", ["order", "shape", "nan", "missing"])
@@ -243,6 +243,6 @@ def test_weights_that_do_not_fit_are_refused(saved, tmp_path, wrong):
     save_tensors(tmp_path / WEIGHTS, tensors)
     (tmp_path / FACTS).write_text((folder / FACTS).read_text())
     with pytest.raises(UserError, match="damaged"):
-        Floors.load(tmp_path)
+        LinearBaselines.load(tmp_path)
     with pytest.raises(UserError, match="missing"):
-        Floors.load(tmp_path / "nothing")
+        LinearBaselines.load(tmp_path / "nothing")

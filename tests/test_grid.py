@@ -15,7 +15,7 @@ import sightline.tasks.train
 from grids import cracked, gridder, write_parity, write_photos
 from runs import config_from, prepared_as, read_as, trained_on
 from sightline.cli.train import preset
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.grids import read_mask, read_values
 from sightline.data.source import Source
 from sightline.errors import UserError
@@ -116,9 +116,7 @@ def test_cracks_are_found_and_the_run_loads_again(trained, tmp_path):
     assert again.about["weights"]
     assert again.output.facts == again.input.facts == trained.output.facts
     same = again.evaluate(table)
-    assert all(
-        a.probs.tobytes() == b.probs.tobytes() for a, b in zip(found.predictions, same.predictions, strict=True)
-    )
+    assert all(a.probs.tobytes() == b.probs.tobytes() for a, b in zip(found.predictions, same.predictions, strict=True))
     card = (trained.folder / "card.md").read_text(encoding="utf-8")
     assert "within 5 px" in card
     assert "refined inside the cells" in card
@@ -154,10 +152,10 @@ def test_going_on_and_beginning_with_an_earlier_run(photos, tmp_path):
     assert invoke.run("resume", out, "--set", "steps=4", cwd=tmp_path).returncode == 0
     steps = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert max(steps) == 4
-    go_on = config_from("grid", out)
-    assert go_on.training.steps is None
-    assert go_on.training.learning_rate == config().training.learning_rate / 4
-    later = replace(go_on, training=replace(go_on.training, steps=1))
+    resume_from = config_from("grid", out)
+    assert resume_from.training.steps is None
+    assert resume_from.training.learning_rate == config().training.learning_rate / 4
+    later = replace(resume_from, training=replace(resume_from.training, steps=1))
     began = Run.load(out)
     seen = []
     trained_on(
@@ -224,7 +222,7 @@ def test_bad_images_are_named_and_nothing_else_is_lost(photos, tmp_path):
     (tmp_path / "images" / "3.png").unlink()
     header = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 54, 0, 54, 40, 20_000, 20_000, 1, 24, 0, 0, 0, 0, 0, 0)
     (tmp_path / "images" / "4.png").write_bytes(header)  # what it says of itself is enough
-    kept, report = read_as("grid", table, limits=Limits(max_bad_share=0.5))
+    kept, report = read_as("grid", table, limits=RowLimits(max_bad_share=0.5))
     assert len(kept) == 7
     places = "\n".join(report.places)
     for reason in (

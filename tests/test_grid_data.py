@@ -10,8 +10,8 @@ from grids import write_photos
 from runs import prepared_as
 from sightline.data.grids import (
     BadImage,
-    Classes,
     GridStore,
+    MaskClasses,
     Raw,
     cell_labels,
     classes_of,
@@ -109,13 +109,13 @@ def test_arrays_that_are_not_safe_or_no_grids(tmp_path):
 
 def test_what_values_of_masks_mean():
     two = classes_of({0, 255}, None, None)
-    assert two == Classes(("background", "marked"), (0, 255))
+    assert two == MaskClasses(("background", "marked"), (0, 255))
     assert two.of(np.array([0, 100, 200])).tolist() == [0, 0, 1]
     several = classes_of({0, 3, 7}, None, ("ground", "water", "wood"))
     assert several.of(np.array([7, 3, 0, 5])).tolist() == [2, 1, 0, 3]  # 5 is one that training did not have
     assert classes_of(range(200), "binary", None).values == (0, 199)
     near = classes_of({2, 3}, None, None)  # both are more than half of the larger
-    assert near == Classes(("background", "marked"), (2, 3))
+    assert near == MaskClasses(("background", "marked"), (2, 3))
     assert near.of(np.array([2, 3, 2])).tolist() == [0, 1, 0]
     red, yellow = 0xFF0000, 0xFFFF00
     assert classes_of({yellow, red}, None, None).of(np.array([red, yellow])).tolist() == [0, 1]
@@ -154,14 +154,16 @@ def test_a_mask_with_too_many_values_is_named(tmp_path):
 
 
 def test_masks_whose_values_mean_something_else_are_said(tmp_path):
-    classes = Classes(("ground", "crack"), (0, 255))
+    classes = MaskClasses(("ground", "crack"), (0, 255))
     assert classes.doubt(0, 255) is None
     assert classes.doubt(0, 0) is None  # nothing is marked, and that may be so
     assert classes.doubt(255, 255) is None
     assert "go from 0 to 1, and all of them mean 'ground'" in classes.doubt(0, 1)
     assert "0 for 'ground' and 255 for 'crack'" in classes.doubt(0, 1)
     assert "all of them mean 'crack'" in classes.doubt(200, 255)
-    assert Classes(("a", "b", "c"), (0, 1, 2)).doubt(5, 9) is None  # values that are not known are a class of their own
+    assert (
+        MaskClasses(("a", "b", "c"), (0, 1, 2)).doubt(5, 9) is None
+    )  # values that are not known are a class of their own
     pixels, mask = np.zeros((4, 4, 3), np.uint8), np.zeros((4, 4), np.int32)
     mask[0] = 1
     with pytest.raises(UserError, match=r"from 0 to 1, and all .* 255 for 'crack'; give masks with the same values"):

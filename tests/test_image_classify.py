@@ -13,7 +13,7 @@ from PIL import Image
 import invoke
 from runs import prepared_as, saved, trained_on
 from sightline.cli.train import preset
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.labelled import LabelReport
 from sightline.data.source import Source
 from sightline.errors import UserError
@@ -37,7 +37,7 @@ from sightline.training.loop import TrainingConfig
 
 VARIANT = CLASSIFY.variants[0]
 TASK = CLASSIFY.of(VARIANT)
-SOME_BAD = Limits(max_bad_share=0.2)
+SOME_BAD = RowLimits(max_bad_share=0.2)
 
 
 def config(**changes):
@@ -111,9 +111,9 @@ def test_too_many_bad_images_are_refused(tmp_path):
     data = write(tmp_path / "data", pictures(4))
     (data / "red" / "bad.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"1 of 5 images are bad .*bad.png: it is empty"):
-        prepared(tmp_path, data, limits=Limits())
+        prepared(tmp_path, data, limits=RowLimits())
     with pytest.raises(UserError, match=r"more than --max-bad-share = 0.05; mend them, or raise --max-bad-share"):
-        prepared(tmp_path, data, limits=Limits(max_bad_share=0.05, options=True))
+        prepared(tmp_path, data, limits=RowLimits(max_bad_share=0.05, options=True))
 
 
 def test_what_is_said_of_images_is_not_said_of_texts(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import is_image_data, read_image_table
 from sightline.errors import UserError
@@ -180,7 +180,7 @@ def test_features_are_computed_once_and_read_from_disk(tmp_path):
         calls.append(len(pixels))
         return means(pixels)
 
-    options = {"key": "means", "batch": 4, "bad_limits": Limits(max_bad_share=0.2)}
+    options = {"key": "means", "batch": 4, "bad_limits": RowLimits(max_bad_share=0.2)}
     kept = write_features(tmp_path / "f", paths, Fitted(8, 8), encode, tell=lambda *all_: told.append(all_), **options)
     assert (len(kept), kept.shape, kept.dtype) == (11, (2, 1), np.float16)
     assert kept.rows([10, 0, 3])[:, 0, 0].tolist() == [10, 0, 3]
@@ -227,18 +227,18 @@ def test_interrupted_work_goes_on_where_it_was(tmp_path, monkeypatch):
         seen.extend(pixels[:, 0, 0, 0].tolist())
         return means(pixels)
 
-    options = {"batch": 4, "bad_limits": Limits(max_bad_share=0.5)}
+    options = {"batch": 4, "bad_limits": RowLimits(max_bad_share=0.5)}
     with pytest.raises(KeyboardInterrupt):
         write_features(tmp_path / "f", paths, Fitted(8, 8), encode, **options)
     with pytest.raises(UserError, match="9 of 20 images are done"):
         Features.open(tmp_path / "f")
     rest = []
 
-    def go_on(pixels):
+    def resume_from(pixels):
         rest.extend(pixels[:, 0, 0, 0].tolist())
         return means(pixels)
 
-    kept = write_features(tmp_path / "f", paths, Fitted(8, 8), go_on, **options)
+    kept = write_features(tmp_path / "f", paths, Fitted(8, 8), resume_from, **options)
     assert sorted(seen + rest) == [number for number in range(20) if number not in (1, 18)]
     assert kept.rows(range(20))[:, 1, 0].tolist() == [0 if number in (1, 18) else number for number in range(20)]
     assert list(kept.bad) == [1, 18]
@@ -287,7 +287,7 @@ def test_too_many_bad_images_stop_it_and_are_named(tmp_path):
     assert "more than max_bad_share = 0.01; mend them" in str(error.value)
     assert sum(calls) <= 12  # it stops as soon as it is clear
     with pytest.raises(UserError, match=r"3 of 3 images are bad .*, so that none is left"):
-        write_features(tmp_path / "g", paths[4:9:2], Fitted(8, 8), bad_limits=Limits(max_bad_share=1.0))
+        write_features(tmp_path / "g", paths[4:9:2], Fitted(8, 8), bad_limits=RowLimits(max_bad_share=1.0))
     with pytest.raises(UserError, match="there are no images"):
         write_features(tmp_path / "g", [], Fitted(8, 8))
 

@@ -9,13 +9,13 @@ import pytest
 
 from runs import prepared_as, read_as
 from sightline.data.batches import BatchPlan
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.data.splitting import normalise
 from sightline.errors import UserError
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.task import Example
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, PADDING, START
 
@@ -99,7 +99,7 @@ def test_columns_that_cannot_be_told_are_asked_for(tmp_path, header, expected):
 )
 def test_bad_labels_have_a_place_and_a_reason(tmp_path, kind, cell, problem):
     path = write(tmp_path / "a.jsonl", f'{{"text": "a", "label": "1"}}\n{{"text": "b", "label": {cell}}}\n')
-    kept, report = read(path, labels=kind, limits=Limits(1000, 0.5))
+    kept, report = read(path, labels=kind, limits=RowLimits(1000, 0.5))
     assert len(kept) == 1
     assert report.left_out.total() == 1
     (place,) = report.places
@@ -121,7 +121,7 @@ def test_other_bad_rows_too(tmp_path):
 def test_too_many_bad_rows_stop_it(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "a\tb\n" * 50 + "a\t\n" * 2)
     with pytest.raises(UserError, match=r"2 of 52 rows are bad .*a\.tsv:52: missing label.*max_bad_share"):
-        read(path, limits=Limits())
+        read(path, limits=RowLimits())
 
 
 def test_several_labels_in_a_cell(tmp_path):
@@ -221,14 +221,14 @@ def tokeniser():
 
 
 def test_texts_lose_their_middle_and_pairs_share_the_room(tokeniser):
-    reader = TextReader(tokeniser)
+    reader = TextEncoder(tokeniser)
     ids = tokeniser.encode(["a b c d e f g h"])[0]
     assert reader.read(["a b c d e f g h"]).rows == [[START, *ids, END]]
     cut = reader.read(["a b c d e f g h", "a", ""], longest=6)
     assert cut.rows[0] == [START, ids[0], *ids[5:], END]
     assert cut.rows[1:] == [[START, ids[0], END], [START, END]]
     assert cut.cut == 1
-    pairs = TextReader(tokeniser, pairs=True)
+    pairs = TextEncoder(tokeniser, pairs=True)
     found = pairs.read([("a", "a b c d e f g h"), ("a b", "c")], longest=8)
     assert found.rows[0] == [START, ids[0], END, ids[0], *ids[5:], END]
     assert found.cut == 1
@@ -241,14 +241,14 @@ def test_texts_lose_their_middle_and_pairs_share_the_room(tokeniser):
 
 
 def test_documents_are_sentences_with_ends_and_never_cut(tokeniser):
-    reader = TextReader(tokeniser, sentences=True)
+    reader = TextEncoder(tokeniser, sentences=True)
     (row,) = reader.read(["Go home. Home a go. 你好。"], longest=8).rows
     sentences = tokeniser.encode(["Go home.", "Home a go.", "你好。"])
     assert row == [token for sentence in sentences for token in (*sentence, END)]
     assert reader.read(["", " \n "]).rows == [[END], [END]]
     assert reader.pad([[5, END]])[1] is None
     with pytest.raises(UserError, match="reads one text"):
-        TextReader(tokeniser, pairs=True, sentences=True)
+        TextEncoder(tokeniser, pairs=True, sentences=True)
 
 
 def test_batches_of_single_texts_have_a_budget_and_a_limit_of_rows():

@@ -9,7 +9,7 @@ from PIL import Image
 
 from sightline import Record, Slots, Tokens
 from sightline.errors import UserError
-from sightline.explain.explanation import Explanation, Stack, Step
+from sightline.explain.explanation import Explanation, OutputStep, Stack
 from sightline.records import Cells, Grid
 from sightline.view import animation, highlight, overlay, pictures
 from sightline.view import pictures as heads
@@ -193,7 +193,7 @@ def test_the_end_of_a_scale(largest_weight, end):
 
 def test_a_replay_has_a_frame_for_each_step(tmp_path):
     one = record()
-    steps = [Step(text, 0.5) for text in ROWS.texts]
+    steps = [OutputStep(text, 0.5) for text in ROWS.texts]
     path = animation.replay_gif(one, steps, tmp_path / "a.gif", title="a replay", width=3.4)
     with Image.open(path) as gif:
         assert gif.n_frames == len(ROWS) + 1
@@ -233,7 +233,7 @@ def explanation(shift=0, kind="cross"):
     columns = Tokens(("▁two", "▁do", "gs", "</s>"), (0, 1, 1, 2), (3,))
     names = ("first", "second")
     records = [record(ROWS, columns, head, name) for name in names for head in range(2)]
-    steps = tuple(Step(text, 0.5) for text in ROWS.texts)
+    steps = tuple(OutputStep(text, 0.5) for text in ROWS.texts)
     return Explanation("run", "translate", "", "", tuple(records), (Stack("Maps", kind, names),), steps, shift=shift)
 
 

@@ -12,7 +12,7 @@ import torch
 import sightline
 from invoke import run
 from runs import config_from, read_as, trained_on
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.errors import UserError
 from sightline.models.encoder import EncoderConfig, translator_tensors
 from sightline.tasks.configs.pretrain import PretrainConfig
@@ -207,7 +207,7 @@ def test_every_form_of_text_is_read(tmp_path):
 def test_too_few_texts_name_the_lines_that_cannot_be_read(tmp_path):
     (tmp_path / "few.txt").write_bytes(b"one text\n\xff\xfe\nanother text\n")
     with pytest.raises(UserError, match=r"found 2 texts besides .*few.txt:2: bad UTF-8: found byte 0xff.*at least 3"):
-        trained_on("pretrain", tmp_path / "few.txt", tmp_path / "run", config(), limits=Limits(1000, 0.5))
+        trained_on("pretrain", tmp_path / "few.txt", tmp_path / "run", config(), limits=RowLimits(1000, 0.5))
     with pytest.raises(UserError, match=r"1 of 3 rows are bad .*few.txt:2: bad UTF-8: found byte 0xff"):
         trained_on("pretrain", tmp_path / "few.txt", tmp_path / "run", config())
     assert not (tmp_path / "run").exists()

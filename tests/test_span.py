@@ -16,7 +16,7 @@ from sightline.models.heads import SpanHead
 from sightline.outputs.span import NONE, SpanOutput, answer_tokens
 from sightline.tasks.configs.span import SpanConfig
 from sightline.tasks.task import Example
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 
@@ -120,7 +120,7 @@ def test_long_texts_are_read_in_stretches(trained):
 
 def test_gold_is_the_pieces_of_the_answer_and_nothing_else():
     text = "The old town of Kraków, Poland"
-    reader = TextReader(train_tokeniser([text] * 3, TokeniserConfig(words=400)), pairs=True)
+    reader = TextEncoder(train_tokeniser([text] * 3, TokeniserConfig(words=400)), pairs=True)
     ((stretch,),) = QuestionInput(SpanConfig(overlap=0), reader).encode([("where?", text)])
     for answer in ("old", "Kraków", "Kraków, Poland", "The"):
         first, last = answer_tokens(text, ((answer,), text.index(answer)), stretch.places)
@@ -129,7 +129,7 @@ def test_gold_is_the_pieces_of_the_answer_and_nothing_else():
 
 
 def test_the_pointer_on_nothing_is_the_first_token_and_only_where_asked_for():
-    reader = TextReader(train_tokeniser(["ka va"], TokeniserConfig("words", words=10, minimum=1)), pairs=True)
+    reader = TextEncoder(train_tokeniser(["ka va"], TokeniserConfig("words", words=10, minimum=1)), pairs=True)
     texts = QuestionInput(SpanConfig(), reader).collate(reader.read([("ka", "va ka")]).rows)
     for none in (False, True):
         model = SpanHead(replace(SMALL, pairs=True).build(reader.words), none=none).eval()

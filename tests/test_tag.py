@@ -18,7 +18,7 @@ from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.tasks.configs.tag import TagConfig
 from sightline.tasks.task import Example
-from sightline.text.encoding import TextReader, owners, windows
+from sightline.text.encoding import TextEncoder, owners, windows
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
 from test_classify import bert
@@ -117,7 +117,7 @@ def test_going_on_ends_like_not_stopping(tmp_path):
 
 def test_words_keep_their_labels_under_subwords(tmp_path):
     text = ["lower newest widest"] * 20
-    reader = TextReader(train_tokeniser(text, TokeniserConfig(words=400)))
+    reader = TextEncoder(train_tokeniser(text, TokeniserConfig(words=400)))
     words = ["lower", "xyzzy", "newest", "低い", "​"]
     ((cut,),) = cut_words(reader, [words], 100, 0)
     assert len(cut.places) == len(words)

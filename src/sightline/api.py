@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sightline.config import Config
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import RowsLike, Source
 from sightline.errors import UserError
 from sightline.machine import choose_device
@@ -35,7 +35,7 @@ def train(
     start: str | Path | None = None,
     config: Config | None = None,
     columns: tuple[str, ...] | None = None,
-    limits: Limits | None = None,
+    limits: RowLimits | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,

@@ -136,7 +136,7 @@ def attentions_to_source(run: "Run") -> Attentions:
     device = run.device
     with evaluating(model), capture(model) as trace:
         model.decode(torch.tensor([[START]], device=device), model.begin(torch.tensor([[END]], device=device)))
-    names = [name for name in trace.names if model.looks_at_source(name)]
+    names = [name for name in trace.names if model.attends_to_source(name)]
     if not names:
         raise UserError(
             f"{run.name} has no attention: its decoder gets one vector for the whole source, so there is "

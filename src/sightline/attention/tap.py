@@ -103,7 +103,7 @@ def show_attention(
     return show(Look(module, 0, scores, weights, allowed, heads=1 if weights.dim() > 3 else 0, passage=new_passage()))
 
 
-def wanted_heads(mechanism: nn.Module, count: int) -> list[int]:
+def requested_heads(mechanism: nn.Module, count: int) -> list[int]:
     """The heads of a mechanism that some open tap wants to see, in order."""
     return sorted({head for tap in _taps.get() if tap.sees(mechanism) for head in tap.heads(mechanism, count)})
 

@@ -6,14 +6,14 @@ from sightline.lazy import exported
 
 if TYPE_CHECKING:
     from sightline.baselines.linear import fit_linear
-    from sightline.baselines.texts import Floor, Floors, fit_floors
+    from sightline.baselines.texts import LinearBaseline, LinearBaselines, fit_baselines
 else:
     __getattr__, __dir__ = exported(
         __name__,
         {
             "baselines.linear": "fit_linear",
-            "baselines.texts": "Floor Floors fit_floors",
+            "baselines.texts": "LinearBaseline LinearBaselines fit_baselines",
         },
     )
 
-__all__ = ["Floor", "Floors", "fit_floors", "fit_linear"]
+__all__ = ["LinearBaseline", "LinearBaselines", "fit_baselines", "fit_linear"]

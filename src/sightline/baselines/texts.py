@@ -46,7 +46,7 @@ _AT_ONCE = 20_000  # texts scored at a time
 
 
 @dataclass(frozen=True)
-class Floor:
+class LinearBaseline:
     """A linear model on n-grams.
 
     ``strength`` is what the errors weigh against the size of the weights, and ``own`` how much of each weight is left
@@ -71,13 +71,13 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Floors:
+class LinearBaselines:
     """The baselines of a run: fitted to ``used`` of the ``texts`` that it was trained on."""
 
     kind: Kind
     texts: int
     used: int
-    floors: dict[str, Floor]
+    floors: dict[str, LinearBaseline]
 
     def scores(self, texts: Sequence[Text]) -> dict[str, Float[np.ndarray, "texts ..."]]:
         """Of each baseline: margins of every class (the largest, or those over 0, are predicted), or the numbers."""
@@ -115,7 +115,7 @@ class Floors:
         return [WEIGHTS, FACTS]
 
     @classmethod
-    def load(cls, folder: Path) -> "Floors":
+    def load(cls, folder: Path) -> "LinearBaselines":
         """What `save` wrote. The files are not trusted: what does not fit together is refused."""
         path = folder / FACTS
         try:
@@ -137,7 +137,7 @@ class Floors:
             raise UserError(f"{path} and {WEIGHTS} are damaged or do not belong together: {error}") from None
 
 
-def _checked(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Floor:
+def _checked(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> LinearBaseline:
     ngrams, weights, bias = (tensors[f"{name}.{part}"].numpy() for part in ("ngrams", "weights", "bias"))
     kept = tensors.get(f"{name}.rarity")
     rarity = None if kept is None else kept.numpy()
@@ -151,12 +151,12 @@ def _checked(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Fl
     longest = facts["longest"]
     if not isinstance(longest, int) or not 1 <= longest <= 8:
         raise ValueError(f"{name} has n-grams of {longest!r} words")
-    return Floor(longest, float(facts["strength"]), float(facts["own"]), ngrams, weights, bias, rarity)
+    return LinearBaseline(longest, float(facts["strength"]), float(facts["own"]), ngrams, weights, bias, rarity)
 
 
-def fit_floors(
+def fit_baselines(
     texts: Sequence[Text], gold: Shaped[np.ndarray, "texts ..."], kind: Kind, classes: int = 0, seed: int = 0
-) -> Floors:
+) -> LinearBaselines:
     """Both baselines for these texts (or pairs of texts).
 
     ``gold`` is a class from 0 for each text (``one``), a row of 0 and 1 (``several``) or a number. Far too many texts
@@ -165,11 +165,11 @@ def fit_floors(
     _check(texts, gold, kind, classes)
     chosen = _sample(texts, seed)
     some, truth = (texts, gold) if len(chosen) == len(texts) else ([texts[place] for place in chosen], gold[chosen])
-    floors: dict[str, Floor] = {}
+    floors: dict[str, LinearBaseline] = {}
     plans = {"linear": 1, "ngrams" if kind == "number" else "nb-svm": 3}
     for name, longest in plans.items():
         floors[name] = _fit(some, truth, kind, classes, longest, np.random.default_rng(seed))
-    return Floors(kind, len(texts), len(chosen), floors)
+    return LinearBaselines(kind, len(texts), len(chosen), floors)
 
 
 def _check(texts: Sequence[Text], gold: np.ndarray, kind: Kind, classes: int) -> None:
@@ -196,7 +196,7 @@ def _sample(texts: Sequence[Text], seed: int) -> Int64[np.ndarray, " chosen"]:
 
 def _fit(
     texts: Sequence[Text], gold: np.ndarray, kind: Kind, classes: int, longest: int, draw: np.random.Generator
-) -> Floor:
+) -> LinearBaseline:
     by_ratio = longest > 1 and kind != "number"
     outputs = 1 if kind == "number" or (by_ratio and kind == "one" and classes == 2) else classes
     at_least = 2 if len(texts) >= _FEW else 1
@@ -205,7 +205,7 @@ def _fit(
     strength, own = problem.choose(rows, gold, draw)
     fitted, bias = problem.fit(rows, gold, strength)
     weights = fitted(own)
-    return Floor(longest, strength, own, ngrams, weights, bias, None if by_ratio else problem.rarity)
+    return LinearBaseline(longest, strength, own, ngrams, weights, bias, None if by_ratio else problem.rarity)
 
 
 @dataclass(frozen=True)

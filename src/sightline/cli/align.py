@@ -14,8 +14,8 @@ from sightline.align.choosing import TUNED, Chosen, choose, cuttings_of
 from sightline.align.links import AlignmentScore, GoldLinks, Symmetrising, parse_links, score
 from sightline.cli.common import load_run, set_up, writing
 from sightline.cli.output import progress_bar
-from sightline.data.checking import Limits
-from sightline.data.columns import Cells
+from sightline.data.checking import RowLimits
+from sightline.data.columns import TableRow
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.data.tables import decode, json_object, lines_of
@@ -163,8 +163,8 @@ def _say(sentence: str) -> None:
     print(f"sightline: {sentence}", file=sys.stderr)
 
 
-def _blocks(rows: Iterable[Cells]) -> Iterator[list[Cells]]:
-    block: list[Cells] = []
+def _blocks(rows: Iterable[TableRow]) -> Iterator[list[TableRow]]:
+    block: list[TableRow] = []
     cells = 0
     for row in rows:
         block.append(row)
@@ -177,7 +177,7 @@ def _blocks(rows: Iterable[Cells]) -> Iterator[list[Cells]]:
 
 
 def _align_block(
-    aligner: Aligner, rows: Sequence[Cells], chosen: Chosen, as_json: bool, tally: _Tally
+    aligner: Aligner, rows: Sequence[TableRow], chosen: Chosen, as_json: bool, tally: _Tally
 ) -> Iterator[str]:
     """A line for each row, also for a bad one: line n of the output belongs to row n."""
     for row, alignment in zip(rows, aligner.align([row.values for row in rows]), strict=True):
@@ -194,7 +194,7 @@ def _align_block(
         yield _json_line(row, alignment, chosen) if as_json else ("" if alignment is None else alignment.pharaoh)
 
 
-def _json_line(row: Cells, alignment: Alignment | None, chosen: Chosen) -> str:
+def _json_line(row: TableRow, alignment: Alignment | None, chosen: Chosen) -> str:
     data: dict[str, Any] = dict(zip(("source", "target"), row.values, strict=True))
     if alignment is None or row.problem is not None:
         data |= {"links": [], "problem": row.problem or f"more than {LONGEST:,} tokens"}
@@ -208,10 +208,10 @@ def _json_line(row: Cells, alignment: Alignment | None, chosen: Chosen) -> str:
 
 def _check_unreadable(tally: _Tally) -> None:
     """Refuse data with more bad rows than training accepts: it is probably in another format."""
-    if len(tally.unreadable) > Limits().max_bad_share * tally.pairs:
+    if len(tally.unreadable) > RowLimits().max_bad_share * tally.pairs:
         raise UserError(
             f"{len(tally.unreadable):,} of {tally.pairs:,} rows are bad ({'; '.join(tally.unreadable[:NAMED])}), more "
-            f"than {Limits().max_bad_share:.0%}; correct them"
+            f"than {RowLimits().max_bad_share:.0%}; correct them"
         )
 
 
@@ -287,7 +287,7 @@ def _read_gold(path: Path) -> list[GoldLine]:
     return lines
 
 
-def _gold_pairs(lines: Sequence[GoldLine], rows: Sequence[Cells], path: Path | None) -> list[GoldPair]:
+def _gold_pairs(lines: Sequence[GoldLine], rows: Sequence[TableRow], path: Path | None) -> list[GoldPair]:
     """Lines of links belong to the rows of the data in order; an empty line means that its row has no gold."""
     if lines and lines[0][0] is None:
         if len(lines) > len(rows):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from sightline.lazy import exported
 
 if TYPE_CHECKING:
-    from sightline.data.checking import Limits
+    from sightline.data.checking import RowLimits
     from sightline.data.images import ImageLimits, read_image
     from sightline.data.source import Source
     from sightline.data.store import Corpus
@@ -13,11 +13,11 @@ else:
     __getattr__, __dir__ = exported(
         __name__,
         {
-            "data.checking": "Limits",
+            "data.checking": "RowLimits",
             "data.images": "ImageLimits read_image",
             "data.source": "Source",
             "data.store": "Corpus",
         },
     )
 
-__all__ = ["Corpus", "ImageLimits", "Limits", "Source", "read_image"]
+__all__ = ["Corpus", "ImageLimits", "RowLimits", "Source", "read_image"]

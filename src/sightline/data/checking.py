@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from sightline.data.columns import Cells
+from sightline.data.columns import TableRow
 from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
@@ -38,7 +38,7 @@ class Lengths(Counter[int]):
 
 
 @dataclass(frozen=True)
-class Limits:
+class RowLimits:
     """How long a row may be, and how many may be bad."""
 
     max_characters: int = 1000  # of either side
@@ -188,10 +188,10 @@ class Checked(Generic[Kept, SomeReport]):
     stream is known at its end only.
     """
 
-    rows: Iterable[Cells]
+    rows: Iterable[TableRow]
     read: Callable[[tuple[Any, ...]], Kept]
     report: SomeReport
-    limits: Limits
+    limits: RowLimits
     expected: str
 
     def __iter__(self) -> Iterator[Kept]:

@@ -34,7 +34,7 @@ PARQUET_BATCH = 1024
 LOOKED_AT = 100  # lines of JSON whose fields are the columns
 
 
-class Cells(NamedTuple):
+class TableRow(NamedTuple):
     """The values of the columns of a row, as the file has them, or the ``problem`` of the row."""
 
     values: tuple[Any, ...]
@@ -89,9 +89,9 @@ def choose_columns(
     return Columns(tuple(chosen), tuple(column for column in behind if column is not None))
 
 
-def no_cells(file: str, line: int, problem: str) -> Cells:
+def no_cells(file: str, line: int, problem: str) -> TableRow:
     """A row that nothing is known of but its problem."""
-    return Cells((), file, line, problem)
+    return TableRow((), file, line, problem)
 
 
 def named_columns(name: str, columns: Sequence[str], names: Sequence[str]) -> Columns:
@@ -105,7 +105,7 @@ def named_columns(name: str, columns: Sequence[str], names: Sequence[str]) -> Co
 
 def read_columns(
     data: str, find: Find, fields: tuple[str, ...] | None = None, longest_cell: int = LINE_LIMIT
-) -> Iterator[Cells]:
+) -> Iterator[TableRow]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
     ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
@@ -150,7 +150,7 @@ def text_problem(value: Any, what: str) -> str | None:
     return None
 
 
-def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[Cells]:
+def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[TableRow]:
     name, kind = name_of(data), format_of(data)
     if kind == "parquet":
         return _parquet_rows(name, find)
@@ -164,7 +164,7 @@ def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[Cel
     return _table_rows(name, csv_records(lines) if kind == "csv" else tsv_records(lines), find)
 
 
-def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterator[Cells]:
+def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterator[TableRow]:
     first = next(records, None)
     if first is None:
         return
@@ -180,7 +180,7 @@ def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterat
     for line, cells, problem in records:
         if problem is None and len(cells) != len(header):
             problem = f"wrong number of columns: found {len(cells)}, expected {len(header)}"
-        yield Cells(() if problem else tuple(cells[place] for place in places), name, line, problem)
+        yield TableRow(() if problem else tuple(cells[place] for place in places), name, line, problem)
 
 
 def _place(name: str, header: list[str], column: str) -> int:
@@ -189,7 +189,7 @@ def _place(name: str, header: list[str], column: str) -> int:
     return header.index(column)
 
 
-def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[Cells]:
+def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[TableRow]:
     columns = None if fields is None else Columns(fields)
     expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.needed))}"
     parsed: Iterator[tuple[int, dict[str, Any], str | None]] = (_json_line(line, expected) for line in lines)
@@ -207,7 +207,7 @@ def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, 
             if missing:
                 near = nearest(missing, list(record))
                 problem = f"missing field: found {listed(list(record))}, expected {missing[0]!r}{near}"
-        yield Cells(() if problem else tuple(record.get(column) for column in columns.all), name, number, problem)
+        yield TableRow(() if problem else tuple(record.get(column) for column in columns.all), name, number, problem)
 
 
 def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | None]:
@@ -215,7 +215,7 @@ def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | No
     return (line.number, *json_object(text, expected)) if problem is None else (line.number, {}, problem)
 
 
-def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
+def _parquet_rows(name: str, find: Find) -> Iterator[TableRow]:
     if not is_address(name) and not Path(name).is_file():
         next(lines_of(name), None)  # says what is wrong with it, as for any file
     try:
@@ -232,7 +232,7 @@ def _parquet_rows(name: str, find: Find) -> Iterator[Cells]:
             for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns.all))):
                 for values, problem in _parquet_values(columns.all, batch):
                     number += 1
-                    yield Cells(values, name, number, problem)
+                    yield TableRow(values, name, number, problem)
     except UserError:
         raise
     except FileNotFoundError:

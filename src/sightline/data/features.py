@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.disk import mapped_as
 from sightline.data.images import LIMITS, BadImage, Fit, read_images
 from sightline.errors import MachineError, UserError
@@ -91,7 +91,7 @@ def write_features(
     *,
     key: str = "",
     batch: int = 16,
-    bad_limits: Limits | None = None,
+    bad_limits: RowLimits | None = None,
     tell: Tell | None = None,
     waiting: Callable[[], None] = lambda: None,
     also: Path | None = None,
@@ -108,7 +108,7 @@ def write_features(
     if not images:
         raise UserError("there are no images; expected one or more")
     with alone_in(folder, waiting):
-        work = _Work(folder, images, _digest(images, size, key), bad_limits or Limits())
+        work = _Work(folder, images, _digest(images, size, key), bad_limits or RowLimits())
         if work.done < len(images):
             began, start = time.perf_counter(), work.done
             read = read_images(images[start:], size.height, size.width, size.fit)
@@ -160,7 +160,7 @@ def _batches(
 class _Work:
     """The file while it is written: rows go to their place, and what is done is noted now and then."""
 
-    def __init__(self, folder: Path, images: Sequence[Path], digest: str, limits: Limits) -> None:
+    def __init__(self, folder: Path, images: Sequence[Path], digest: str, limits: RowLimits) -> None:
         self.folder, self.images, self.digest, self.limits = folder, images, digest, limits
         self.done = 0
         self.bad: dict[int, str] = {}

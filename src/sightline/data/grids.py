@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells
+from sightline.data.columns import TableRow
 from sightline.data.disk import mapped
 from sightline.data.image_tables import read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
@@ -155,7 +155,7 @@ class GridReport(Report):
         return f"{self.pairs:,} images of {self.rows:,} rows; sizes {sizes}{more}"
 
 
-def grid_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+def grid_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """The paths of images and of their masks: out of a table, or a folder with ``images`` and ``masks`` in it."""
     for row in read_image_table(str(source.data), columns[1].all, source.columns, endings=GRID_ENDINGS):
         yield row._replace(values=tuple(map(str, row.values)))
@@ -167,7 +167,7 @@ def grid_size(values: np.ndarray, cell: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Classes:
+class MaskClasses:
     """What the values in masks mean.
 
     Binary: a pixel is marked where its value is nearer to the second value than to the first. Several: each value is a
@@ -221,7 +221,7 @@ class Classes:
 
 def classes_of(
     of_masks: Iterable[int], kind: ClassKind | None, names: Sequence[str] | None, fullest: str = ""
-) -> Classes:
+) -> MaskClasses:
     """What the values found in masks mean; ``kind`` left out: binary if there are two, else several.
 
     ``fullest`` says which mask has most of them, for errors.
@@ -242,7 +242,7 @@ def classes_of(
         chosen, default = tuple(values), tuple(map(str, values))  # type: ignore[assignment]
     if names is not None and len(names) != len(chosen):
         raise UserError(f"names has {len(names)} entries; the masks have {len(chosen)} classes")
-    return Classes(tuple(names or default), chosen)
+    return MaskClasses(tuple(names or default), chosen)
 
 
 def cell_labels(classes: np.ndarray, cell: int, share: float, count: int) -> np.ndarray:
@@ -295,7 +295,7 @@ class GridExample(NamedTuple):
 class GridStore:
     """Examples on the disk, mapped into memory."""
 
-    def __init__(self, folder: Path, about: dict[str, Any], classes: Classes, lookup: np.ndarray) -> None:
+    def __init__(self, folder: Path, about: dict[str, Any], classes: MaskClasses, lookup: np.ndarray) -> None:
         self.classes, self.rows, self._lookup = classes, about["rows"], lookup
         self.pixels = bool(about["pixels"])
         self.channels = int(about["channels"])
@@ -319,7 +319,7 @@ class GridStore:
         return GridExample(self.rows[row][0], np.asarray(values), self._lookup[masks])
 
     @classmethod
-    def open(cls, folder: Path, classes: Classes) -> "GridStore":
+    def open(cls, folder: Path, classes: MaskClasses) -> "GridStore":
         """What `write_store` wrote."""
         try:
             about = json.loads((folder / INDEX).read_text(encoding="utf-8"))
@@ -339,7 +339,7 @@ def write_store(
     examples: Iterable[Raw],
     kind: ClassKind | None = None,
     names: tuple[str, ...] | None = None,
-    classes: Classes | None = None,
+    classes: MaskClasses | None = None,
 ) -> GridStore:
     """Write examples one after the other; what the values in their masks mean is known at the end, or given."""
     make_folder(folder)
@@ -382,7 +382,7 @@ def _ids(raw: Raw, different: np.ndarray, ids: dict[int, int]) -> np.ndarray:
     return small[np.searchsorted(different, raw.mask)]
 
 
-def _lookup(values: list[int], classes: Classes) -> np.ndarray:
+def _lookup(values: list[int], classes: MaskClasses) -> np.ndarray:
     """The class of each small number."""
     lookup = np.full(MOST_VALUES, len(classes), dtype=np.uint8)
     if values:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.data.columns import Cells, Columns, choose_columns, no_cells, read_columns, text_problem
+from sightline.data.columns import Columns, TableRow, choose_columns, no_cells, read_columns, text_problem
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of
 from sightline.data.source import Source
@@ -73,7 +73,7 @@ def free_name(file: Path, folder: Path, endings: Sequence[str], taken: set[str])
 
 def read_image_table(
     data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
-) -> Iterator[Cells]:
+) -> Iterator[TableRow]:
     """Every row as the path of an image and what belongs to it, in order, those with a problem too.
 
     ``known`` are the names that the second column may have, of which the first (caption, mask or label) also decides
@@ -95,12 +95,12 @@ def read_image_table(
             problem = text_problem(text, f"the {known[0]}")
             if problem is None and known[0] == "mask":
                 problem, text = _no_path(text, "mask"), str(base / text)
-            yield Cells(() if problem else (image, text), row.file, row.line, problem)
+            yield TableRow(() if problem else (image, text), row.file, row.line, problem)
 
 
 def read_image_cells(
     data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
-) -> Iterator[Cells]:
+) -> Iterator[TableRow]:
     """As `read_image_table`, with values as they stand in the file (in a folder, masks are complete paths): of JSON or
     Parquet they may be numbers or lists."""
     source = Source(data, None if columns is None else tuple(columns))
@@ -114,12 +114,12 @@ def read_image_cells(
     return source.some(rows, f"has no rows: found {instead}; expected {expected}")
 
 
-def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row of a source as the path of an image and a caption, those with a problem too."""
     return read_image_table(str(source.data), columns[1].all, source.columns)
 
 
-def image_label_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+def image_label_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row of a source as the path of an image and a label as the file has it, those with a problem too."""
     return read_image_cells(str(source.data), columns[1].all, source.columns)
 
@@ -158,7 +158,7 @@ def is_image_source(source: Source) -> bool:
     return any(name in IMAGE_NAMES[:3] for name in names)
 
 
-def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[Cells]:
+def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[TableRow]:
     base = Path(data).parent if data != "-" else Path()
     names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
 
@@ -167,22 +167,22 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) 
 
     for values, file, line, problem in read_columns(data, find):
         problem = problem or text_problem(values[0], "the image") or _no_path(values[0], "image")
-        yield Cells(() if problem else (base / values[0].strip(), *values[1:]), file, line, problem)
+        yield TableRow(() if problem else (base / values[0].strip(), *values[1:]), file, line, problem)
 
 
 def _no_path(text: str, what: str) -> str | None:
     return None if text.strip() else f"empty: found no text in the {what}, expected the path of the {what}"
 
 
-def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[Cells]:
+def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[TableRow]:
     if not known:
-        return (Cells((path,), str(folder), 0) for path in _files(folder, endings))
+        return (TableRow((path,), str(folder), 0) for path in _files(folder, endings))
     if known[0] not in _FOLDERS:
         raise UserError(f"{folder} is a folder; expected a table with the columns image and {known[0]}")
     return _FOLDERS[known[0]][0](folder, endings)
 
 
-def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
+def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
     for path in _files(folder, endings):
         beside = path.with_suffix(".txt")
         if not beside.is_file():
@@ -200,10 +200,10 @@ def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
         captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
         if not captions:
             yield no_cells(str(beside), 0, "empty: found no caption, expected one or more lines")
-        yield from (Cells((path, caption), str(beside), number) for number, caption in captions)
+        yield from (TableRow((path, caption), str(beside), number) for number, caption in captions)
 
 
-def _masked(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
+def _masked(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
     images, masks = folder / "images", folder / "masks"
     for expected in (images, masks):
         if not expected.is_dir():
@@ -218,16 +218,16 @@ def _masked(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
         if len(of_image) != 1:
             shown = ", ".join(mask.name for mask in of_image) or "none"
             problem = f"missing mask: found {shown} in {masks}, expected one called {stem}"
-        yield Cells(() if problem else (path, str(of_image[0])), str(path), 0, problem)
+        yield TableRow(() if problem else (path, str(of_image[0])), str(path), 0, problem)
 
 
-def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[Cells]:
+def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
     with os.scandir(folder) as entries:
         labels = sorted(one.name for one in entries if one.is_dir() and not one.name.startswith("."))
     if not labels:
         raise UserError(f"{folder}: found no folders in it; expected one for each label, with its images")
     for label in labels:
-        yield from (Cells((path, label), str(path), 0) for path in _files(folder / label, endings))
+        yield from (TableRow((path, label), str(path), 0) for path in _files(folder / label, endings))
 
 
 def _files(folder: Path, endings: Sequence[str]) -> Iterator[Path]:

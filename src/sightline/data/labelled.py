@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, Columns, named_columns, read_columns, text_problem
+from sightline.data.columns import Columns, TableRow, named_columns, read_columns, text_problem
 from sightline.data.source import Source
 from sightline.data.tables import kind_of, listed
 from sightline.errors import UserError
@@ -29,7 +29,7 @@ NAME_THEM = "name the columns to use: --columns TEXT LABEL"
 LONGEST_LABEL = 500  # characters; a longer one is a text in the wrong column
 
 
-def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row as a text, a second one or None, and a label as the file has it, those with a problem too.
 
     The columns are found by name, unless the source names them; a table of two columns that has none of the names has
@@ -50,10 +50,10 @@ def labelled_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
         for name, text in zip(names[:-1], values, strict=False):
             problem = problem or text_problem(text, name)
         texts = (values[0], values[1] if len(values) == 3 else None) if values else ()
-        yield Cells((*texts, *values[-1:]), file, line, problem)
+        yield TableRow((*texts, *values[-1:]), file, line, problem)
 
 
-def separated(rows: Iterable[Cells], place: int, separator: str | None) -> tuple[str | None, Iterator[Cells]]:
+def separated(rows: Iterable[TableRow], place: int, separator: str | None) -> tuple[str | None, Iterator[TableRow]]:
     """Rows with the cells at this place cut into lists of labels; the separator is looked for unless it is given."""
     coming = iter(rows)
     if separator is None:
@@ -68,7 +68,7 @@ def _is_cell(value: Any) -> bool:
     return value is not None and not isinstance(value, list | dict)
 
 
-def _cut(row: Cells, place: int, separator: str) -> Cells:
+def _cut(row: TableRow, place: int, separator: str) -> TableRow:
     if row.problem is not None or not _is_cell(row.values[place]):
         return row
     labels = [part for part in str(row.values[place]).split(separator) if part.strip()]

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sightline.data.columns import Cells, Columns, read_columns, text_problem
+from sightline.data.columns import Columns, TableRow, read_columns, text_problem
 from sightline.data.source import Source
 from sightline.data.tables import decode, format_of, lines_of, listed, name_of, nearest
 from sightline.errors import UserError
@@ -17,7 +17,7 @@ DEFAULT_COLUMNS = ("source", "target")
 LONGEST_CELL = 1 << 17  # characters in a cell of CSV; sentences are shorter
 
 
-def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[Cells]:
+def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[TableRow]:
     """Every pair of a source as its two texts, those with a problem too: of one table, or of two aligned files (the
     options ``source`` and ``target``), a sentence a line.
 
@@ -36,7 +36,7 @@ def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[Cells]:
     return source.some(rows, f"has no rows: found an empty file or a header alone{again}; expected pairs")
 
 
-def _table_rows(data: str, expected: tuple[str, str]) -> Iterator[Cells]:
+def _table_rows(data: str, expected: tuple[str, str]) -> Iterator[TableRow]:
     names = [repr(column) for column in expected]
 
     def find(name: str, header: Sequence[str]) -> Columns | None:
@@ -52,7 +52,7 @@ def _table_rows(data: str, expected: tuple[str, str]) -> Iterator[Cells]:
         yield cells if problem is None else cells._replace(values=("", ""), problem=problem)
 
 
-def _aligned_rows(source: str, target: str) -> Iterator[Cells]:
+def _aligned_rows(source: str, target: str) -> Iterator[TableRow]:
     names = name_of(source), name_of(target)
     sides = lines_of(source), lines_of(target)
     for number, lines in enumerate(itertools.zip_longest(*sides), start=1):
@@ -68,7 +68,7 @@ def _aligned_rows(source: str, target: str) -> Iterator[Cells]:
         problem = problems[wrong]
         if problem is None:
             problem = text_problem(texts[0], "the source") or text_problem(texts[1], "the target")
-        yield Cells(texts if problem is None else ("", ""), names[wrong], number, problem)
+        yield TableRow(texts if problem is None else ("", ""), names[wrong], number, problem)
 
 
 def _find_columns(name: str, header: Sequence[str], columns: tuple[str, str]) -> tuple[str, ...] | None:

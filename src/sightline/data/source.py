@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from sightline.data.columns import Cells, Columns, choose_columns, named_columns, read_columns
+from sightline.data.columns import Columns, TableRow, choose_columns, named_columns, read_columns
 from sightline.data.tables import listed, name_of, open_unpacked
 from sightline.errors import UserError
 from sightline.files import whole_file
@@ -67,7 +67,7 @@ class Source:
         named = several if len(names) > 1 else f"name of the column {names[0]}"
         raise UserError(f"columns: found {given}; expected the {named}")
 
-    def some(self, rows: Iterable[Cells], problem: str) -> Iterator[Cells]:
+    def some(self, rows: Iterable[TableRow], problem: str) -> Iterator[TableRow]:
         """The rows of this data, of which there must be one; ``problem`` says of the data that there is none."""
         row = None
         for row in rows:
@@ -75,7 +75,7 @@ class Source:
         if row is None:
             raise UserError(f"{name_of(str(self.data or self.options.get('source')))} {problem}")
 
-    def cells(self, columns: Sequence[Any]) -> Iterator[Cells]:
+    def cells(self, columns: Sequence[Any]) -> Iterator[TableRow]:
         """The rows that are held, as values in the order of a task's `Column`s."""
         number, names = 0, list[str]()
         least = sum(not column.optional for column in columns)
@@ -96,7 +96,7 @@ class Source:
                 problem = f"wrong number of columns: found {len(row)}, expected {least}"
             else:
                 values = dict(zip(_given(columns, len(row)), map(_plain, row), strict=True))
-            yield Cells(() if problem else tuple(values.get(one.name) for one in columns), ROWS, number, problem)
+            yield TableRow(() if problem else tuple(values.get(one.name) for one in columns), ROWS, number, problem)
         if not number:
             raise UserError(f"there are no rows; expected {' and '.join(column.name for column in columns)}")
 
@@ -105,7 +105,7 @@ class Source:
 RowsLike: TypeAlias = str | Path | Source | DataFrame | Iterable[Mapping[str, object]] | Iterable[Sequence[object]]
 
 
-def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """The rows of a table (TSV, CSV, JSON lines, Parquet) that has these columns: what a task reads unless it says
     otherwise. Optional columns that the table does not have are None."""
     needed, optional = ([one for one in columns if one.optional is kind] for kind in (False, True))
@@ -184,7 +184,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-def keep_pipe(source: Source, folder: Path) -> Source:
+def spool_pipe(source: Source, folder: Path) -> Source:
     """What comes from a pipe is kept in a file while it is prepared: readers may look at its beginning first."""
     if source.data != "-":
         return source

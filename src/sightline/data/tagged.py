@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sightline.data.checking import Report
-from sightline.data.columns import Cells, no_cells, text_problem
+from sightline.data.columns import TableRow, no_cells, text_problem
 from sightline.data.labelled import LONGEST_LABEL, MOST_LABELS, shares
 from sightline.data.shards import ending_of, over_shards, shards_of
 from sightline.data.source import Source, table_cells
@@ -25,7 +25,7 @@ _REMARK = re.compile(r"#\s*(?:id\b|newdoc\b|newpar\b|\w+ = )")
 DOCUMENT = "-DOCSTART-"  # stands between documents in files of the shared tasks, and is no sentence
 
 
-def tagged_cells(source: Source, columns: Sequence[Any]) -> Iterator[Cells]:
+def tagged_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every sentence of a source as its words and its labels, those with a problem too."""
     source.check_columns([one.name for one in columns])
     shards = shards_of(str(source.data), (*CONLL_ENDINGS, *FORMATS))
@@ -49,17 +49,17 @@ def _is_conll(data: str, source: Source, columns: Sequence[Any]) -> bool:
     return not all({*header} & {*column.all} for column in columns)
 
 
-def _conll(data: str) -> Iterator[Cells]:
+def _conll(data: str) -> Iterator[TableRow]:
     name, words, tags = name_of(data), list[str](), list[str]()
     began, problem = 0, None
     separator: str | None = None
     decided = False
 
-    def whole() -> Iterator[Cells]:
+    def whole() -> Iterator[TableRow]:
         if problem is not None:
-            yield Cells((), name, bad, problem)
+            yield TableRow((), name, bad, problem)
         elif words and words != [DOCUMENT]:
-            yield Cells((words, tags), name, began)
+            yield TableRow((words, tags), name, began)
 
     bad = 0
     for line in lines_of(data):

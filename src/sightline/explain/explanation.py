@@ -26,7 +26,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Step:
+class OutputStep:
     """One row: the written token, its probability, and the likeliest choices there, best first."""
 
     written: str
@@ -169,7 +169,7 @@ class Explanation:
     output: str
     records: tuple[Record, ...]
     stacks: tuple[Stack, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[OutputStep, ...] = ()
     calculations: tuple[Calculation, ...] = ()
     alternatives: tuple[Choice, ...] = ()
     belief: Belief | None = None
@@ -229,7 +229,9 @@ class Explanation:
             notes=tuple(data["notes"]),
             records=tuple(map(Record.from_json, data["records"])),
             stacks=tuple(Stack(one["title"], one["kind"], tuple(one["names"])) for one in data["stacks"]),
-            steps=tuple(Step(one["written"], one["probability"], _choices(one["likeliest"])) for one in data["steps"]),
+            steps=tuple(
+                OutputStep(one["written"], one["probability"], _choices(one["likeliest"])) for one in data["steps"]
+            ),
             alternatives=_choices(data["alternatives"]),
             calculations=tuple(map(_calculation, data["calculations"])),
             belief=None if data["belief"] is None else _belief(data["belief"]),

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sightline.attention import Attention
-from sightline.attention.tap import Look, active_taps, new_passage, rows_at_once, show, wanted_heads
+from sightline.attention.tap import Look, active_taps, new_passage, requested_heads, rows_at_once, show
 
 # Models mask by adding −inf, the lowest number, or −10,000: the weight is zero whatever the score.
 HIDDEN = -9_999.0
@@ -139,7 +139,7 @@ def _fused(
     if enable_gqa and query.dim() < 4:  # heads without a batch axis: which axis is which is not known
         return context
     count = query.shape[-3] if query.dim() > 3 else 1
-    numbers = wanted_heads(module, count)
+    numbers = requested_heads(module, count)
     if not numbers:
         return context
     keys, values = key, value
@@ -239,7 +239,7 @@ def _eager(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         shape = torch.Size((shape[0] // heads, heads, *shape[1:]))
     if shape[1] != heads:
         return weights
-    numbers = wanted_heads(module, heads)
+    numbers = requested_heads(module, heads)
     if not numbers:
         return weights
     parts = [part.reshape(shape) for part in (scores, weights)]

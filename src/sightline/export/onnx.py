@@ -379,9 +379,9 @@ def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
         graph.input("values", "float32", ["rows", "words", shape.annotation_size])
     word = graph.embed(tokens, model.target_embedding)
     top = f"cell_{len(decoder.cells) - 1}_0"
-    context = _attend(graph, decoder, states[top]) if decoder.looks_before else None
+    context = _attend(graph, decoder, states[top]) if decoder.attends_before else None
     moved = _move(graph, decoder, word, [part for part in (context, states.get("fed")) if part is not None], states)
-    if decoder.attention is not None and not decoder.looks_before:
+    if decoder.attention is not None and not decoder.attends_before:
         context = _attend(graph, decoder, moved[top])
     read = [] if context is None else [context]
     if shape.writes_from == "maxout":

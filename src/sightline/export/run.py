@@ -33,7 +33,7 @@ from sightline.interop.huggingface import load as load_huggingface
 from sightline.models.encoder import Encoder
 from sightline.models.text_to_labels import Texts
 from sightline.tasks.run import Run
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 
 
 def export_run(
@@ -73,7 +73,7 @@ def _export_encoder(
     if not isinstance(encoder, Encoder):
         kind = trained.config.model.kind
         raise UserError(f"the model of {run} is of the kind {kind}, which transformers does not have; it has encoder")
-    reader: TextReader = trained.input.reader  # type: ignore[attr-defined]
+    reader: TextEncoder = trained.input.reader  # type: ignore[attr-defined]
     texts, tried = _texts(run, data, columns, reader)
     with whole_folder(out, overwrite) as folder:
         kind = export_encoder(encoder, reader.tokeniser, folder)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def _export_encoder(
         return keep(folder, run, exported, problem)
 
 
-def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader: TextReader) -> tuple[list[str], str]:
+def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader: TextEncoder) -> tuple[list[str], str]:
     if data is not None:
         good = (row.values[0] for row in plain_cells(Source(data, columns), ()) if row.problem is None)
         return list(islice(good, SENTENCES)), data
@@ -96,14 +96,14 @@ def _texts(run: Path, data: str | None, columns: tuple[str, ...] | None, reader:
 
 
 @torch.inference_mode()
-def _compare(encoder: Encoder, reader: TextReader, folder: Path, texts: Sequence[str]) -> Closeness:
+def _compare(encoder: Encoder, reader: TextEncoder, folder: Path, texts: Sequence[str]) -> Closeness:
     """Tokens and encoder states, one text at a time: nothing is padded."""
     import transformers
 
     tokeniser = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model: Any = load_huggingface(folder).model
     longest, same, largest, total, count = encoder.config.longest, 0, 0.0, 0.0, 0
-    one_text = TextReader(reader.tokeniser, reader.specials)
+    one_text = TextEncoder(reader.tokeniser, reader.specials)
     for text in texts:
         (ours,) = one_text.read([text]).rows
         theirs = tokeniser(text)["input_ids"]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from sightline.data.checking import Limits
-    from sightline.data.columns import Cells
+    from sightline.data.checking import RowLimits
+    from sightline.data.columns import TableRow
     from sightline.explain.explanation import Belief
     from sightline.records import Axis, Record
-    from sightline.tasks.run import Saved
+    from sightline.tasks.run import SavedRun
 
 
 class Input(ABC):
@@ -45,14 +45,14 @@ class Input(ABC):
 
     # -- reading
 
-    def stage(self, tables: "Sequence[Iterable[Cells]]", setting: "Setting") -> "Sequence[Iterable[Cells]]":
+    def stage(self, tables: "Sequence[Iterable[TableRow]]", setting: "Setting") -> "Sequence[Iterable[TableRow]]":
         """The rows of the training data and of given validation data, before they are read one by one.
 
         An input that reads files (images, sound) does it here, once for all of them.
         """
         return tables
 
-    def stage_scored(self, rows: "Iterable[Cells]") -> "Iterable[Cells]":
+    def stage_scored(self, rows: "Iterable[TableRow]") -> "Iterable[TableRow]":
         """The same for data to score, of which nothing is stored."""
         return rows
 
@@ -60,7 +60,7 @@ class Input(ABC):
     def read(self, cells: Mapping[str, Any]) -> Any:
         """The item in a row, or a `BadValueError`."""
 
-    def check(self, x: Any, limits: "Limits") -> None:
+    def check(self, x: Any, limits: "RowLimits") -> None:
         """Raise a `BadValueError` where an item is too large to learn from."""
 
     by_item: ClassVar[bool] = False  # overlap of training and validation data is counted by item, whatever the target
@@ -120,7 +120,7 @@ class Input(ABC):
         return {}, []
 
     @classmethod
-    def load(cls, saved: "Saved", config: Any) -> "Input":
+    def load(cls, saved: "SavedRun", config: Any) -> "Input":
         """A fitted input from a run folder of unknown origin."""
         return cls(config)
 
@@ -219,7 +219,7 @@ class Input(ABC):
         """Blocks of items out of lines, where an item may be several of them."""
         raise NotImplementedError
 
-    extra_parameters: int = 0  # of a part before the model, such as a frozen encoder
+    encoder_parameters: int = 0  # of a part before the model, such as a frozen encoder
     text_names: ClassVar[tuple[str, str]] = ("text", "second text")  # names of both, where items are two texts
 
     @property

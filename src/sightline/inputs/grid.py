@@ -17,15 +17,15 @@ import numpy as np
 import torch
 
 from sightline.data import grids
-from sightline.data.columns import Cells, text_problem
-from sightline.data.grids import Classes, GridStore, Raw, grid_size, read_values
+from sightline.data.columns import TableRow, text_problem
+from sightline.data.grids import GridStore, MaskClasses, Raw, grid_size, read_values
 from sightline.data.image_tables import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
 from sightline.inputs.base import Input
 from sightline.models.grid import Grids
 from sightline.outputs.reports import read_record
-from sightline.tasks.loading import Saved
+from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Setting, checked, unfitted
 from sightline.tasks.task import BadValueError
 
@@ -40,7 +40,7 @@ Answered = tuple[np.ndarray, np.ndarray | None]  # r c k of the cells, h w of th
 
 
 class TileRange(NamedTuple):
-    """Cells from ``start`` to ``stop`` are read, and the labels of those from ``first`` to ``last`` are kept."""
+    """TableRow from ``start`` to ``stop`` are read, and the labels of those from ``first`` to ``last`` are kept."""
 
     start: int
     stop: int
@@ -125,7 +125,7 @@ class GridFacts:
     columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        Classes(self.names, self.values)
+        MaskClasses(self.names, self.values)
         if len(self.counts) != len(self.names) or not all(type(one) is int and one >= 0 for one in self.counts):
             raise ValueError("there is not one count for each class")
         if type(self.cell) is not int or type(self.channels) is not int or not 1 <= self.channels <= 100_000:
@@ -135,8 +135,8 @@ class GridFacts:
                 raise ValueError(f"{name} is {getattr(self, name)!r}")
 
     @property
-    def classes(self) -> Classes:
-        return Classes(self.names, self.values)
+    def classes(self) -> MaskClasses:
+        return MaskClasses(self.names, self.values)
 
     @property
     def side(self) -> int:
@@ -191,11 +191,11 @@ class GridInput(Input):
 
     # -- reading
 
-    def stage(self, tables: Sequence[Iterable[Cells]], setting: Setting) -> list[list[Cells]]:
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> list[list[TableRow]]:
         """Read, check and store all images and masks; what is left of a row is its place in the store."""
         self.stores, staged = [], []
         for number, table in enumerate(tables):
-            staged.append(list[Cells]())
+            staged.append(list[TableRow]())
             images = self._staged(list(table), staged[number], number, setting)
             classes = self.stores[0].classes if number else None
             folder = setting.data / FOLDERS[number]
@@ -204,7 +204,7 @@ class GridInput(Input):
             raise UserError("the validation data is of another kind than the training data: one is of images")
         return staged
 
-    def _staged(self, table: list[Cells], rows: list[Cells], store: int, setting: Setting) -> Iterator[Raw]:
+    def _staged(self, table: list[TableRow], rows: list[TableRow], store: int, setting: Setting) -> Iterator[Raw]:
         kind: str | None = None
         began, good = time.perf_counter(), 0
         for number, row in enumerate(table, start=1):
@@ -334,14 +334,14 @@ class GridInput(Input):
         return x, x.held.nbytes, None
 
     def size(self, part: GridPart) -> int:
-        """Cells of the square around it: together, grids are padded to the tallest and to the widest."""
+        """TableRow of the square around it: together, grids are padded to the tallest and to the widest."""
         return max(grid_size(part.values, self.facts.side)) ** 2
 
     def collate(self, parts: Sequence[GridPart]) -> Grids:
         return collate([part.values for part in parts], self.facts.cell)
 
     @classmethod
-    def load(cls, saved: Saved, config: Any) -> "GridInput":
+    def load(cls, saved: SavedRun, config: Any) -> "GridInput":
         return cls(config, read_record(GridFacts, saved.path, FACTS))
 
     # -- for people

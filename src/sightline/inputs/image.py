@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Num
 from torch import Tensor, nn
 
 from sightline.data.captioned import BAD_IMAGE
-from sightline.data.columns import Cells, text_problem
+from sightline.data.columns import TableRow, text_problem
 from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import image_paths
 from sightline.data.images import (
@@ -42,7 +42,7 @@ from sightline.models.image_to_text import ImageToText, Places
 from sightline.nn.image import ImageEncoder, ImageEncoderConfig
 from sightline.picture import Picture
 from sightline.records import Grid, Record
-from sightline.tasks.loading import Saved
+from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
 from sightline.training.folder import save_tensors
@@ -133,12 +133,12 @@ class ImageInput(Input):
         return self.config.encoder
 
     @property
-    def extra_parameters(self) -> int:  # type: ignore[override]
+    def encoder_parameters(self) -> int:  # type: ignore[override]
         return 0 if self.encoder is None else sum(one.numel() for one in self.encoder.parameters())
 
     # -- reading
 
-    def stage(self, tables: Sequence[Iterable[Cells]], setting: Setting) -> Sequence[Iterable[Cells]]:
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
         """Hash every image, and read them all once. Rows of images that cannot be read come last, with their problem,
         at the place where the image was named first."""
         held = [list(table) for table in tables]
@@ -153,7 +153,7 @@ class ImageInput(Input):
             self._read_all(list(known.files.values()), encoder, setting)
         return [known.staged(table, self.features) for table in held]
 
-    def stage_scored(self, rows: Iterable[Cells]) -> Iterable[Cells]:
+    def stage_scored(self, rows: Iterable[TableRow]) -> Iterable[TableRow]:
         known, held = Known(), list(rows)
         known.add(held)
         return known.staged(held, None)
@@ -294,7 +294,7 @@ class ImageInput(Input):
         return {"places": list(self.places)}, [] if self.encoder is None else [ENCODER]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any) -> "ImageInput":
+    def load(cls, saved: SavedRun, config: Any) -> "ImageInput":
         encoder: ImageEncoder | None = None
         if config.encoder.frozen:
             encoder = saved._replace(weights=saved.path / ENCODER).model(config.encoder.build).requires_grad_(False)
@@ -348,7 +348,7 @@ def _fitted(pixels: np.ndarray, config: ImageEncoderConfig) -> "np.ndarray | Bad
         return BadImage(str(error))
 
 
-def _path(row: Cells) -> Path | None:
+def _path(row: TableRow) -> Path | None:
     """The image of a row, where it names one."""
     image = row.values[0] if row.problem is None and row.values else None
     return Path(image) if isinstance(image, Path) or (isinstance(image, str) and image.strip()) else None
@@ -361,7 +361,7 @@ class Known:
         self.keys: dict[Path, int] = {}
         self.files: dict[int, Path] = {}
 
-    def add(self, table: Iterable[Cells]) -> int:
+    def add(self, table: Iterable[TableRow]) -> int:
         """Look at the files of some rows; how many of them have the content of a file before."""
         same = 0
         for row in table:
@@ -372,10 +372,10 @@ class Known:
                 self.files.setdefault(key, path)
         return same
 
-    def staged(self, table: Iterable[Cells], features: Features | None) -> list[Cells]:
+    def staged(self, table: Iterable[TableRow], features: Features | None) -> list[TableRow]:
         """The rows with their images as a `Photo`; those of bad images come last."""
         numbers = {} if features is None else {key: row for row, key in enumerate(self.files)}
-        staged, left_out = list[Cells](), dict[int, list[Cells]]()
+        staged, left_out = list[TableRow](), dict[int, list[TableRow]]()
         for row in table:
             path = _path(row)
             key = 0 if path is None else self.keys[path]
@@ -416,8 +416,8 @@ class ImageSubject(ABC):
     def columns(self) -> int:
         return self.model.places.count
 
-    def looks_at_columns(self, name: str) -> bool:
-        return self.model.looks_at_source(name)
+    def attends_to_columns(self, name: str) -> bool:
+        return self.model.attends_to_source(name)
 
     @property
     def at_once(self) -> int:

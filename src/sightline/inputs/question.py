@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sightline.data.answers import QUESTION_NAMES, TEXT_NAMES
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.errors import UserError
 from sightline.inputs.text import ReaderInput, check_length, halves_of, text_of
 from sightline.outputs.reports import fields_of
@@ -44,7 +44,7 @@ class QuestionInput(ReaderInput):
     def read(self, cells: Mapping[str, Any]) -> Question:
         return text_of(cells, "question"), text_of(cells, "text")
 
-    def check(self, x: Question, limits: Limits) -> None:
+    def check(self, x: Question, limits: RowLimits) -> None:
         for text in x:
             check_length(len(text), "a text", limits)
         if not x[0].strip():

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from sightline.data.batches import SOURCE_EXTRA
-from sightline.data.checking import EMPTY_SIDE, TOO_LONG, Limits
-from sightline.data.columns import Cells, text_problem
+from sightline.data.checking import EMPTY_SIDE, TOO_LONG, RowLimits
+from sightline.data.columns import TableRow, text_problem
 from sightline.data.labelled import find_columns
 from sightline.data.plain import without_blanks
 from sightline.errors import UserError
@@ -25,10 +25,10 @@ from sightline.outputs.label_scores import Labels
 from sightline.outputs.reports import object_of
 from sightline.outputs.unknown import Word, attended_words, words_of
 from sightline.records import Record, Tokens
-from sightline.tasks.loading import Saved
+from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Rows, Setting, normalised
 from sightline.tasks.task import BadValueError
-from sightline.text.encoding import Text, TextReader, owners, windows
+from sightline.text.encoding import Text, TextEncoder, owners, windows
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.text.words import token_axis
 from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
@@ -37,13 +37,13 @@ TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
 class ReaderInput(Input):
-    """Items that a fitted `TextReader` reads; the base of texts, words and questions.
+    """Items that a fitted `TextEncoder` reads; the base of texts, words and questions.
 
     A part is a list of tokens, or a record with the field ``tokens``.
     """
 
     reads_pairs = False
-    reader: TextReader
+    reader: TextEncoder
 
     def __init__(self, config: Any, reader: Any = None) -> None:
         super().__init__(config)
@@ -58,11 +58,11 @@ class ReaderInput(Input):
         reader = setting.start.reader if setting.start is not None else self.new_reader(rows, setting)
         return type(self)(self.config, replace(reader, pairs=self.reads_pairs, sentences=False))
 
-    def new_reader(self, rows: Rows, setting: Setting, mask: bool = False) -> TextReader:
+    def new_reader(self, rows: Rows, setting: Setting, mask: bool = False) -> TextEncoder:
         """A reader with a vocabulary of the training texts."""
         texts = rows.texts(lambda one: self.texts(one.x))
         tokeniser = train_tokeniser(texts, setting.config.tokeniser, mask=mask)
-        return TextReader(tokeniser, Specials(mask=MASK if mask else None))
+        return TextEncoder(tokeniser, Specials(mask=MASK if mask else None))
 
     def stored(self, part: Any) -> Any:
         return getattr(part, "tokens", part)
@@ -86,7 +86,7 @@ class ReaderInput(Input):
         return about, [TOKENISER]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any) -> "ReaderInput":
+    def load(cls, saved: SavedRun, config: Any) -> "ReaderInput":
         return cls(config, load_reader(saved.path, saved.about, cls.reads_pairs))
 
     def summary(self) -> str:
@@ -133,7 +133,7 @@ class TextInput(ReaderInput):
         text = text_of(cells, "text", "'text'")
         return text if cells.get("text2") is None else (text, text_of(cells, "text2", "'text2'"))
 
-    def check(self, x: Text, limits: Limits) -> None:
+    def check(self, x: Text, limits: RowLimits) -> None:
         for text in self.texts(x):
             check_length(len(text), "a text", limits)
 
@@ -152,7 +152,7 @@ class TextInput(ReaderInput):
         return [[tokens] for tokens in read.rows]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any) -> "TextInput":
+    def load(cls, saved: SavedRun, config: Any) -> "TextInput":
         labels = Labels.load(saved.path)
         return cls(config, load_reader(saved.path, saved.about, labels.pairs), labels.columns)
 
@@ -211,14 +211,14 @@ def text_of(cells: Mapping[str, Any], name: str, what: str | None = None) -> str
     return cells[name]
 
 
-def check_length(characters: int, what: str, limits: Limits) -> None:
+def check_length(characters: int, what: str, limits: RowLimits) -> None:
     """Refuse a text that is longer than the limits allow."""
     most = limits.max_characters
     if characters > most:
         raise BadValueError(f"{TOO_LONG}: found {characters:,} characters in {what}, expected at most {most:,}")
 
 
-def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextReader:
+def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextEncoder:
     """How a run reads texts: with our own tokeniser, or with that of the Hugging Face folder it began with."""
     foreign, words = about.get("foreign") is True, about.get("words")
     tokeniser = (PretrainedTokeniser if foreign else Tokeniser).load(path / TOKENISER)
@@ -233,7 +233,7 @@ def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextR
             raise ValueError(f"{TOKENISER} has {tokeniser.words:,} tokens, the model has {words!r}")
     except (TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
-    return TextReader(tokeniser, specials, pairs, about.get("sentences") is True, words)
+    return TextEncoder(tokeniser, specials, pairs, about.get("sentences") is True, words)
 
 
 # -- sources of translations: tokens of a vocabulary of their own, with an end behind them
@@ -259,7 +259,7 @@ class SourceText(Input):
         """Every line is a text as it is, an empty one too."""
         return line
 
-    def check(self, x: str, limits: Limits) -> None:
+    def check(self, x: str, limits: RowLimits) -> None:
         check_length(len(x), "the source", limits)
 
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
@@ -284,7 +284,7 @@ class SourceText(Input):
         return {"source_words": self.tokeniser.words}, [SOURCE]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any) -> "SourceText":
+    def load(cls, saved: SavedRun, config: Any) -> "SourceText":
         return cls(config, saved.vocabulary(SOURCE, "source_words", config.tokeniser.dropout))
 
     def attended(
@@ -345,7 +345,7 @@ class Masked(NamedTuple):
 class PlainInput(ReaderInput):
     """Texts. Only those with a mask have something to predict; around each, ``config.longest`` tokens are read."""
 
-    def stage(self, tables: Sequence[Iterable[Cells]], setting: Any) -> Sequence[Iterable[Cells]]:
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Any) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]
 
     def read(self, cells: Mapping[str, Any]) -> str:
@@ -354,7 +354,7 @@ class PlainInput(ReaderInput):
             raise BadValueError("no text: found blanks alone, expected words")
         return text
 
-    def check(self, x: str, limits: Limits) -> None:
+    def check(self, x: str, limits: RowLimits) -> None:
         check_length(len(x), "a text", limits)
 
     def fit(self, rows: Rows, setting: Setting) -> "ReaderInput":
@@ -363,7 +363,7 @@ class PlainInput(ReaderInput):
             raise UserError(f"{start.path} has no token for hidden words (<mask>): pre-training needs one")
         return super().fit(rows, setting)
 
-    def new_reader(self, rows: Rows, setting: Setting, mask: bool = True) -> TextReader:
+    def new_reader(self, rows: Rows, setting: Setting, mask: bool = True) -> TextEncoder:
         return super().new_reader(rows, setting, mask)
 
     def texts(self, x: Plain) -> tuple[str, ...]:

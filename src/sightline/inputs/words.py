@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
 from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
@@ -14,7 +14,7 @@ from sightline.interop.tokens import PretrainedTokeniser
 from sightline.outputs.reports import fields_of
 from sightline.tasks.prepare import normalised
 from sightline.tasks.task import BadValueError
-from sightline.text.encoding import TextReader, windows
+from sightline.text.encoding import TextEncoder, windows
 
 OVERLAP = 64  # tokens that two stretches of a long sentence share
 Words = tuple[str, ...]
@@ -47,7 +47,7 @@ class WordsInput(ReaderInput):
                 raise BadValueError(problem)
         return words
 
-    def check(self, x: Words, limits: Limits) -> None:
+    def check(self, x: Words, limits: RowLimits) -> None:
         check_length(sum(map(len, x)), "a sentence", limits)
 
     def identity(self, x: Words) -> str:
@@ -121,7 +121,7 @@ def words_of(value: Any, what: str) -> tuple[str, ...]:
     return tuple(str(one).strip() for one in words)
 
 
-def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: int, overlap: int) -> list[list[Cut]]:
+def cut_words(reader: TextEncoder, sentences: Sequence[Sequence[str]], longest: int, overlap: int) -> list[list[Cut]]:
     """Sentences of words as stretches of at most ``longest`` tokens."""
     tokeniser, specials, space = reader.tokeniser, reader.specials, _space(reader)
     room = longest - 2
@@ -141,12 +141,12 @@ def cut_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: i
     return parts
 
 
-def _space(reader: TextReader) -> str:
+def _space(reader: TextEncoder) -> str:
     """What to put before a word: in byte-level vocabularies its first piece has the space before it."""
     return " " if isinstance(reader.tokeniser, PretrainedTokeniser) and reader.tokeniser.of_bytes else ""
 
 
-def piece_places(reader: TextReader, word: str) -> list[tuple[int, int]]:
+def piece_places(reader: TextEncoder, word: str) -> list[tuple[int, int]]:
     """The characters of a word that each of its pieces covers."""
     space, tokeniser = _space(reader), cast("Any", reader.tokeniser)
     places = [place for _, place in tokeniser.pieces(space + word)]

@@ -15,7 +15,7 @@ from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import believe, rollout_records
 from sightline.explain.evidence.measures import chosen_rows
 from sightline.explain.evidence.subject import PoolSubject
-from sightline.explain.explanation import Belief, Choice, Explanation, Stack, Step
+from sightline.explain.explanation import Belief, Choice, Explanation, OutputStep, Stack
 from sightline.interop.subjects import MaskedSubject, NextSubject, VectorSubject, WrittenSubject
 from sightline.records import Axis, Record, Tokens
 
@@ -285,7 +285,7 @@ class _Reading:
 
     def _explanation(
         self, output: str, records: Sequence[Record], stacks: Sequence[Stack], trace: Trace,
-        steps: tuple[Step, ...] = (), notes: tuple[str, ...] = (),
+        steps: tuple[OutputStep, ...] = (), notes: tuple[str, ...] = (),
     ) -> Explanation:  # fmt: skip
         owner = self.owner
         if _repeated(trace):
@@ -296,11 +296,11 @@ class _Reading:
         task = {"written": "translate", "next": "continue", "label": "classify"}.get(owner.kind, "read")
         return Explanation(owner.name, task, self.text, output, tuple(records), tuple(stacks), steps, notes=notes)
 
-    def _steps(self, log_probs: Tensor, written: Sequence[int]) -> tuple[Step, ...]:
+    def _steps(self, log_probs: Tensor, written: Sequence[int]) -> tuple[OutputStep, ...]:
         values, choices = log_probs.exp().topk(min(LIKELIEST, log_probs.shape[-1]), dim=-1)
         label = self.owner.pieces.label
         return tuple(
-            Step(
+            OutputStep(
                 label(token),
                 float(log_probs[row, token].exp()),
                 tuple(map(Choice, map(label, choices[row].tolist()), values[row].tolist())),

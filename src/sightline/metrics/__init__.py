@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from sightline.metrics.base import Metric, Resampled, Score, Statistics, by_name, paired_bootstrap
+from sightline.metrics.base import Metric, MetricScore, Resampled, Statistics, by_name, paired_bootstrap
 from sightline.metrics.calibration import (
     Bin,
     as_two_classes,
@@ -53,7 +53,7 @@ from sightline.metrics.texts import (
     tokenised_bleu,
 )
 
-__all__ = ["METRICS", "Metric", "Resampled", "Score", "Statistics", "TextMetric", "accuracy", "adaptive_ece"]
+__all__ = ["METRICS", "Metric", "MetricScore", "Resampled", "Statistics", "TextMetric", "accuracy", "adaptive_ece"]
 __all__ += ["answer_exact", "answer_f1", "best_threshold", "bleu", "brier", "chrf", "confusion", "ece"]
 __all__ += ["exact_match", "fit_temperature", "macro_f1", "mae", "micro_f1", "nll", "paired_bootstrap"]
 __all__ += ["pearson", "per_class", "rmse", "rouge", "span_f1", "spearman", "subset_accuracy", "token_accuracy"]

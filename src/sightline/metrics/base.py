@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricScore:
     """A number from 0 to 100 and how it came about."""
 
     value: float
@@ -51,16 +51,16 @@ class Metric(Generic[P]):
     name: str
     statistics: Callable[P, Statistics]
     signature: Callable[P, str]
-    scored: Callable[P, Score] | None = None
+    scored: Callable[P, MetricScore] | None = None
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Score:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> MetricScore:
         if self.scored is not None:
             return self.scored(*args, **kwargs)
-        return Score(self.statistics(*args, **kwargs).score(), self.signature(*args, **kwargs))
+        return MetricScore(self.statistics(*args, **kwargs).score(), self.signature(*args, **kwargs))
 
 
 def metric(
-    signature: str | Callable[..., str] = "", *, name: str = "", scored: Callable[..., Score] | None = None
+    signature: str | Callable[..., str] = "", *, name: str = "", scored: Callable[..., MetricScore] | None = None
 ) -> Callable[[Callable[P, Statistics]], Metric[P]]:
     """Make a metric of the function that counts. A signature that depends on the texts or options is a function."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from sightline import __version__
-from sightline.metrics.base import Metric, Score, Statistics, by_name, mean_statistics, metric
+from sightline.metrics.base import Metric, MetricScore, Statistics, by_name, mean_statistics, metric
 from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, common_length, ngrams, words_of
 
 Order = Literal[1, 2, 3, 4]
@@ -199,7 +199,7 @@ def _rouge_l(hypothesis: str, references: Sequence[str]) -> float:
     return 100 * (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
 
 
-def _chrf_score(hypotheses: Sequence[str], references: References) -> Score:
+def _chrf_score(hypotheses: Sequence[str], references: References) -> MetricScore:
     from sacrebleu.metrics import CHRF
 
     check_references(hypotheses, references)
@@ -233,7 +233,9 @@ def exact_several(hypotheses: Sequence[str], references: References) -> Statisti
     )
 
 
-def bleu_several(hypotheses: Sequence[str], references: References, tokenise: BleuTokeniser | None = None) -> Score:
+def bleu_several(
+    hypotheses: Sequence[str], references: References, tokenise: BleuTokeniser | None = None
+) -> MetricScore:
     """sacreBLEU against several references, lower-cased, punctuation counted, with its signature."""
     from sacrebleu.metrics import BLEU
 

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from sightline import __version__
 from sightline.errors import UserError
-from sightline.metrics.base import Metric, Score, Statistics, mean_statistics, metric
+from sightline.metrics.base import Metric, MetricScore, Statistics, mean_statistics, metric
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
@@ -99,17 +99,19 @@ def bleu_tokeniser(references: Iterable[str]) -> BleuTokeniser:
 _BLEU_ORDER, _CHRF_ORDER, _CHRF_BETA = 4, 6, 2  # sacreBLEU's defaults
 
 
-def by_sacrebleu(metric: "BLEU | CHRF", hypotheses: Sequence[str], streams: Any) -> Score:
+def by_sacrebleu(metric: "BLEU | CHRF", hypotheses: Sequence[str], streams: Any) -> MetricScore:
     """sacreBLEU's own score of a corpus, with its signature; ``streams`` are the first references, the second ones…"""
     scored = metric.corpus_score(list(hypotheses), [list(stream) for stream in streams])
-    return Score(scored.score, str(metric.get_signature()))
+    return MetricScore(scored.score, str(metric.get_signature()))
 
 
-def _bleu_score(hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None) -> Score:
+def _bleu_score(
+    hypotheses: Sequence[str], references: Sequence[str], tokenise: BleuTokeniser | None = None
+) -> MetricScore:
     return by_sacrebleu(_bleu(tokenise or bleu_tokeniser(references)), hypotheses, [references])
 
 
-def _chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def _chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
     from sacrebleu.metrics import CHRF
 
     return by_sacrebleu(CHRF(), hypotheses, [references])

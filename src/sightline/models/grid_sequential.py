@@ -41,7 +41,7 @@ class SweepState(NamedTuple):
     place: int
 
 
-class Sequential(GridModel):
+class SequentialGrid(GridModel):
     """Labels cells in the order of a scan."""
 
     def __init__(
@@ -199,5 +199,7 @@ class SequentialConfig(GridModelConfig):
         if not 0 <= self.own_labels <= 1:
             raise ValueError(f"own_labels is {self.own_labels}; it must be between 0 and 1")
 
-    def build(self, inputs: Inputs, weights: Sequence[float] | None = None, *, pretrained: bool = False) -> Sequential:
-        return Sequential(self, inputs, weights, pretrained)
+    def build(
+        self, inputs: Inputs, weights: Sequence[float] | None = None, *, pretrained: bool = False
+    ) -> SequentialGrid:
+        return SequentialGrid(self, inputs, weights, pretrained)

@@ -122,7 +122,7 @@ class ImageToLabels(nn.Module):
         )
         return Loss(total, int((gold != NOTHING).sum()))
 
-    def looks_at_source(self, name: str) -> bool:
+    def attends_to_source(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, looks from the label at the places."""
         return name.startswith("pooling")
 

@@ -80,7 +80,7 @@ class ShowAttendTell(ImageToText):
         self.start = nn.Linear(reading.size_of(places), states * config.layers * config.size)
         self.dropout = Dropout(config.dropout)
         self.samples = any(isinstance(part, Hard) and part.estimator == "reinforce" for part in self.decoder.modules())
-        # Of each word's log-likelihood, 0 until it occurs. Saved with the weights, so that a resumed run keeps it.
+        # Of each word's log-likelihood, 0 until it occurs. SavedRun with the weights, so that a resumed run keeps it.
         self.register_buffer("baseline", torch.zeros(target_words))
 
     def begin(self, source: Num[Tensor, "b ..."]) -> DecoderState:

@@ -46,7 +46,7 @@ class StackedWriter(Writer):
             states.append(after)
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
 
-    def looks_at_source(self, name: str) -> bool:
+    def attends_to_source(self, name: str) -> bool:
         return name.startswith("decoder.") and name.endswith(".cross")
 
     def searching(self, source: Tensor) -> tuple[Step, Any]:

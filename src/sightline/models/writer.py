@@ -80,7 +80,7 @@ class Writer(nn.Module):
             return of_logits(self.output(features), following, smoothing)
         return smoothed_cross_entropy(features, self.output.weight, self.output.bias, following, smoothing)
 
-    def looks_at_source(self, name: str) -> bool:
+    def attends_to_source(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, looks from the target at the source."""
         return name.startswith("decoder.")
 

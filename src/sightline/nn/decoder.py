@@ -63,8 +63,8 @@ class RecurrentAttentionDecoder(nn.Module):
         if shape.attention is not None:
             self.attention = shape.attention.build(shape.size, shape.annotation_size, shape.annotation_size)
             context_size = self.attention.context_size
-        self.looks_before = self.attention is not None and shape.looks == "before"
-        extra = (context_size if self.looks_before else 0) + (shape.size if shape.feeds_input else 0)
+        self.attends_before = self.attention is not None and shape.looks == "before"
+        extra = (context_size if self.attends_before else 0) + (shape.size if shape.feeds_input else 0)
         sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]
         cells = [Cell(shape.cell, n, shape.size) for n in sizes]
         # What the step before gives to the first cell: apart from the words' part, which is known beforehand.
@@ -125,7 +125,7 @@ class RecurrentAttentionDecoder(nn.Module):
     def _can_align(self, state: DecoderState) -> bool:
         """Whether this is the decoder whose loop `sightline.kernels.rnnsearch` computes."""
         attention = self.attention
-        if not self.looks_before or self.shape.feeds_input or self.gate is not None or len(self.cells) != 1:
+        if not self.attends_before or self.shape.feeds_input or self.gate is not None or len(self.cells) != 1:
             return False
         if type(attention) is not Composed or attention.heads:
             return False
@@ -150,7 +150,7 @@ class RecurrentAttentionDecoder(nn.Module):
         """One word: the cells move on, and where the next step needs it, attention looks inside the loop."""
         context, carry = None, state.carry
         inner = []
-        if self.looks_before:
+        if self.attends_before:
             context, carry = self._look(state.cells[-1][0], state, reads)
             inner.append(context)
         if state.fed is not None:
@@ -161,7 +161,7 @@ class RecurrentAttentionDecoder(nn.Module):
         fed = None
         if state.fed is not None:
             moved = state._replace(cells=cells, carry=carry)
-            if self.attention is not None and not self.looks_before:
+            if self.attention is not None and not self.attends_before:
                 context, carry = self._look(cells[-1][0], moved, reads)
             new = cells[-1][0].unsqueeze(1)
             fed = self._write(new[..., :0], new, new, None if context is None else context.unsqueeze(1)).squeeze(1)

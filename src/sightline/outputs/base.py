@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sightline.data.checking import Limits, Report
+from sightline.data.checking import Report, RowLimits
 from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
 from sightline.errors import UserError
@@ -24,18 +24,18 @@ from sightline.tasks.prepare import (
     Rows,
     Setting,
     read_valid,
-    validated_rows,
+    validation_sample,
     write_rows,
     write_valid,
 )
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Column, Divided, Example, PredictOptions
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from sightline.data.columns import Cells
+    from sightline.data.columns import TableRow
     from sightline.data.source import Source
     from sightline.data.store import Numbers
     from sightline.explain.explanation import Explanation
@@ -82,7 +82,7 @@ class Output(ABC):
 
     # -- reading
 
-    def stage(self, rows: "Iterable[Cells]", source: "Source", columns: Sequence[Column]) -> "Iterable[Cells]":
+    def stage(self, rows: "Iterable[TableRow]", source: "Source", columns: Sequence[Column]) -> "Iterable[TableRow]":
         """The rows of a source, before they are read one by one."""
         return rows
 
@@ -90,7 +90,7 @@ class Output(ABC):
     def read(self, cells: Mapping[str, Any], x: Any) -> Any:
         """The target in a row, or a `BadValueError`."""
 
-    def check(self, y: Any, limits: "Limits") -> None:
+    def check(self, y: Any, limits: "RowLimits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
 
     def report(self) -> "Report":
@@ -177,7 +177,7 @@ class Output(ABC):
 
     def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
         """The validation examples that are scored in training: at most ``config.validated``, drawn by the seed."""
-        return [examples[row] for row in validated_rows(len(examples), config.validated, config.seed)]
+        return [examples[row] for row in validation_sample(len(examples), config.validated, config.seed)]
 
     def scored(
         self,
@@ -301,7 +301,7 @@ class Output(ABC):
     def check_comparable(self, first: "Output", name: str) -> None:
         """Refuse to compare runs whose outputs mean different things."""
 
-    def compared_extra(
+    def comparison_fields(
         self, metric: str, examples: Sequence[Example], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
     ) -> dict[str, Any]:
         """Fields of `compare` for a metric besides scores: signature, by length. ``draw``: samples and seed."""
@@ -320,7 +320,7 @@ class Output(ABC):
         return {}, []
 
     @classmethod
-    def load(cls, saved: "Saved", config: Any, input: Input) -> "Output":
+    def load(cls, saved: "SavedRun", config: Any, input: Input) -> "Output":
         """A fitted output from a run folder of unknown origin."""
         return cls(config)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from sightline.data.captioned import CaptionReport
-from sightline.data.checking import Limits
-from sightline.data.columns import Cells
+from sightline.data.checking import RowLimits
+from sightline.data.columns import TableRow
 from sightline.data.source import Source
 from sightline.data.splitting import normalise
 from sightline.decoding.options import pad
@@ -28,7 +28,7 @@ from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table, path_name
-from sightline.tasks.prepare import Prepared, Rows, Setting, validated_rows
+from sightline.tasks.prepare import Prepared, Rows, Setting, validation_sample
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example
 from sightline.vocabulary import START
@@ -77,7 +77,7 @@ class CaptionOutput(SequenceOutput):
 
     # -- reading and storing
 
-    def stage(self, rows: Iterable[Cells], source: Source, columns: Sequence[Column]) -> Iterable[Cells]:
+    def stage(self, rows: Iterable[TableRow], source: Source, columns: Sequence[Column]) -> Iterable[TableRow]:
         """Several captions in one row are as many rows."""
         for row in rows:
             several = row.values[1] if row.problem is None and isinstance(row.values[1], list) else None
@@ -94,7 +94,7 @@ class CaptionOutput(SequenceOutput):
             raise BadValueError(f"{NO_WORDS}: found no word in {caption.strip()!r}, expected a caption")
         return normalise(caption)
 
-    def check(self, y: str, limits: Limits) -> None:
+    def check(self, y: str, limits: RowLimits) -> None:
         check_length(len(y), "a caption", limits)
 
     def report(self) -> CaptionReport:
@@ -240,7 +240,7 @@ class CaptionOutput(SequenceOutput):
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
         """With captions of a few validation images."""
-        chosen = validated_rows(len(prepared.valid), run.config.validated, run.config.seed)[:SHOWN]
+        chosen = validation_sample(len(prepared.valid), run.config.validated, run.config.seed)[:SHOWN]
         examples = [prepared.valid[row] for row in chosen]
         searched = run.raw([one.x for one in examples], options=CaptionOptions())
         texts = [one.predictions[0].text for one in searched]
@@ -280,7 +280,7 @@ def looks(run: Run, source: Tensor, tokens: Sequence[Sequence[int]]) -> list[np.
     words = pad([[START, *some] for some in tokens]).to(run.device)
     with evaluating(model), torch.no_grad(), capture(model) as trace:
         model.decode(words, model.begin(source))
-    names = [name for name in trace.names if model.looks_at_source(name)]
+    names = [name for name in trace.names if model.attends_to_source(name)]
     if not names:
         return None
     weights = trace[names[-1]].weights.mean(dim=1).float().cpu().numpy()

@@ -26,7 +26,7 @@ from sightline.metrics import Statistics
 from sightline.metrics.cells import DISTANCES, difference_interval
 from sightline.models.grid import Gold, Grids
 from sightline.models.grid_at_once import AtOnce
-from sightline.models.grid_sequential import Sequential
+from sightline.models.grid_sequential import SequentialGrid
 from sightline.nn.grid import scan
 from sightline.outputs import cell_scores
 from sightline.outputs.base import Output, ThresholdOptions
@@ -38,7 +38,7 @@ from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.explain import LARGEST
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import BadValueError, Example
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device
@@ -64,7 +64,7 @@ def _picture(values: np.ndarray, name: str, axis: Grid, cell: int) -> Picture | 
 def _maps(model: Any, grids: Grids, axis: Grid, top: int | None) -> list[Record]:
     with evaluating(model):
         annotated, _ = model.annotate(grids)
-        if isinstance(model, Sequential) and model.decoder.attention is not None:
+        if isinstance(model, SequentialGrid) and model.decoder.attention is not None:
             # Search decodes without capture; one pass over its labels gives the map.
             plan = scan(grids.mask, model.order, model.around, model.sweeps)
             tokens = model.decide(annotated, grids.mask, plan)
@@ -367,7 +367,7 @@ class CellsOutput(Output):
             lines.append(f"a cell is marked from a probability of {self._threshold(evaluation):.3f} on{best}")
         return [*lines, class_table(extra["table"], "class", "there")]
 
-    def compared_extra(
+    def comparison_fields(
         self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, Any]:
         """What holds 95 % of the differences to the first run."""
@@ -398,7 +398,7 @@ class CellsOutput(Output):
         return {}, [FACTS]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Any) -> "CellsOutput":
+    def load(cls, saved: SavedRun, config: Any, input: Any) -> "CellsOutput":
         return cls(config, input.facts)
 
     # -- for people

@@ -21,15 +21,15 @@ from sightline.models.text_to_labels import TextModel, Texts
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
 from sightline.tasks.run import Run
-from sightline.text.encoding import TextReader
-from sightline.text.words import PlacedText
+from sightline.text.encoding import TextEncoder
+from sightline.text.words import TextOffsets
 
 HIDING, ROLLOUT = "hiding", "rollout"
 MEASURED = 400  # tokens; what to make of a map takes a pass for each of them, of self-attention
 
 
 @dataclass(frozen=True)
-class Window:
+class TextWindow:
     """What the model reads at once, and what of it is explained.
 
     ``columns`` has for each token its column of the map, ``places`` are the tokens that are explained and ``rows``
@@ -98,7 +98,7 @@ def too_many_note(tokens: int, most: int) -> str:
     return f"{tokens:,} tokens are too many to measure what to make of the map, which is done up to {most:,}"
 
 
-def axis_of(reader: TextReader, placed: PlacedText) -> Tokens:
+def axis_of(reader: TextEncoder, placed: TextOffsets) -> Tokens:
     """The tokens of a text as the text has them; those that are not in the text, such as the end, as spelled."""
     tokeniser: Any = reader.tokeniser
     outside = sorted({token for token, at in zip(placed.tokens, placed.places, strict=True) if at is None})
@@ -106,14 +106,14 @@ def axis_of(reader: TextReader, placed: PlacedText) -> Tokens:
     return placed.axis([spelled.get(token, "") for token in placed.tokens])
 
 
-def word_axis(placed: PlacedText) -> Tokens:
+def word_axis(placed: TextOffsets) -> Tokens:
     """The words of a text as the text has them."""
     spans = map(placed.place_of, placed.words)
     return Tokens(tuple(placed.texts[at.part][at.start : at.end] for at in spans))
 
 
 def read_maps(
-    model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Axes, options: ExplainOptions
+    model: nn.Module, inner: TextModel, windows: Sequence[TextWindow], axes: Axes, options: ExplainOptions
 ) -> EncoderMaps:
     """Everything there is to show about the rows; ``inner`` is the part of the model that reads the text."""
     longest = max(len(one.columns) for one in windows)
@@ -154,7 +154,7 @@ def read_maps(
     return EncoderMaps(records, stacks, notes, belief, main, lost)
 
 
-def _hiding_notes(axes: Axes, attention: bool, windows: Sequence[Window]) -> list[str]:
+def _hiding_notes(axes: Axes, attention: bool, windows: Sequence[TextWindow]) -> list[str]:
     notes = []
     if not attention:
         notes.append(
@@ -171,7 +171,7 @@ def _hiding_notes(axes: Axes, attention: bool, windows: Sequence[Window]) -> lis
 
 
 def _subject(
-    model: nn.Module, inner: TextModel, window: Window, axes: Axes, attentions: Sequence[str] = ()
+    model: nn.Module, inner: TextModel, window: TextWindow, axes: Axes, attentions: Sequence[str] = ()
 ) -> PlacesSubject:
     specials = inner.specials
     special = [one for one in (specials.padding, specials.start, specials.end, specials.mask) if one is not None]
@@ -179,7 +179,7 @@ def _subject(
     return PlacesSubject(*fixed, attentions=attentions, special=special, row_name=axes.row_name)
 
 
-def _lost(model: nn.Module, inner: TextModel, windows: Sequence[Window], axes: Axes) -> np.ndarray:
+def _lost(model: nn.Module, inner: TextModel, windows: Sequence[TextWindow], axes: Axes) -> np.ndarray:
     whole = np.zeros((len(axes.rows), len(axes.words)))
     for window in windows:
         lost = lost_without(_subject(model, inner, window, axes), list(window.words.values()))
@@ -198,7 +198,7 @@ class _Maps:
         self.axes, self.top = axes, top
         self.weights: dict[tuple[str, int, int], np.ndarray | TopK] = {}
 
-    def add(self, trace: Trace, window: Window) -> None:
+    def add(self, trace: Trace, window: TextWindow) -> None:
         for name in trace.names:
             for one in trace[name].records():
                 weights, places = one.weights, list(window.places)
@@ -207,12 +207,12 @@ class _Maps:
                 else:
                     self.put((name, one.layer, one.head), weights[places], window)
 
-    def put(self, key: tuple[str, int, int], weights: np.ndarray, window: Window) -> None:
+    def put(self, key: tuple[str, int, int], weights: np.ndarray, window: TextWindow) -> None:
         whole = self.weights.setdefault(key, np.zeros((len(self.axes.rows), len(self.axes.columns)), np.float32))
         assert isinstance(whole, np.ndarray)
         whole[np.ix_(list(window.rows), list(window.columns))] = weights
 
-    def _put_largest(self, key: tuple[str, int, int], weights: TopK, window: Window) -> None:
+    def _put_largest(self, key: tuple[str, int, int], weights: TopK, window: TextWindow) -> None:
         assert self.top is not None
         shape, width = (len(self.axes.rows), self.top), weights.places.shape[1]
         empty = TopK(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), len(self.axes.columns))

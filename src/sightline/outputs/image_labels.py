@@ -159,9 +159,9 @@ def mean_place(model: ImageToLabels, prepared: Prepared, seed: int) -> Tensor:
 def _records(model: ImageToLabels, trace: Trace, row: Tokens, grid: Grid) -> tuple[list[Record], list[Stack]]:
     records: list[Record] = []
     stacks: list[Stack] = []
-    inside = [name for name in trace.names if not model.looks_at_source(name)]
+    inside = [name for name in trace.names if not model.attends_to_source(name)]
     for name in trace.names:
-        if model.looks_at_source(name):  # the mean of all queries and heads
+        if model.attends_to_source(name):  # the mean of all queries and heads
             weights = np.mean([one.matrix() for one in trace[name].records(columns=grid)], axis=(0, 1))
             records.append(Record(LOOKED, 0, 0, row, grid, weights[None].astype(np.float32)))
             stacks.append(Stack(TITLE, "pool", (LOOKED,)))

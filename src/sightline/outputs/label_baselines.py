@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.baselines.texts import FACTS, WEIGHTS, Floors, fit_floors
+from sightline.baselines.texts import FACTS, WEIGHTS, LinearBaselines, fit_baselines
 from sightline.data.features import Features
 from sightline.errors import UserError
 from sightline.outputs.label_scores import Labels
@@ -81,7 +81,7 @@ class TextBaselines(LabelBaselines):
             return []
         texts, given = zip(*rows.limited(MOST_ROWS, self.config.seed), strict=True)
         labels = self.labels
-        floors = fit_floors(texts, labels.gold(given), labels.kind, labels.classes, self.config.seed)
+        floors = fit_baselines(texts, labels.gold(given), labels.kind, labels.classes, self.config.seed)
         return replace(floors, texts=rows.count).save(folder)
 
     def files(self, folder: Path) -> list[str]:
@@ -90,7 +90,7 @@ class TextBaselines(LabelBaselines):
     def scores(self, folder: Path | None, xs: Sequence[Any], prepared: Prepared | None = None) -> dict[str, np.ndarray]:
         if folder is None or not self.files(folder):
             return {}
-        floors, labels = Floors.load(folder), self.labels
+        floors, labels = LinearBaselines.load(folder), self.labels
         outputs = {len(floor.bias) for floor in floors.floors.values()}
         fitting = {labels.classes, 1} if labels.kind == "one" and labels.classes == 2 else {labels.classes}
         if floors.kind != labels.kind or not outputs <= fitting:

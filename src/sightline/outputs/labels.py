@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sightline import metrics
-from sightline.data.columns import Cells
+from sightline.data.columns import TableRow
 from sightline.data.disk import mapped
 from sightline.data.labelled import Label, LabelReport, read_label, separated
 from sightline.data.source import Source
@@ -29,7 +29,7 @@ from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, 
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import BadValueError, Column, Example
 from sightline.training.folder import RunFolder
 from sightline.view.charts import confusion_matrix, reliability
@@ -100,7 +100,7 @@ class LabelsOutput(Output):
 
     # -- reading
 
-    def stage(self, rows: Iterable[Cells], source: Source, columns: Sequence[Column]) -> Iterable[Cells]:
+    def stage(self, rows: Iterable[TableRow], source: Source, columns: Sequence[Column]) -> Iterable[TableRow]:
         if self.config.labels != "several":
             return rows
         place = [column.name for column in columns].index("label")
@@ -282,7 +282,7 @@ class LabelsOutput(Output):
         return {"temperature": self.temperature, "threshold": self.threshold}, [LABELS]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "LabelsOutput":
+    def load(cls, saved: SavedRun, config: Any, input: Input) -> "LabelsOutput":
         labels = Labels.load(saved.path)
         with saved.reading():
             temperature = float(saved.about.get("temperature", 1.0))

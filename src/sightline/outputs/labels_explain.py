@@ -11,7 +11,7 @@ from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import LabelSubject, NumberSubject, believe, rollout_records
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Belief, Choice, Explanation, Highlights, Span, Stack, Step
+from sightline.explain.explanation import Belief, Choice, Explanation, Highlights, OutputStep, Span, Stack
 from sightline.inputs.text import TextInput
 from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
@@ -23,7 +23,7 @@ from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, LIKELIEST, ExplainOptions
 from sightline.tasks.run import Run
 from sightline.text.encoding import Text
-from sightline.text.words import PlacedText, place
+from sightline.text.words import TextOffsets, place
 from sightline.training.steps import to_device
 
 # Hiding each token in turn grows with the square of their number, of self-attention with the cube.
@@ -84,7 +84,7 @@ class LabelExplained:
         """With the one step in which the label is predicted, and the other labels as alternatives."""
         label = self.prediction.label
         given = (label,) if isinstance(label, str | float) else label
-        steps = () if self.probability is None else (Step(self.label, self.probability, self.ranked[:LIKELIEST]),)
+        steps = () if self.probability is None else (OutputStep(self.label, self.probability, self.ranked[:LIKELIEST]),)
         return Explanation(
             title=self.run.name,
             task=self.run.variant.stored,
@@ -195,7 +195,7 @@ def _add_rollout(
     ]
 
 
-def _document(model: HAN, texts: Texts, row: Tokens, axis: Tokens, placed: PlacedText) -> LabelMaps:
+def _document(model: HAN, texts: Texts, row: Tokens, axis: Tokens, placed: TextOffsets) -> LabelMaps:
     """A document: words in their sentences, sentences in the document, and both together."""
     words, sentences, numbers = (one[0].cpu().numpy() for one in model.weights(texts))
     words, sentences = words.astype(np.float64), sentences.astype(np.float64)
@@ -235,7 +235,7 @@ def _within(words: Weights, numbers: Weights, count: int) -> TopK:
     return TopK(places, weights, len(numbers))
 
 
-def _bounds(placed: PlacedText, numbers: Weights, count: int) -> tuple[tuple[int, int], ...]:
+def _bounds(placed: TextOffsets, numbers: Weights, count: int) -> tuple[tuple[int, int], ...]:
     bounds: list[tuple[int, int] | None] = [None] * count
     for number, here in zip(numbers.tolist(), placed.places, strict=True):
         if here is not None and number >= 0:
@@ -248,7 +248,7 @@ def _short(text: str) -> str:
     return text if len(text) <= SENTENCE_SHOWN else f"{text[: SENTENCE_SHOWN - 1]}…"
 
 
-def _highlights(explained: LabelExplained, placed: PlacedText, maps: LabelMaps) -> Highlights:
+def _highlights(explained: LabelExplained, placed: TextOffsets, maps: LabelMaps) -> Highlights:
     spans = []
     pair = len(placed.texts) > 1
     for word in placed.words:
@@ -274,7 +274,7 @@ def _highlights(explained: LabelExplained, placed: PlacedText, maps: LabelMaps) 
 
 
 def _measured(
-    explained: LabelExplained, texts: Texts, maps: LabelMaps, placed: PlacedText
+    explained: LabelExplained, texts: Texts, maps: LabelMaps, placed: TextOffsets
 ) -> tuple[Belief | None, str]:
     """Whether to believe the map, and a note on what was measured, or why nothing was."""
     output: Any = explained.run.output
@@ -300,7 +300,7 @@ def _measured(
     return belief, note
 
 
-def _notes(run: Run, placed: PlacedText, texts: Texts, top: int | None) -> list[str]:
+def _notes(run: Run, placed: TextOffsets, texts: Texts, top: int | None) -> list[str]:
     notes, input, output = list[str](), cast("Any", run.input), cast("Any", run.output)
     inner = cast("Any", run.model).model
     if placed.unread:

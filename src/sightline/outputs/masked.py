@@ -16,32 +16,32 @@ from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
 from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Choice, Explanation, Step
+from sightline.explain.explanation import Choice, Explanation, OutputStep
 from sightline.inputs.base import Input
 from sightline.inputs.text import Masked, Plain, PlainInput
 from sightline.metrics import Statistics
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output
-from sightline.outputs.encoder_maps import Axes, Window, axis_of, read_maps, word_axis
+from sightline.outputs.encoder_maps import Axes, TextWindow, axis_of, read_maps, word_axis
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Example, PredictOptions
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 from sightline.text.masking import Handle, MaskedBlocks
-from sightline.text.words import Place, PlacedText, token_places, words_of_places
+from sightline.text.words import Place, TextOffsets, token_places, words_of_places
 from sightline.training.steps import to_device
 from sightline.vocabulary import MASK_SPELLING
 
 # -- explanations: the words that the model predicts for each mask, and its attention
 
 
-def _placed(reading: PlainInput, text: str) -> PlacedText:
+def _placed(reading: PlainInput, text: str) -> TextOffsets:
     """The tokens of a text with masks, and their characters in it."""
     places: list[Place | None] = [None]
     at = 0
@@ -53,10 +53,10 @@ def _placed(reading: PlainInput, text: str) -> PlacedText:
     specials = reading.reader.specials
     tokens = [specials.start, *reading.with_masks(text), specials.end]
     places.append(None)
-    return PlacedText((text,), tokens, places, words_of_places((text,), places), [], 0)
+    return TextOffsets((text,), tokens, places, words_of_places((text,), places), [], 0)
 
 
-def _hidden(run: Run, placed: PlacedText) -> PlacedText:
+def _hidden(run: Run, placed: TextOffsets) -> TextOffsets:
     """The same with some tokens hidden, as many as in training."""
     mask: int = run.input.reader.specials.mask  # type: ignore[attr-defined]
     real = [at for at, place in enumerate(placed.places) if place is not None]
@@ -66,10 +66,10 @@ def _hidden(run: Run, placed: PlacedText) -> PlacedText:
     tokens, places = list(placed.tokens), list(placed.places)
     for at in np.random.default_rng(run.config.seed).choice(real, count, replace=False).tolist():
         tokens[at], places[at] = mask, None
-    return PlacedText(placed.texts, tokens, places, words_of_places(placed.texts, places), [], 0)
+    return TextOffsets(placed.texts, tokens, places, words_of_places(placed.texts, places), [], 0)
 
 
-def _window(run: Run, part: Masked, placed: PlacedText, rows: range, ids: list[int]) -> Window:
+def _window(run: Run, part: Masked, placed: TextOffsets, rows: range, ids: list[int]) -> TextWindow:
     behind = part.first + len(part.tokens) - 2  # in the text, of the tokens between start and end
     columns = [0, *range(part.first + 1, behind + 1), len(placed.tokens) - 1]
     column = {one: at for at, one in enumerate(columns)}
@@ -87,7 +87,7 @@ def _window(run: Run, part: Masked, placed: PlacedText, rows: range, ids: list[i
         device = texts.words.device
         return model.log_probs(texts, places.to(device), gold.to(device)).view(len(texts.words), -1)
 
-    return Window(to_device(run.input.collate([part]), run.device), columns, part.masks, rows, words, measure)
+    return TextWindow(to_device(run.input.collate([part]), run.device), columns, part.masks, rows, words, measure)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Blocks:
 class BlockBatches:
     """Training batches: blocks of the stream of all texts, with words hidden."""
 
-    def __init__(self, corpus: Any, reader: TextReader, config: Any, seed: int) -> None:
+    def __init__(self, corpus: Any, reader: TextEncoder, config: Any, seed: int) -> None:
         shape = (reader.words, reader.specials, config.hiding, config.blocks_at_once)
         self.blocks = MaskedBlocks(corpus, *shape, seed)
 
@@ -350,7 +350,7 @@ class MaskedOutput(Output):
         return self._rounded(evaluation.values)
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "MaskedOutput":
+    def load(cls, saved: SavedRun, config: Any, input: Input) -> "MaskedOutput":
         return cls(config, input)
 
     def notes(self, prepared: Prepared) -> list[str]:
@@ -385,7 +385,7 @@ class MaskedOutput(Output):
         parts = reading.parts(placed.tokens[1:-1])
         masks: list[Any] = run.raw([text], parts=[parts], options=self.options({"best": LIKELIEST}))[0]
         filling = self._filled(placed.tokens[1:-1], masks)
-        steps = tuple(Step(*words[0], tuple(Choice(*one) for one in words)) for words in filling.masks)
+        steps = tuple(OutputStep(*words[0], tuple(Choice(*one) for one in words)) for words in filling.masks)
         windows, done = [], 0
         for part in parts:
             own = masks[done : done + len(part.masks)]

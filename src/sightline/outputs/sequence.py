@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sightline import metrics
 from sightline.data.batches import TARGET_EXTRA
-from sightline.data.checking import Limits, PairReport, Report
+from sightline.data.checking import PairReport, Report, RowLimits
 from sightline.decoding.options import SearchConfig, pad
 from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
@@ -27,7 +27,7 @@ from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.text import check_length, resegmented, side_of
 from sightline.machine import one_thread
-from sightline.metrics import BleuTokeniser, Metric, Score, Statistics
+from sightline.metrics import BleuTokeniser, Metric, MetricScore, Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.outputs.unknown import words_of, written_out
@@ -36,7 +36,7 @@ from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Divided, Example, PredictOptions
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
@@ -45,7 +45,7 @@ from sightline.vocabulary import END, PADDING, START, UNKNOWN
 SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
 BATCH_TOKENS = 4096
 SCORED_ROWS = 64  # targets whose loss is computed at once
-WARNED = Limits().max_characters  # a longer text works, but not well
+WARNED = RowLimits().max_characters  # a longer text works, but not well
 
 
 class Prediction(NamedTuple):
@@ -187,7 +187,7 @@ class SequenceOutput(Output):
     def read(self, cells: Mapping[str, Any], x: Any) -> Any:
         return side_of(cells, "target")
 
-    def check(self, y: Any, limits: Limits) -> None:
+    def check(self, y: Any, limits: RowLimits) -> None:
         check_length(len(y), "the target", limits)
 
     def report(self) -> Report:
@@ -428,7 +428,7 @@ class SequenceOutput(Output):
 
     def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
         signatures = evaluation.extra["signatures"]
-        signed = {name: vars(Score(evaluation.values[name], one)) for name, one in signatures.items()}
+        signed = {name: vars(MetricScore(evaluation.values[name], one)) for name, one in signatures.items()}
         return {"perplexity": evaluation.values["perplexity"], **signed}
 
     def score_table(self, evaluation: Evaluation) -> Table:
@@ -444,7 +444,7 @@ class SequenceOutput(Output):
         count = len(evaluation.examples)
         return [f"{count:,} {evaluation.run.task.rows}, {count / evaluation.seconds:.1f} a second"]
 
-    def compared_extra(
+    def comparison_fields(
         self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, Any]:
         references = [one.y for one in examples]
@@ -479,7 +479,7 @@ class SequenceOutput(Output):
         return {"shift": self.shift, self.words_field: self.tokeniser.words}, [self.tokeniser_file]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "SequenceOutput":
+    def load(cls, saved: SavedRun, config: Any, input: Input) -> "SequenceOutput":
         with saved.reading():
             shift = saved.about.get("shift", 0)  # runs of earlier versions have none
             if shift not in (-1, 0, 1):

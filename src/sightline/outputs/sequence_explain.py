@@ -18,7 +18,7 @@ from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import choose_shift, rollout_records
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Calculation, Choice, Explanation, Stack, Step
+from sightline.explain.explanation import Calculation, Choice, Explanation, OutputStep, Stack
 from sightline.explain.vectors import watch
 from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
 from sightline.records import Axis, Record, Slots, Tokens
@@ -147,15 +147,15 @@ def _stacks(kinds: dict[str, Kind], rolled: Sequence[Record], source: str, writt
 
 
 def _kind(model: Any, name: str) -> Kind:
-    if model.looks_at_source(name):
+    if model.attends_to_source(name):
         return "cross"
     return "causal" if name.startswith("decoder.") else "self"
 
 
-def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[Step]:
+def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[OutputStep]:
     values, choices = logs.exp().topk(min(LIKELIEST, logs.shape[-1]), dim=-1)
     spelled = target.spell(written)
     for row, token in enumerate(written):
         names = target.spell(choices[row].tolist())
         likeliest = tuple(map(Choice, names, values[row].tolist()))
-        yield Step(spelled[row], float(logs[row, token].exp()), likeliest)
+        yield OutputStep(spelled[row], float(logs[row, token].exp()), likeliest)

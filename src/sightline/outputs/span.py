@@ -12,22 +12,22 @@ from sightline import metrics
 from sightline.data.answers import AnswerReport, answers_in
 from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Choice, Explanation, Highlights, Span, Step
+from sightline.explain.explanation import Choice, Explanation, Highlights, OutputStep, Span
 from sightline.inputs.base import Input
 from sightline.inputs.question import NONE, Answers, Question, QuestionInput, Stretch, answer_tokens
 from sightline.models.heads import SpanHead
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
-from sightline.outputs.encoder_maps import Axes, EncoderMaps, Window, axis_of, read_maps, word_axis
+from sightline.outputs.encoder_maps import Axes, EncoderMaps, TextWindow, axis_of, read_maps, word_axis
 from sightline.outputs.reports import NUMBER, PLACE, TEXT, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Example
-from sightline.text.words import PlacedText, token_places, words_of_places
+from sightline.text.words import TextOffsets, token_places, words_of_places
 from sightline.training.steps import to_device
 
 NOTHING = "no answer"  # what is shown where the text does not hold the answer
@@ -54,10 +54,10 @@ def _explained(
     return part, [part.offset + token - part.first for token in tokens]
 
 
-def _placed(reading: QuestionInput, x: Question, part: Stretch) -> PlacedText:
+def _placed(reading: QuestionInput, x: Question, part: Stretch) -> TextOffsets:
     question, text = (token_places(reading.reader, one, number, 0, -1) for number, one in enumerate(x))
     places = [None, *question[: part.offset - 2], None, *text[part.first : part.behind], None]
-    return PlacedText(x, part.tokens, places, words_of_places(x, places), [], 0)
+    return TextOffsets(x, part.tokens, places, words_of_places(x, places), [], 0)
 
 
 def _characters(x: Question, part: Stretch, places: list[int]) -> tuple[int, int]:
@@ -85,7 +85,7 @@ def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choi
     return tuple(Choice(text, share) for text, share in sorted(choices.items(), key=lambda one: -one[1]))
 
 
-def _spans(x: Question, placed: PlacedText, maps: EncoderMaps, answer: tuple[int, int]) -> tuple[Span, ...]:
+def _spans(x: Question, placed: TextOffsets, maps: EncoderMaps, answer: tuple[int, int]) -> tuple[Span, ...]:
     """Words of both texts by the attention of the two pointers, on average (without attention, by what hiding them
     costs); those of the answer are marked."""
     weights: Any = maps.lost if maps.main is None else maps.main
@@ -233,7 +233,7 @@ class SpanOutput(Output):
         return {"unanswered": self.unanswered}, []
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "SpanOutput":
+    def load(cls, saved: SavedRun, config: Any, input: Input) -> "SpanOutput":
         return cls(config, saved.about.get("unanswered") is True)
 
     def notes(self, prepared: Prepared) -> list[str]:
@@ -308,7 +308,7 @@ class SpanOutput(Output):
 
         placed = _placed(reading, x, part)
         words = dict(enumerate(placed.words))
-        window = Window(texts, range(len(part.tokens)), places, (0, 1), words, measure)
+        window = TextWindow(texts, range(len(part.tokens)), places, (0, 1), words, measure)
         axes = Axes(Tokens(("start", "end")), axis_of(reading.reader, placed), word_axis(placed), "pointer", "text")
         maps = read_maps(model, model.model, [window], axes, options)
         likeliest = _likeliest(run, x, part, texts)
@@ -327,7 +327,7 @@ class SpanOutput(Output):
             notes,
             input="\t".join(x),
             output=predicted,
-            steps=(Step("start", start), Step("end", end)),
+            steps=(OutputStep("start", start), OutputStep("end", end)),
             alternatives=tuple(one for one in likeliest if one.text != predicted),
             highlights=Highlights(answer or NOTHING, start * end, likeliest, x, spans, read=len(spans)),
         )

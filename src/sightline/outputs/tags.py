@@ -14,13 +14,13 @@ from sightline.data.columns import text_problem
 from sightline.data.labelled import LONGEST_LABEL
 from sightline.data.tagged import TagReport
 from sightline.errors import UserError
-from sightline.explain.explanation import Choice, Explanation, Step
+from sightline.explain.explanation import Choice, Explanation, OutputStep
 from sightline.inputs.base import Input
 from sightline.inputs.words import Cut, Words, WordsInput, cut_words, piece_places, words_of
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
-from sightline.outputs.encoder_maps import Axes, Window, axis_of, read_maps
+from sightline.outputs.encoder_maps import Axes, TextWindow, axis_of, read_maps
 from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, listed_counts, structure
 from sightline.records import Tokens
@@ -28,10 +28,10 @@ from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
-from sightline.tasks.run import Run, Saved
+from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import BadValueError, Example
 from sightline.text.encoding import owners
-from sightline.text.words import Place, PlacedText
+from sightline.text.words import Place, TextOffsets
 from sightline.training.folder import RunFolder
 from sightline.training.steps import to_device
 
@@ -40,7 +40,7 @@ TagRows = Sequence[Sequence[str]]  # the tags of sentences
 # -- explanations: each word with its tag, the attention of the tag, and which words it depends on
 
 
-def _window(run: Run, part: Cut, whole: Cut, own: tuple[int, int], ids: list[int]) -> Window:
+def _window(run: Run, part: Cut, whole: Cut, own: tuple[int, int], ids: list[int]) -> TextWindow:
     """A stretch of the sentence; the words ``own`` are explained in it."""
     numbers = range(part.first, part.behind)
     ends = [*part.places[1:], len(part.tokens) - 1]
@@ -56,10 +56,10 @@ def _window(run: Run, part: Cut, whole: Cut, own: tuple[int, int], ids: list[int
         return torch.log_softmax(model.scores(texts).double(), dim=-1)[:, places, ids]
 
     texts = to_device(run.input.collate([part]), run.device)
-    return Window(texts, columns, places, range(*own), words, measure)
+    return TextWindow(texts, columns, places, range(*own), words, measure)
 
 
-def _placed(reading: WordsInput, x: Words, whole: Cut) -> PlacedText:
+def _placed(reading: WordsInput, x: Words, whole: Cut) -> TextOffsets:
     """The tokens in the sentence, words with blanks between them."""
     places: list[Place | None] = [None]
     words, at = list[list[int]](), 0
@@ -69,13 +69,13 @@ def _placed(reading: WordsInput, x: Words, whole: Cut) -> PlacedText:
         spans = piece_places(reading.reader, word)[: behind - first] or [(0, len(word))]
         places += [Place(0, at + start, at + end) for start, end in spans]
         at += len(word) + 1
-    return PlacedText((" ".join(x),), whole.tokens, [*places, None], words, [], 0)
+    return TextOffsets((" ".join(x),), whole.tokens, [*places, None], words, [], 0)
 
 
-def _step(names: tuple[str, ...], tag: str, label: int, log_probs: np.ndarray) -> Step:
+def _step(names: tuple[str, ...], tag: str, label: int, log_probs: np.ndarray) -> OutputStep:
     order = np.argsort(-log_probs, kind="stable")[:LIKELIEST].tolist()
     likeliest = tuple(Choice(names[one], float(np.exp(log_probs[one]))) for one in order)
-    return Step(tag, float(np.exp(log_probs[label])), likeliest)
+    return OutputStep(tag, float(np.exp(log_probs[label])), likeliest)
 
 
 class TagPrediction(NamedTuple):
@@ -236,7 +236,7 @@ class TagsOutput(Output):
         return {}, [LABELS]
 
     @classmethod
-    def load(cls, saved: Saved, config: Any, input: Input) -> "TagsOutput":
+    def load(cls, saved: SavedRun, config: Any, input: Input) -> "TagsOutput":
         return cls(config, Labels.load(saved.path))
 
     def notes(self, prepared: Prepared) -> list[str]:

@@ -128,11 +128,11 @@ class TranslationOutput(SequenceOutput):
         )
         return Table(names, tuple(rows))
 
-    def compared_extra(
+    def comparison_fields(
         self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, Any]:
         by_length = [{**_bucket_json(one), "runs": values} for one, values in _by_length(examples, systems)]
-        return {**super().compared_extra(metric, examples, systems, draw), "by_length": by_length}
+        return {**super().comparison_fields(metric, examples, systems, draw), "by_length": by_length}
 
     def paper_name(self, metric: str) -> str:
         return PAPER_NAMES.get(metric, metric)

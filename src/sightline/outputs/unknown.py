@@ -44,7 +44,7 @@ def look_back(model: TextToText, words: Int[Tensor, "b t"], state: Any) -> tuple
     """Decode what was written once more under `capture`: the attention maps to the source, and the state after it."""
     with capture(model) as trace:
         _, state = model.decode(words, state)
-    return [one for one in trace.maps if model.looks_at_source(one.name)], state
+    return [one for one in trace.maps if model.attends_to_source(one.name)], state
 
 
 def attended_words(

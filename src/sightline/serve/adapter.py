@@ -45,7 +45,7 @@ class Received(NamedTuple):
 
 def described(name: str, run: Run) -> schema.ServedRun:
     """The description of a run for /health."""
-    parameters = sum(one.numel() for one in run.model.parameters()) + run.input.extra_parameters
+    parameters = sum(one.numel() for one in run.model.parameters()) + run.input.encoder_parameters
     inner = getattr(run.model, "model", run.model)
     return schema.ServedRun(
         name=name,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.errors import UserError
 from sightline.machine import forget_peak, peak_memory
 from sightline.speed import Profile, profile_of, seconds_of
@@ -56,7 +56,7 @@ def works(run: Run) -> list[Work]:
     """The work to measure: training steps on the run's own batches, and predictions for its validation items."""
     if run.folder is None or not (run.folder / DATA).is_dir():
         raise UserError(f"{run.name} has no data folder: there is nothing to measure it on")
-    setting = Setting(run.task, run.variant, run.config, run.folder / DATA, Limits())
+    setting = Setting(run.task, run.variant, run.config, run.folder / DATA, RowLimits())
     prepared = reopened(setting, run.input, run.output)
     lesson = TaskLesson(run, prepared)
     step, tokens = _training(run, lesson)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.machine import peak_memory
 from sightline.tasks.prepare import DATA, Prepared, Setting, preparing
@@ -44,7 +44,7 @@ def estimate(
     source: Source,
     valid: Source | None,
     config: Any,
-    limits: Limits | None = None,
+    limits: RowLimits | None = None,
     start: Path | None = None,
     device: str = "cpu",
 ) -> Estimate:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sightline.data.checking import Limits, Report
+from sightline.data.checking import Report, RowLimits
 from sightline.data.source import RowsLike, Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sightline.tasks.run import Run
 
 # All rows are scored, except those that no model can read.
-SCORED = Limits(max_characters=LINE_LIMIT, max_bad_share=1.0)
+SCORED = RowLimits(max_characters=LINE_LIMIT, max_bad_share=1.0)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def examples_for(
     run: "Run",
     data: RowsLike | Sequence[Example] | None,
     columns: Sequence[str] | None = None,
-    limits: Limits | None = None,
+    limits: RowLimits | None = None,
     **options: Any,
 ) -> tuple[list[Example], Report | None]:
     """The valid rows of data to score, and the report of the others; `Example`s are used as they are."""
@@ -224,7 +224,7 @@ def compare(
     }
     output = first.output.scored_by(first.output.scoring_options(dict(options))[0])
     extra = {
-        metric: output.compared_extra(
+        metric: output.comparison_fields(
             metric, examples, {name: one[metric] for name, one in systems.items()}, (samples, seed)
         )
         for metric in chosen

@@ -21,7 +21,7 @@ _DRAWS = {getattr(nn.init, name) for name in dir(nn.init) if name.endswith("_") 
 }
 
 
-class Saved(NamedTuple):
+class SavedRun(NamedTuple):
     """A run folder: the file of its weights, its name in errors, and the content of config.json."""
 
     path: Path
@@ -30,7 +30,7 @@ class Saved(NamedTuple):
     about: dict[str, Any]
 
     @classmethod
-    def open(cls, path: Path) -> "Saved":
+    def open(cls, path: Path) -> "SavedRun":
         """A run folder, checked file by file, or one of its checkpoints."""
         weights, name = path / MODEL, str(path)
         if path.parent.name == "checkpoints" and weights.exists():

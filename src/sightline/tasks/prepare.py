@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sightline.data.batches import BatchPlan, BatchRows, drawn_share
-from sightline.data.checking import Checked, Limits, Report
-from sightline.data.columns import Cells
+from sightline.data.checking import Checked, Report, RowLimits
+from sightline.data.columns import TableRow
 from sightline.data.held_out import overlap_with, row_hashes, split_rows
 from sightline.data.progress import counted
-from sightline.data.source import Source, keep_pipe
+from sightline.data.source import Source, spool_pipe
 from sightline.data.splitting import Overlap, count_different, different_keys, normalise
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
@@ -48,7 +48,7 @@ class Setting:
     variant: Variant
     config: Any
     data: Path
-    limits: Limits
+    limits: RowLimits
     start: Any = None  # `sightline.tasks.warm_start`: an earlier run whose input, output and weights are kept
     device: str = "cpu"
     on_items: OnItems | None = None
@@ -146,7 +146,7 @@ def unfitted(setting: Setting) -> tuple["Input", "Output"]:
     return imported(setting.variant.input)(setting.config), imported(setting.variant.output)(setting.config)
 
 
-def table_of(source: Source, task: Task, columns: Sequence[Column]) -> Iterator[Cells]:
+def table_of(source: Source, task: Task, columns: Sequence[Column]) -> Iterator[TableRow]:
     """The rows of a source, values in the order of the columns."""
     if source.held is not None:
         return source.cells(columns)
@@ -161,7 +161,12 @@ def expected_row(task: Task, columns: Sequence[Column]) -> str:
 
 
 def checked(
-    rows: Iterable[Cells], input: "Input", output: "Output", columns: Sequence[Column], limits: Limits, expected: str
+    rows: Iterable[TableRow],
+    input: "Input",
+    output: "Output",
+    columns: Sequence[Column],
+    limits: RowLimits,
+    expected: str,
 ) -> Checked[Example, Report]:
     """The valid examples among rows, to be read once; the report counts them meanwhile."""
     names = [column.name for column in columns]
@@ -195,7 +200,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
     """Check, split, fit and store the data in ``setting.data``. Inside the block the training rows can be read."""
     source = _as_configured(source, setting.config)
     if not imported(setting.variant.input).reads_files:  # paths in a pipe are relative to the working folder
-        source = keep_pipe(source, setting.data)
+        source = spool_pipe(source, setting.data)
     valid = None if valid is None else _as_configured(valid, setting.config)
     setting = replace(setting, source=source)
     input, output = unfitted(setting)
@@ -283,7 +288,7 @@ def read_valid(input: "Input", output: "Output", folder: Path) -> list[Example]:
 
 
 def read_examples(
-    source: Source, task: Task, variant: Variant, input: "Input", output: "Output", limits: Limits
+    source: Source, task: Task, variant: Variant, input: "Input", output: "Output", limits: RowLimits
 ) -> tuple[list[Example], Report]:
     """The valid rows of data to score, and the report on all rows."""
     columns = variant.columns or task.columns
@@ -396,7 +401,7 @@ class RowBatches:
         return batch, self.output.collate(targets, batch)
 
 
-def validated_rows(rows: int, most: int, seed: int) -> list[int]:
+def validation_sample(rows: int, most: int, seed: int) -> list[int]:
     """The validation rows that are scored in training, in order; the same for the same seed."""
     return sorted(np.random.default_rng(seed).permutation(rows)[:most].tolist())
 

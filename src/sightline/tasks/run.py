@@ -11,7 +11,7 @@ from torch import nn
 from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.nn.lora import merge_lora
-from sightline.tasks.loading import Saved
+from sightline.tasks.loading import SavedRun
 from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
 from sightline.training.steps import to_device
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sightline.tasks.configs.base import TaskConfig
     from sightline.tasks.evaluate import Comparison, Evaluation
 
-__all__ = ["Run", "Saved"]
+__all__ = ["Run", "SavedRun"]
 
 
 def _ignore(count: int) -> None:
@@ -244,7 +244,7 @@ class Run:
         """
         from sightline.tasks.registry import stored_task
 
-        saved = Saved.open(Path(path))
+        saved = SavedRun.open(Path(path))
         stored = str(saved.about.get("task"))
         own = stored_task(stored, saved.path)
         if task is not None and own.name != task.name:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.data.checking import Limits
+    from sightline.data.checking import RowLimits
     from sightline.data.source import Source
 
 Sizes = Mapping[str, Mapping[str, object]]  # tiny, small, base -> fields of the model's configuration
@@ -140,11 +140,11 @@ class Task:
         """The names of all models, the default first."""
         return tuple(dict.fromkeys(name for variant in self.variants for name in variant.models))
 
-    def limits(self, most: int | None = None, share: float | None = None, options: bool = False) -> "Limits":
+    def limits(self, most: int | None = None, share: float | None = None, options: bool = False) -> "RowLimits":
         """How long a row may be and how many may be bad: the task's own limits unless others are given."""
-        from sightline.data.checking import Limits
+        from sightline.data.checking import RowLimits
 
-        return Limits(most or self.max_characters, self.max_bad_share if share is None else share, options=options)
+        return RowLimits(most or self.max_characters, self.max_bad_share if share is None else share, options=options)
 
     def own_options(self, values: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """What the task's own options set in the configuration, and what they pass to its reader."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.files import write_text
@@ -118,7 +118,7 @@ def train_task(
     config: Any,
     *,
     valid: Source | None = None,
-    limits: Limits | None = None,
+    limits: RowLimits | None = None,
     start: Path | None = None,
     device: str = "cpu",
     command: str = "",

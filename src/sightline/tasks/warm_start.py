@@ -23,7 +23,7 @@ from sightline.outputs.label_scores import LABELS, Labels
 from sightline.tasks.registry import task_of, tasks
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
-from sightline.text.encoding import TextReader
+from sightline.text.encoding import TextEncoder
 from sightline.text.tokeniser import Tokeniser, TokeniserConfig
 from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 from sightline.training.loop import TrainingConfig
@@ -42,7 +42,7 @@ class Start:
 
     path: Path
     model: TextModelConfig
-    reader: TextReader
+    reader: TextEncoder
     tensors: dict[str, Tensor]
     tokeniser: TokeniserConfig | None = None  # None: the vocabulary is that of a Hugging Face folder
     head: dict[str, Tensor] = field(default_factory=dict)
@@ -166,7 +166,7 @@ def _foreign(path: Path) -> Start:
     from sightline.interop.pretrained import load_pretrained
 
     pretrained = load_pretrained(path)
-    reader = TextReader(pretrained.tokeniser, pretrained.tokeniser.specials, rows=pretrained.words)
+    reader = TextEncoder(pretrained.tokeniser, pretrained.tokeniser.specials, rows=pretrained.words)
     return Start(path, pretrained.config, reader, pretrained.tensors)
 
 
@@ -215,7 +215,7 @@ class TextStart:
         self.start: Start = read_start(path, variant.stored)
 
     @property
-    def reader(self) -> TextReader:
+    def reader(self) -> TextEncoder:
         return self.start.reader
 
     def config(self) -> Any:

@@ -21,7 +21,7 @@ import torch
 from sightline.cli import parsers as commands
 from sightline.cli.parser_train import train as train_command
 from sightline.cli.train import preset
-from sightline.data.checking import Limits
+from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
@@ -91,8 +91,8 @@ class TaskCase:
         self.counted = CountedRows(self.rows)
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.task.max_characters, 1.0)
+    def limits(self) -> RowLimits:
+        return RowLimits(self.task.max_characters, 1.0)
 
     @cached_property
     def run(self) -> Run:

@@ -39,7 +39,7 @@ class EncodedTexts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TextReader:
+class TextEncoder:
     """Texts to token ids. ``pairs``: two texts each. ``sentences``: a text is a document, its sentences have ends.
 
     ``rows`` is how many rows a model's table of words has, where that is more than the vocabulary needs.

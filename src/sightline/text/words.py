@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sightline.records import Tokens
-from sightline.text.encoding import Text, TextReader, _fitted
+from sightline.text.encoding import Text, TextEncoder, _fitted
 from sightline.text.sentences import split_sentences, writes_without_spaces
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import END, SPELLINGS
@@ -140,7 +140,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class PlacedText:
+class TextOffsets:
     """A text as a model reads it. ``places`` has one for each token, None for those that stand in no text.
 
     ``words`` are the numbers of the tokens that make up each word. ``sentences`` are from character to character;
@@ -181,8 +181,8 @@ class PlacedText:
         return Tokens(tuple(labels), tuple(numbers), special)
 
 
-def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedText:
-    """Follow every token that `TextReader.read` gives back to the text."""
+def place(reader: TextEncoder, text: Text, longest: int | None = None) -> TextOffsets:
+    """Follow every token that `TextEncoder.read` gives back to the text."""
     (tokens,) = reader.read([text], longest).rows
     texts = (text,) if isinstance(text, str) else text
     places: list[Place | None] = []
@@ -208,10 +208,10 @@ def place(reader: TextReader, text: Text, longest: int | None = None) -> PlacedT
             places += [*(one[i] for i in chosen), None]
     if len(places) != len(tokens):
         raise AssertionError(f"{len(tokens)} tokens are read, {len(places)} were followed back to the text")
-    return PlacedText(tuple(texts), tokens, places, words_of_places(texts, places), sentences, unread)
+    return TextOffsets(tuple(texts), tokens, places, words_of_places(texts, places), sentences, unread)
 
 
-def token_places(reader: TextReader, text: str, part: int, offset: int, sentence: int) -> list[Place | None]:
+def token_places(reader: TextEncoder, text: str, part: int, offset: int, sentence: int) -> list[Place | None]:
     """Without the blanks that some vocabularies count to a word."""
     places: list[Place | None] = []
     tokeniser: Any = reader.tokeniser

@@ -155,7 +155,7 @@ def _step_of(path: Path) -> int | None:
     return int(number) if number.isdecimal() and len(number) < 19 else None
 
 
-def go_on(
+def resume_from(
     folder: RunFolder, model: nn.Module, optimiser: torch.optim.Optimizer, on_remark: Callable[[str], None]
 ) -> tuple[Progress, Path | None]:
     """Where the last good checkpoint stands, with everything put back as it was there; at the start, if there is none.

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from sightline.config import Config
 from sightline.training.checkpoint import (
     Progress,
-    go_on,
     load_checkpoint,
+    resume_from,
     save_checkpoint,
 )
 from sightline.training.ending import Outcome, finish, rank_of
@@ -219,7 +219,7 @@ def _begin(
     """The progress so far, in every process. The first one reads it, and removes damaged checkpoints."""
     progress, checkpoint = Progress(), None
     if ranks.is_first:
-        progress, checkpoint = go_on(folder, model, optimiser, on_remark)
+        progress, checkpoint = resume_from(folder, model, optimiser, on_remark)
         folder.unseal()
         on_begin()
     name = ranks.from_first(None if checkpoint is None else checkpoint.name)

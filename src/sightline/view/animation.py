@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from sightline.errors import UserError
-from sightline.explain.explanation import Step
+from sightline.explain.explanation import OutputStep
 from sightline.files import whole_file
 from sightline.picture import WHOLE, Box
 from sightline.records import Grid, Record
@@ -114,7 +114,7 @@ class _ImageScene(_Scene):
 
 def replay_gif(
     record: Record,
-    steps: Sequence[Step] | None,
+    steps: Sequence[OutputStep] | None,
     path: Path,
     *,
     title: str | None = None,
@@ -139,7 +139,7 @@ def replay_gif(
 def image_gif(
     image: np.ndarray,
     record: Record,
-    steps: Sequence[Step] | None,
+    steps: Sequence[OutputStep] | None,
     path: Path,
     *,
     box: Box = WHOLE,
@@ -164,7 +164,7 @@ def image_gif(
 
 def _frames(
     record: Record,
-    steps: Sequence[Step] | None,
+    steps: Sequence[OutputStep] | None,
     path: Path,
     scene_of: Callable[[float], _Scene],
     most: float | None,

@@ -187,7 +187,7 @@ def attentions(subject: Subject) -> dict[str, int]:
 def uniform_cost(subject: Subject, names: Collection[str] | None = None) -> float:
     """Nats that a row loses, on average, when these attentions (or all that attend to the columns) are made uniform."""
     trace, before = _read(subject, None)
-    chosen = [name for name in trace.names if subject.looks_at_columns(name)] if names is None else list(names)
+    chosen = [name for name in trace.names if subject.attends_to_columns(name)] if names is None else list(names)
     missing = [name for name in chosen if name not in trace.names]
     if missing or not chosen:
         problem = f"attention named {missing[0]!r} ran" if missing else "attention attends to the columns"

@@ -63,7 +63,7 @@ class Subject(Protocol):
     @property
     def hideable(self) -> Bool[np.ndarray, " s"]: ...
 
-    def looks_at_columns(self, name: str) -> bool:
+    def attends_to_columns(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, attends from the rows to the columns."""
 
     def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
@@ -108,7 +108,7 @@ class TokenSubject(ABC):
     def columns(self) -> int:
         return len(self.tokens)
 
-    def looks_at_columns(self, name: str) -> bool:
+    def attends_to_columns(self, name: str) -> bool:
         return name in self.attentions
 
     @abstractmethod
@@ -198,8 +198,8 @@ class TextSubject(TokenSubject):
         self.written = torch.tensor(list(written_ids), device=self.device)
         self.rows = len(written_ids)
 
-    def looks_at_columns(self, name: str) -> bool:
-        return self.model.looks_at_source(name)
+    def attends_to_columns(self, name: str) -> bool:
+        return self.model.attends_to_source(name)
 
     def read(self, tokens: Int[Tensor, "n s"], keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         # Only while the source is encoded: where embeddings are tied, the target uses the same module.
