@@ -21,7 +21,7 @@ def matrix(shape=LARGE, dtype=torch.float32):
     return torch.randn(shape, dtype=dtype), torch.randn(shape[0], dtype=dtype)
 
 
-@pytest.mark.skipif(not products.supported(torch.ones(1)), reason="this PyTorch has no oneDNN, or kernels are off")
+@pytest.mark.skipif(not products.supported(torch.ones(1, 1)), reason="this PyTorch has no oneDNN, or kernels are off")
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 63, 64, 65, 130])
 @pytest.mark.parametrize("biased", [True, False])
 def test_a_large_matrix_is_packed_and_gives_the_same(rows, biased):
@@ -56,7 +56,7 @@ def test_without_onednn_the_usual_way_is_taken(monkeypatch):
     assert torch.equal(product(x), F.linear(x, weight, bias))
 
 
-@pytest.mark.skipif(not products.supported(torch.ones(1)), reason="this PyTorch has no oneDNN, or kernels are off")
+@pytest.mark.skipif(not products.supported(torch.ones(1, 1)), reason="this PyTorch has no oneDNN, or kernels are off")
 def test_a_small_matrix_is_packed_where_it_is_multiplied_often_by_many_rows(monkeypatch):
     weight, bias = matrix((40, 8))
     assert Product(weight, bias).packed is None

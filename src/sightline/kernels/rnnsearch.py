@@ -54,7 +54,8 @@ def fast(
     attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
 ) -> AlignedTarget:
     """From what the words give to the gates `t b g`, the first state `b h` and the memory; the score is additive."""
-    query, vector = attention.score.query, attention.score.vector
+    score: Any = attention.score
+    query, vector = score.query, score.vector
     # tanh x = 2 σ(2x) − 1, and a softmax does not see the 1: the 2s go into the weights, and two passes over the hidden
     # layer are saved. One product gives the query and the state's part of the cell, of its candidate first.
     weight, bias = (part.roll(cell.size, dims=0) for part in (cell.recurrent.weight, cell.recurrent.bias))

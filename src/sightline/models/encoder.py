@@ -116,8 +116,9 @@ class Encoder(TextModel):
             )
 
     def _plain(self) -> bool:
-        """Whether to call the layers as they are, with padding: watched, or on a graphics card, which likes padding."""
-        return not all(map(supported, self.layers)) or not may_bypass(self)
+        """Whether to call the layers as they are, with padding: where one is watched, and on graphics cards."""
+        can = all(isinstance(layer, EncoderLayer) and supported(layer) for layer in self.layers)
+        return not can or not may_bypass(self)
 
     def _padded(self, texts: Texts) -> Float[Tensor, "b s d"]:
         real = self.real(texts)
@@ -132,7 +133,8 @@ class Encoder(TextModel):
         width = texts.words.shape[1]
         x = self._embed(unpadded.take(texts.words), unpadded.places % max(width, 1), parts, width)
         for number, layer in enumerate(self.layers, start=1):
-            x = encode_unpadded(layer, x, unpadded, first and number == len(self.layers))
+            last = first and number == len(self.layers)
+            x = encode_unpadded(layer, x, unpadded, last)  # type: ignore[arg-type]
         return self.norm(x)
 
     def _embed(

@@ -94,11 +94,11 @@ class StackedWriter(Writer):
 
     def _one_token(self) -> OneTokenDecoder:
         return OneTokenDecoder(
-            self.decoder,
+            self.decoder,  # type: ignore[arg-type]
             self.decoder_norm,
             self.target_embedding,
             self.output,
-            self._sinusoids(),  # type: ignore
+            self._sinusoids(),
         )
 
     def _sinusoids(self) -> Sinusoids | None:

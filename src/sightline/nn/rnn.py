@@ -62,6 +62,7 @@ class BidirectionalEncoder(nn.Module):
             return words.new_zeros(0, self.annotation_size)
         steps = ragged.Steps.of(lengths)
         for i, layer in enumerate(self.layers):
+            assert isinstance(layer, nn.RNNBase)
             inputs = (layer, self.dropout(words) if i else words, steps)
             kernel = ragged.fast if ragged.supported(*inputs) and may_bypass(layer) else ragged.reference
             words = kernel(*inputs)
