@@ -25,7 +25,8 @@ from report import write_section
 from sightline.attention.pooling import PoolingConfig
 from sightline.decoding.search import Rules, greedy
 from sightline.explain.capture import capture
-from sightline.explain.evidence import PoolSubject, Subject, TextSubject, believe
+from sightline.explain.evidence import Subject, TextSubject, believe
+from sightline.explain.evidence.subject import PoolSubject
 from sightline.models.luong import LuongConfig
 from sightline.models.recurrent import RecurrentModel
 from sightline.nn.annotating import TokenEmbedding

@@ -47,7 +47,7 @@ class Case(NamedTuple):
         if not self.learns:
             return tensors
         learnt = self.learnt()
-        loss = sum((one * one).sum() for one in tensors if one.requires_grad)
+        loss = torch.stack([(one * one).sum() for one in tensors if one.requires_grad]).sum()
         return [*tensors, *torch.autograd.grad(loss, learnt, materialize_grads=True)]
 
     def learnt(self) -> list[Tensor]:
@@ -126,7 +126,8 @@ def _lines(path: Path) -> int:
     tree, held = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            last = node.body[0].lineno - 1 if isinstance(getattr(node, "body", None), list) else node.end_lineno
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) else node.end_lineno
             held |= set(range(node.lineno, max(node.lineno, last or node.lineno) + 1))
     return len(held)
 

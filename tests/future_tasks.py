@@ -21,7 +21,7 @@ from sightline.metrics import Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.sequence import SequenceOptions, SequenceOutput
 from sightline.records import Axis, Frames, Slots
-from sightline.records import TableRow as TableCells
+from sightline.records import Cells as TableCells
 from sightline.tasks.run import Run
 from sightline.tasks.task import Column, Example, Option, PredictOptions, Sizes, Task, Variant
 

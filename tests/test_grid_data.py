@@ -161,9 +161,7 @@ def test_masks_whose_values_mean_something_else_are_said(tmp_path):
     assert "go from 0 to 1, and all of them mean 'ground'" in classes.doubt(0, 1)
     assert "0 for 'ground' and 255 for 'crack'" in classes.doubt(0, 1)
     assert "all of them mean 'crack'" in classes.doubt(200, 255)
-    assert (
-        MaskClasses(("a", "b", "c"), (0, 1, 2)).doubt(5, 9) is None
-    )  # values that are not known are a class of their own
+    assert MaskClasses(("a", "b", "c"), (0, 1, 2)).doubt(5, 9) is None  # unknown values are one class
     pixels, mask = np.zeros((4, 4, 3), np.uint8), np.zeros((4, 4), np.int32)
     mask[0] = 1
     with pytest.raises(UserError, match=r"from 0 to 1, and all .* 255 for 'crack'; give masks with the same values"):

@@ -62,7 +62,8 @@ def train(
         if name not in known:
             there = f"; there is {', '.join(known)}" if known else ""
             raise UserError(f"{name} is no option of {chosen.name}{there}")
-    sets, reader = chosen.own_options(options)
+    own, reader = chosen.own_options(options)
+    sets: dict[str, Any] = dict(own)
     source = Source.of(_Stream(data) if isinstance(data, Iterator) else data, columns, **reader)
     variant = chosen.variant_for(source)
     begin = None if start is None else Path(start)
@@ -73,7 +74,7 @@ def train(
     if model not in (None, whole.model.kind):
         raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
     given = {"epochs": epochs, "steps": steps, "minutes": minutes}
-    changed = {name: value for name, value in given.items() if value is not None}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     whole = replace(whole, training=replace(whole.training, **changed), **sets)
     listeners: dict[str, Any] = {
         "on_report": on_report,
