@@ -10,13 +10,11 @@ import pytest
 
 import invoke
 import runs
-import test_alignment_models
+from aligned_models import backwards, pharaoh, reversal  # noqa: F401 - pytest finds the fixtures here
 from sightline.outputs.translation import TranslationOutput
 from signals import start_interruptible
 
 READ = ("--use", "decoder.attention:mean:0")  # where choosing is not the point
-# Fixtures are found by their names in this file.
-backwards, reversal = test_alignment_models.backwards, test_alignment_models.reversal
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def pairs(reversal):
 
 @pytest.fixture
 def links(reversal):
-    return [test_alignment_models.pharaoh(gold.sure) for gold in reversal[2]]
+    return [pharaoh(gold.sure) for gold in reversal[2]]
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
 """From models to word alignments: whose weights are read, where, and how that is chosen."""
 
-import json
-import random
-
 import numpy as np
 import pytest
 import torch
 
 import runs
-import sightline
+from aligned_models import backwards, reversal  # noqa: F401 - pytest finds the fixtures here
 from sightline.align import aligning, choosing
 from sightline.align.aligning import Aligner, MapSelector, attentions_to_source, sides_of, weights_of_words
 from sightline.align.choosing import align, choose
@@ -22,9 +19,8 @@ from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.text.tokeniser import Tokeniser, TokeniserConfig, train_tokeniser
+from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, START
-from test_frozen import FROZEN
 
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),
@@ -32,7 +28,6 @@ MODELS = {
     "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.1, tied="none"),
 }
 TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20
-HAN = "一二三四五六七八"
 
 
 def random_links(generator, sources, targets, count):
@@ -137,27 +132,6 @@ def test_places_are_read_and_checked():
 
 
 # Choosing
-
-
-@pytest.fixture(scope="module")
-def backwards(tmp_path_factory):
-    """The frozen run writes its letters backwards. Spelled in Chinese, every letter is a word."""
-    run = sightline.load(FROZEN[0])
-    data = json.loads((FROZEN[0] / "source.json").read_text())
-    spelled = dict(zip("abcdefgh", HAN, strict=True))
-    data["model"]["vocab"] = {spelled.get(piece, piece): index for piece, index in data["model"]["vocab"].items()}
-    path = tmp_path_factory.mktemp("tokeniser") / "source.json"
-    path.write_text(json.dumps(data))
-    tokeniser = Tokeniser.load(path)
-    return runs.translator(run.model, tokeniser, tokeniser, "backwards", config=run.config)
-
-
-@pytest.fixture(scope="module")
-def reversal():
-    generator = random.Random(0)
-    sources = ["".join(generator.sample(HAN, generator.randint(3, 5))) for _ in range(24)]
-    links = [frozenset((len(text) - 1 - place, place) for place in range(len(text))) for text in sources]
-    return sources, [text[::-1] for text in sources], [GoldLinks(one, one) for one in links]
 
 
 @pytest.mark.parametrize("by", ["gold", "agreement", "hiding"])

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from invoke import run
+from pairs import QUICK, make_pairs, write_tsv
 from sightline.speed import OUTSIDE, profile_of, seconds_of
 from sightline.tasks.bench import threads_tried
-from test_translate import QUICK, make_pairs, write_tsv
 
 pytestmark = pytest.mark.unchecked_shapes
 

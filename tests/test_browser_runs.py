@@ -5,10 +5,10 @@ import pytest
 
 import sightline
 from chromium import cell_of, tab, tip
+from frozen_run import FROZEN
+from pairs import make_pairs, write_tsv
 from sightline.models.transformer import TransformerConfig
 from sightline.tasks.configs.translate import TranslateConfig
-from test_frozen import FROZEN
-from test_translate import make_pairs, write_tsv
 
 pytestmark = pytest.mark.unchecked_shapes
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from caption_models import MODELS, PLACES, SMALL, WORDS, captions
 from sightline import capture
 from sightline.attention import hard as hard_module
 from sightline.decoding.search import Rules, greedy
@@ -15,7 +16,6 @@ from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import Places
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
 from sightline.vocabulary import END, PADDING, START
-from test_captioning_models import MODELS, PLACES, SMALL, WORDS, captions
 
 
 def forced(monkeypatch, path):

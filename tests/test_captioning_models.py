@@ -8,60 +8,26 @@ import torch
 from torch import nn
 
 import sightline.decoding.search
+from caption_models import MODELS, PLACES, SMALL, WORDS, captions
 from sightline import kernels
-from sightline.attention import AdditiveConfig, AttentionConfig, ComposedConfig, HardConfig
 from sightline.config import ConfigError, kinds
 from sightline.decoding.search import Rules, beam_search
 from sightline.kernels.transformer_search import OneTokenDecoder
-from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.image_to_text import ImageToTextConfig, Places, grid_sinusoids
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft, unevenness
+from sightline.models.show_attend_tell import ShowAttendTellConfig, soft, unevenness
 from sightline.models.text_to_text import TextToText
 from sightline.models.writer import Writer
 from sightline.nn.decoder import DecoderShape, RecurrentAttentionDecoder
 from sightline.nn.rnn import Cell
 from sightline.vocabulary import END, PADDING, START
 
-PLACES = Places(6, 2, 3)
-WORDS = 20
-SMALL = {"embedding_size": 12, "size": 8, "dropout": 0.0}
-MODELS = {
-    "soft": ShowAttendTellConfig(**SMALL, attention=soft(5)),
-    "soft, projected, with positions, tied": ShowAttendTellConfig(
-        **SMALL, annotation_size=8, positions=True, normalised=False, tied=True
-    ),
-    "hard": ShowAttendTellConfig(**SMALL, attention=hard(5)),
-    "straight-through, two layers": ShowAttendTellConfig(
-        **SMALL,
-        layers=2,
-        attention=ComposedConfig(AdditiveConfig(5), HardConfig("straight_through")),
-    ),
-    "gru, two heads": ShowAttendTellConfig(
-        **SMALL,
-        cell="gru",
-        attention=AttentionConfig.from_json({"kind": "multi_head", "heads": 2, "inner": "additive"}),
-    ),
-    "no attention": ShowAttendTellConfig(**SMALL, attention=None),
-    "transformer": CaptioningTransformerConfig(12, 2, 24, 0, 2, 0.0),
-    "transformer, places look at each other": CaptioningTransformerConfig(
-        12, 2, 24, 1, 1, 0.0, norm="post", tied=False
-    ),
-}
 RECURRENT = [name for name in MODELS if not name.startswith("transformer")]
 
 
 @pytest.fixture(params=MODELS)
 def model(request):
     return MODELS[request.param].build(PLACES, WORDS).double().eval()
-
-
-def captions(lengths=(3, 4, 1)):
-    """Random places and captions, padded behind."""
-    target = torch.full((len(lengths), max(lengths) + 2), PADDING)
-    for i, length in enumerate(lengths):
-        target[i, : length + 2] = torch.tensor([START, *torch.randint(4, WORDS, (length,)).tolist(), END])
-    return torch.randn(len(lengths), PLACES.count, PLACES.size, dtype=torch.float64), target
 
 
 def test_one_word_at_a_time_equals_all_at_once_and_company_changes_nothing(model):

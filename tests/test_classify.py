@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import sightline
+from classify_samples import bert, ordered, texts
 from runs import saved, trained_on
 from sightline.errors import UserError
-from sightline.export.encoders import export_encoder
 from sightline.inputs.text import TextInput
 from sightline.interop.pretrained import load_pretrained
-from sightline.interop.tokens import PretrainedTokeniser
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.encoder import EncoderConfig
 from sightline.models.han import HANConfig
@@ -34,7 +32,6 @@ from sightline.training.loop import TrainingConfig
 
 pytestmark = pytest.mark.unchecked_shapes
 
-WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
 SMALL = AttentiveConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.0)
 
 
@@ -54,27 +51,6 @@ def write(path, rows):
             fields = dict(zip(("text", "text2"), texts, strict=False))
             file.write(json.dumps({**fields, "label": label}, ensure_ascii=False) + "\n")
     return path
-
-
-def texts(count, seed=0, length=6):
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(2, length))) for _ in range(count)]
-
-
-def order(text):
-    """Which of two words comes first: a bag of words cannot tell."""
-    words = text.split()
-    return "yes" if words.index("up") < words.index("down") else "no"
-
-
-def ordered(count, seed=0):
-    draw = random.Random(seed)
-    rows = []
-    for text in texts(count, seed):
-        words = [*text.split(), "up", "down"]
-        draw.shuffle(words)
-        rows.append((" ".join(words), order(" ".join(words))))
-    return rows
 
 
 @pytest.fixture(scope="module")
@@ -299,22 +275,6 @@ def test_a_run_begins_with_every_tensor_of_another(tmp_path, lora):
         assert "embedding.weight" in moved
     again = Run.load(tmp_path / "two" / "checkpoints" / "step-2")
     np.testing.assert_allclose(again.raw(["ab cd"]), second.raw(["ab cd"]), atol=1e-5)
-
-
-def bert(folder):
-    """A folder as Hugging Face's, with random weights."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "up", "down", "a", "##b"]
-    library = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    library.normalizer, library.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    folder.mkdir()
-    library.save(str(folder / "tokenizer.json"))
-    tokeniser = PretrainedTokeniser.load(folder / "tokenizer.json")
-    shape = EncoderConfig(
-        size=16, heads=2, feed_forward=32, layers=1, norm="post", positions="learned", longest=64, parts=2,
-        embedding_norm=True, scaled=False, pooling="first", pooler=True, epsilon=1e-12,
-    )  # fmt: skip
-    export_encoder(shape.build(tokeniser.words, tokeniser.specials), tokeniser, folder)
-    return folder
 
 
 def test_a_run_begins_with_a_hugging_face_folder(tmp_path):

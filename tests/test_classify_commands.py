@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from classify_samples import ordered, texts
 from invoke import run
 from runs import config_from, trained_on
 from sightline.training.folder import load_tensors
-from test_classify import ordered, texts
 
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
 

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from checked import checked_pairs
 from runs import prepared_as
 from sightline.data import splitting, spool
 from sightline.data.checking import RowLimits
@@ -29,7 +30,6 @@ from sightline.tasks import prepare
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.registry import task_named
 from sightline.text.tokeniser import TokeniserConfig, train_tokenisers
-from test_data_checking import checked_pairs
 
 SHARDS = [[("one", "eins"), ("two", "zwei")], [("three", "drei")], [("four", "vier"), ("five", "fünf")]]
 PAIRS = [pair for shard in SHARDS for pair in shard]

@@ -12,27 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checked import checked_pairs, hashes, marks, parts
 from sightline.data.checking import Lengths, RowLimits
 from sightline.data.columns import TableRow
 from sightline.data.disk import hash_of
-from sightline.data.splitting import Overlap, key_of, normalise, overlap_of_hashes, split_hashes
+from sightline.data.splitting import Overlap, key_of, normalise, overlap_of_hashes
 from sightline.errors import UserError
-from sightline.inputs.text import SourceText
-from sightline.outputs.translation import TranslationOutput
-from sightline.tasks.prepare import checked
-from sightline.tasks.registry import task_named
 
 
 def rows_of(*pairs, bad=0):
     rows = [TableRow(pair, "a.tsv", line) for line, pair in enumerate(pairs, start=2)]
     broken = "wrong number of columns: found 3, expected 2"
     return rows + [TableRow(("", ""), "a.tsv", len(rows) + 2 + index, broken) for index in range(bad)]
-
-
-def checked_pairs(rows, limits=None):
-    """The good pairs of some rows, as training on them reads them."""
-    task = task_named("translate")
-    return checked(rows, SourceText(None), TranslationOutput(None), task.columns, limits or RowLimits(), "pairs")
 
 
 GOOD = [(f"source {i}", f"target {i}") for i in range(1000)]
@@ -156,7 +147,7 @@ def test_hashes_are_the_same_for_ever():
 FLAT = """
 import tracemalloc
 from sightline.data.columns import Cells
-from test_data_checking import checked_pairs
+from checked import checked_pairs
 tracemalloc.start()
 reading = checked_pairs(Cells((f"source {i}", "a target sentence " * 4), "a.tsv", i) for i in range(100_000))
 assert sum(1 for _ in reading) == 100_000
@@ -177,20 +168,6 @@ def test_memory_stays_flat():
 def corpus(count=2000, sources=1500, targets=1500, seed=0):
     chance = random.Random(seed)
     return [(f"s {chance.randrange(sources)}", f"t {chance.randrange(targets)}") for _ in range(count)]
-
-
-def hashes(pairs, seed):
-    sources = [hash_of(normalise(source), key_of(seed)) for source, _ in pairs]
-    return np.array(sources, np.uint64), np.array([hash_of(normalise(target)) for _, target in pairs], np.uint64)
-
-
-def marks(pairs, asked, seed):
-    split = split_hashes(*hashes(pairs, seed), asked)
-    return split.train(0, len(pairs)), split.valid(0, len(pairs))
-
-
-def parts(pairs, asked, seed):
-    return [[pairs[i] for i in np.flatnonzero(marked)] for marked in marks(pairs, asked, seed)]
 
 
 @pytest.mark.parametrize(("asked", "seed"), [(0.01, 0), (0.1, 1), (0.5, 2**70), (1, 3), (7, -5), (100, 0), (1000, 6)])
@@ -231,7 +208,7 @@ def test_the_seed_and_the_content_decide_and_the_order_does_not():
 def test_the_split_is_the_same_in_another_process():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_data_checking import parts\n"
+        "from checked import parts\n"
         "pairs = [(f's {i}', f't {i}') for i in range(300)]\n"
         "print([int(s[2:]) for s, _ in parts(pairs, 5, 1)[1]])\n"
     )

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from pair_files import PAIRS, pairs_of, rows_of
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.errors import UserError
-from test_data_reading import PAIRS, pairs_of, rows_of
 
 
 def parquet_file(folder, name="a.parquet", **columns):

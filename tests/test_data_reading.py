@@ -12,15 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pair_files import PAIRS, pairs_of, rows_of, written
 from sightline.data.columns import TableRow
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.tasks.registry import task_named
-
-ODD = "x\u2028y\x0bz\x85"  # Python's str.splitlines would break it
-PAIRS = [("ein Haus", "a house"), ('er sagte "ja"', 'he said "yes"'), ("a, b", "c; d"), ("日本 語", ODD)]
 
 
 def as_tsv(pairs):
@@ -38,22 +36,6 @@ def as_jsonl(pairs, **options):
 
 
 WRITERS = {"tsv": as_tsv, "csv": as_csv, "jsonl": as_jsonl, "ndjson": as_jsonl}
-
-
-def written(folder, name, content):
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return str(path)
-
-
-def rows_of(folder, name, content, **options):
-    return list(pair_cells(Source.of(written(folder, name, content), **options)))
-
-
-def pairs_of(rows):
-    rows = list(rows)
-    assert [row for row in rows if row.problem] == []
-    return [row.values for row in rows]
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])

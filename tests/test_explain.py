@@ -8,6 +8,7 @@ import torch
 
 import runs
 import sightline
+from frozen_run import FROZEN
 from sightline.errors import UserError
 from sightline.inputs.text import SourceText
 from sightline.models.luong import LuongConfig
@@ -19,7 +20,6 @@ from sightline.tasks.configs.translate import TranslateConfig
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.text.words import word_numbers
 from sightline.vocabulary import END, START
-from test_frozen import FROZEN
 
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from formulas import LENGTHS, VALUE_SIZE, close, compare, dot, general, numbers, problem, sigmoid, softmax
 from sightline.attention import (
     AlibiConfig,
     ComposedConfig,
@@ -16,7 +17,6 @@ from sightline.attention import (
     ScaledDotConfig,
     T5BucketsConfig,
 )
-from test_formulas import LENGTHS, VALUE_SIZE, close, compare, dot, general, numbers, problem, sigmoid, softmax
 
 pytestmark = pytest.mark.fast
 

@@ -4,14 +4,12 @@ import json
 import resource
 import shutil
 import time
-from pathlib import Path
 
 import pytest
 
 import sightline
+from frozen_run import FROZEN
 from sightline.errors import UserError
-
-FROZEN = sorted((Path(__file__).parent / "fixtures").glob("run-format-*"))
 
 
 def test_there_is_a_frozen_run_of_every_format():

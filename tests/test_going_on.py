@@ -15,6 +15,7 @@ import torch
 import sightline.training.folder as folder_module
 import sightline.training.loop as loop
 from invoke import run
+from reversal import Reversal, small_model
 from sightline.data.spool import Spool
 from sightline.errors import UserError
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
@@ -22,8 +23,7 @@ from sightline.training.checkpoint import STATE, _digest, checkpoints, read_prog
 from sightline.training.folder import MODEL, RunFolder
 from sightline.training.loop import TrainingConfig, train
 from sightline.training.stopping import Terminated
-from test_survival import CONFIG, assert_equal, last_state, whole  # noqa: F401 - a fixture
-from test_training import Reversal, small_model
+from survival import CONFIG, assert_equal, last_state, whole  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.unchecked_shapes
 
@@ -33,7 +33,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", ["before the checkpoint", "while it takes the place of another"])
-def test_killed_at_the_first_validation_a_run_begins_with_its_first_weights(tmp_path, whole, moment, monkeypatch):  # noqa: F811
+def test_killed_at_the_first_validation_a_run_begins_with_its_first_weights(tmp_path, whole, moment, monkeypatch):
     """The best weights are on the disk, the checkpoint is not: they must not be taken for what the run began with."""
     folder = RunFolder.create(tmp_path / "run")
 
@@ -72,7 +72,7 @@ def _saving_first(validate):
     return saving
 
 
-def test_a_damaged_older_checkpoint_is_left_out_of_the_mean(tmp_path, whole):  # noqa: F811
+def test_a_damaged_older_checkpoint_is_left_out_of_the_mean(tmp_path, whole):
     path = shutil.copytree(whole[0].path, tmp_path / "run")
     model = checkpoints(path)[0] / MODEL
     content = bytearray(model.read_bytes())
@@ -87,7 +87,7 @@ def test_a_damaged_older_checkpoint_is_left_out_of_the_mean(tmp_path, whole):  #
 
 
 @pytest.mark.parametrize("errno_", [errno.EIO, errno.EACCES, errno.EMFILE])
-def test_a_disk_that_cannot_be_read_now_is_not_taken_for_damage(tmp_path, whole, monkeypatch, errno_):  # noqa: F811
+def test_a_disk_that_cannot_be_read_now_is_not_taken_for_damage(tmp_path, whole, monkeypatch, errno_):
     """The checkpoint may be good: it is neither passed over nor cleared away."""
     path = shutil.copytree(whole[0].path, tmp_path / "run")
     before = sorted(str(file) for file in path.rglob("*"))
@@ -105,7 +105,7 @@ def test_a_disk_that_cannot_be_read_now_is_not_taken_for_damage(tmp_path, whole,
     assert sorted(str(file) for file in path.rglob("*")) == before
 
 
-def test_weights_of_a_checkpoint_may_lie_on_another_disk(tmp_path, whole):  # noqa: F811
+def test_weights_of_a_checkpoint_may_lie_on_another_disk(tmp_path, whole):
     path = shutil.copytree(whole[0].path, tmp_path / "run")
     last = checkpoints(path)[-1] / MODEL
     shutil.move(last, tmp_path / "elsewhere")
@@ -157,7 +157,7 @@ def test_batches_may_be_others_and_it_is_said(tmp_path, change):
         assert places[0] == (1, 0)
 
 
-def test_the_state_of_a_stranger_names_no_other_files(tmp_path, whole):  # noqa: F811
+def test_the_state_of_a_stranger_names_no_other_files(tmp_path, whole):
     path = shutil.copytree(whole[0].path, tmp_path / "run")
     for one in checkpoints(path):
         state = json.loads((one / STATE).read_text())
@@ -169,7 +169,7 @@ def test_the_state_of_a_stranger_names_no_other_files(tmp_path, whole):  # noqa:
 
 
 @pytest.mark.parametrize("value", ["seven", [1], None])
-def test_a_position_that_is_no_number_is_damage(tmp_path, whole, value):  # noqa: F811
+def test_a_position_that_is_no_number_is_damage(tmp_path, whole, value):
     path = shutil.copytree(checkpoints(whole[0].path)[-1], tmp_path / "step-15")
     state = json.loads((path / STATE).read_text())
     state["progress"]["batch"] = value

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoded_images import encoded
 from sightline.data.checking import RowLimits
 from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import is_image_data, read_image_table
 from sightline.errors import UserError
 from sightline.synthetic.shapes import COLOURS, made_shapes
-from test_images import encoded
 
 pytestmark = pytest.mark.fast
 

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from explanations import make
 from image_samples import GRID, PEAKS, WORDS, captioned, classified, labelled, looks, scene
 from sightline.data.images import fitting
 from sightline.errors import UserError
@@ -21,7 +22,6 @@ from sightline.view import animation as film
 from sightline.view import overlay
 from sightline.view.drawing import draw
 from sightline.view.page.packing import pack
-from test_explanation import make
 
 
 @pytest.fixture

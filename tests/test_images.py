@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from encoded_images import encoded
 from sightline.data import images
 from sightline.data.images import (
     BadImage,
@@ -37,13 +38,6 @@ def corners():
         (250, 250, 0),
     )
     return pixels
-
-
-def encoded(pixels, kind="PNG", mode=None, **options):
-    image = Image.fromarray(pixels)
-    file = io.BytesIO()
-    (image if mode is None else image.convert(mode)).save(file, kind, **options)
-    return file.getvalue()
 
 
 def chunk(name, content):

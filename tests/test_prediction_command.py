@@ -8,21 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-import test_prediction
+from predictions import run, stranger, texts, texts_of, translator  # noqa: F401 - pytest finds the fixtures here
 from sightline.decoding.options import SearchConfig
 from sightline.outputs.sequence import Prediction, Searched, SequenceOptions
 from sightline.tasks.run import Run
-from test_prediction import texts_of
 
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
 
-# Fixtures are found by their names in this file.
-run, translator, texts, stranger = (
-    test_prediction.run,
-    test_prediction.translator,
-    test_prediction.texts,
-    test_prediction.stranger,
-)
 
 
 @pytest.fixture

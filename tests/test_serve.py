@@ -7,6 +7,7 @@ from base64 import b64decode
 import pytest
 from starlette.testclient import TestClient
 
+from alike import assert_alike
 from serving import AT_HOME, FIXTURES, Gate, client_of, refused, some_runs
 from sightline.explain.explanation import Explanation
 from sightline.serve import Limits, application
@@ -29,21 +30,6 @@ def runs():
 def client(runs):
     with client_of(runs, limits=LIMITS) as client:
         yield client
-
-
-def assert_alike(found, expected):
-    """The same data. Numbers may differ in their last digits: which kernel adds them up depends on where they lie."""
-    if isinstance(expected, dict):
-        assert list(found) == list(expected)
-        assert_alike(list(found.values()), list(expected.values()))
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_alike(one, other)
-    elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
-    else:
-        assert found == expected
 
 
 def test_predictions_are_those_of_predict(client, runs):

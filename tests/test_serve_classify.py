@@ -6,11 +6,11 @@ from base64 import b64decode
 
 import pytest
 
+from alike import assert_alike
 from labelling import ATTENTIVE, CHINESE, HAN, TEXT, made
+from served_pages import Served, answered, look, open_page  # noqa: F401 - pytest finds the fixture here
 from serving import client_of, refused, some_runs
 from sightline.serve import Limits
-from test_serve import assert_alike
-from test_serve_browser import Served, answered, look, open_page  # noqa: F401 - pytest finds the fixture here
 
 pytestmark = pytest.mark.unchecked_shapes
 
@@ -116,7 +116,7 @@ def test_a_server_without_them_is_as_it_was(runs):
         assert "text2" not in described
 
 
-def test_the_page_shows_label_and_highlights(runs, open_page):  # noqa: F811 - the fixture
+def test_the_page_shows_label_and_highlights(runs, open_page):
     served = Served(runs, limits=LIMITS)
     try:
         page = open_page(served.address)

@@ -10,7 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
+from alike import assert_alike
 from captioning import ENCODER, FLOOR, captioner
+from served_pages import Served, answered, open_page, problem  # noqa: F401 - pytest finds the fixture here
 from serving import client_of, refused, some_runs
 from sightline.explain.explanation import Explanation
 from sightline.inputs.grid import GridFacts, GridInput
@@ -28,8 +30,6 @@ from sightline.tasks.configs.classify_images import ImageClassifyConfig
 from sightline.tasks.configs.grid import GridConfig
 from sightline.tasks.grid import GRID
 from sightline.tasks.run import Run
-from test_serve import assert_alike
-from test_serve_browser import Served, answered, open_page, problem  # noqa: F401 - pytest finds the fixture here
 
 pytestmark = pytest.mark.unchecked_shapes
 
@@ -252,7 +252,7 @@ DROP = """([name, kind, content]) => {
 }"""
 
 
-def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):  # noqa: F811 - the fixture
+def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):
     served = Served(runs, limits=LIMITS)
     try:
         page = open_page(served.address)
@@ -307,7 +307,7 @@ def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):  # noqa: F811 - 
         served.stop()
 
 
-def test_axe_finds_nothing_serious(runs, open_page):  # noqa: F811 - the fixture
+def test_axe_finds_nothing_serious(runs, open_page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     served = Served({"shapes": runs["shapes"]}, limits=LIMITS)
     try:

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from frozen_run import FROZEN
 from invoke import run
 from serving import connect, head, post, process_of, read_answer
 from sightline.cli.serve import named
-from test_frozen import FROZEN
 
 RUN = FROZEN[-1]
 BODY = json.dumps({"texts": ["abc"]}).encode()

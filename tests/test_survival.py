@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from reversal import Reversal, small_model
 from sightline.errors import MachineError, UserError
 from sightline.training.checkpoint import checkpoints, read_progress
-from sightline.training.folder import METRICS, RunFolder, load_tensors
+from sightline.training.folder import METRICS, RunFolder
 from sightline.training.loop import TrainingConfig, train
 from sightline.training.stopping import Terminated
-from test_training import Reversal, small_model
+from survival import CONFIG, assert_equal, last_state, whole  # noqa: F401 - pytest finds the fixtures here
 
 pytestmark = pytest.mark.unchecked_shapes
-
-CONFIG = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=3)
 
 
 @pytest.fixture(autouse=True)
@@ -31,25 +30,6 @@ def _ctrl_c_is_heard():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-def last_state(folder):
-    path = checkpoints(folder.path)[-1]
-    return {**load_tensors(path / "model.safetensors"), **load_tensors(path / "optimiser.safetensors")}
-
-
-def assert_equal(one, other):
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run without a break."""
-    folder = RunFolder.create(tmp_path_factory.mktemp("whole") / "run")
-    outcome = train(small_model(), Reversal(), CONFIG, folder, device="cpu")
-    return folder, outcome
 
 
 def stopped_by(number, folder, step, **options):
@@ -189,7 +169,7 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from sightline.training.folder import RunFolder
 from sightline.training.loop import OtherRank, TrainingConfig, train
-from test_training import Reversal, small_model
+from reversal import Reversal, small_model
 config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=100, validate_every=50)
 model = small_model(dropout=0.0).double()
 try:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import sightline
+from classify_samples import bert
 from invoke import run
 from runs import read_as, trained_on
 from sightline.errors import UserError
@@ -21,7 +22,6 @@ from sightline.tasks.task import Example
 from sightline.text.encoding import TextEncoder, owners, windows
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.loop import TrainingConfig
-from test_classify import bert
 
 pytestmark = pytest.mark.unchecked_shapes
 

@@ -8,6 +8,7 @@ import pytest
 import runs
 import sightline
 from invoke import run
+from pairs import QUICK, make_pairs, write_tsv
 from sightline.cli.train import configured, preset
 from sightline.config import ConfigError
 from sightline.errors import UserError
@@ -20,7 +21,6 @@ from sightline.text.tokeniser import Tokeniser, TokeniserConfig, train_tokeniser
 from sightline.training.folder import load_tensors
 from sightline.training.loop import TrainingConfig
 from sightline.view.charts import draw_curves
-from test_translate import QUICK, make_pairs, write_tsv
 
 pytestmark = pytest.mark.unchecked_shapes
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import torch
 
 import sightline
 from invoke import run as invoke
+from pairs import QUICK, make_pairs, write_tsv
 from sightline.errors import UserError
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.tasks.configs.translate import TranslateConfig
@@ -24,7 +24,6 @@ from signals import start_interruptible
 
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
 
-QUICK = ["model.size=32", "model.embedding_size=24", "model.dropout=0.0", "tokeniser.method=characters"]
 QUICK += ["training.learning_rate=0.01", "training.warmup=30", "metric=exact", "batch_tokens=400", "tokeniser.words=40"]
 
 
@@ -32,18 +31,6 @@ def run(*arguments, cwd, **options):
     command = [sys.executable, "-m", "sightline", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, **options)
-
-
-def make_pairs(count, seed=0):
-    """Three letters, and the same three backwards."""
-    draw = random.Random(seed)
-    words = {"".join(draw.choices("abcdefgh", k=3)) for _ in range(4 * count)}
-    return [(word, word[::-1]) for word in sorted(words)[:count]]
-
-
-def write_tsv(path, pairs):
-    path.write_text("source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import sightline
+from frozen_run import FROZEN
 from invoke import run
 from sightline.explain.explanation import Explanation
-from test_frozen import FROZEN
 
 pytestmark = pytest.mark.unchecked_shapes
 

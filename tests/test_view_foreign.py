@@ -12,13 +12,13 @@ import transformers
 from PIL import Image
 
 from foreign_models import TEXTS, save_folder, word_pieces
+from frozen_run import FROZEN
 from invoke import run
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.interop.huggingface import load
 from sightline.interop.tokens import Pieces
 from sightline.records import TopK
-from test_frozen import FROZEN
 
 KINDS = ("vector", "masked", "label", "next", "written", "marian")
 TEXT = TEXTS[0]
