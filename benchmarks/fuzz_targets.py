@@ -231,7 +231,7 @@ def stores(folder: Path) -> dict[str, Target]:
         export_run(folder / "transformer", to, folder / to)
     config = (folder / "translate" / "config.json").read_bytes()
     write_features(folder / "features", [folder / "0.png", folder / "1.png"], Fitted(8, 8))
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))  # which make models of others
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))  # which make models of others
     importlib.import_module("foreign_models").save_folder(folder / "huggingface", "vector")
     held = io.BytesIO()
     np.save(held, np.zeros((4, 5, 3), np.float32))

@@ -31,7 +31,7 @@ from sightline.nn.rnn import Cell
 from sightline.nn.transformer import EncoderLayer, LayerShape
 from sightline.vocabulary import END, START
 
-NO_KERNELS = {"allocator"}  # it changes no numbers; `tests/test_training.py` holds it to what it promises
+NO_KERNELS = {"allocator"}  # it changes no numbers; `tests/training/test_training.py` holds it to what it promises
 
 
 class Case(NamedTuple):

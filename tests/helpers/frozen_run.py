@@ -1,0 +1,5 @@
+"""What `test_frozen` and other tests share."""
+
+from pathlib import Path
+
+FROZEN = sorted((Path(__file__).parents[1] / "fixtures").glob("run-format-*"))

@@ -1,0 +1,24 @@
+"""One name, one meaning: a public class has a name that no other module of the package gives to a class."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from words import ROOT, Tree, classes
+
+pytestmark = pytest.mark.fast
+
+# Names that are still to be told apart. None may be added.
+KNOWN: set[str] = set()
+
+
+def test_public_class_names_are_unique():
+    shared = {}
+    for place in classes(Tree(ROOT)):
+        shared.setdefault(place.text, []).append(f"{place.file}:{place.line}")
+    for name in KNOWN:
+        shared.pop(name, None)
+    assert not shared, "\n".join(f"{name}: {', '.join(files)}" for name, files in shared.items())
