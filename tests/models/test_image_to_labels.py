@@ -100,7 +100,7 @@ def test_configurations_that_cannot_be_are_refused(change, reason):
 
 def test_places_of_another_shape_are_refused():
     model = ImageToLabelsConfig(size=4).build(Places(3, 2, 2), ImageLabelsShape("one", 2))
-    with pytest.raises(ValueError, match=r"expected 2 × 2 of 3 features"):
+    with pytest.raises(ValueError, match=r"expected 4 of 3 features for each image, 2 rows by 2 columns"):
         model.scores(torch.zeros(1, 5, 3))
     with pytest.raises(ValueError, match="gives 16 features for a place; the model expects 3"):
         ImageToLabelsConfig().build(
