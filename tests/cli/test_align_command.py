@@ -10,7 +10,8 @@ import pytest
 
 import invoke
 import runs
-from aligned_models import backwards, pharaoh, reversal  # noqa: F401 - pytest finds the fixtures here
+from aligned_models import backwards, reversal  # noqa: F401 - pytest finds the fixtures here
+from sightline.align.links import pharaoh
 from sightline.outputs.translation import TranslationOutput
 from signals import start_interruptible
 

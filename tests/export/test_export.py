@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import tyro
 
 import labelling
 import runs
 import sightline
 from exported import TEXTS, TRANSFORMER, readme_code, run_of, translator_of
 from sightline.attention import ComposedConfig, ScaledDotConfig, SparsemaxConfig
-from sightline.cli.parsers import export
+from sightline.cli.parsers import EXPORT
 from sightline.errors import MachineError, UserError
 from sightline.export.engine import engine_for
 from sightline.export.predicting import load_engine
@@ -311,11 +310,11 @@ def test_the_command_says_how_close_it_is(tmp_path):
     run = run_of(tmp_path / "run")
     output = io.StringIO()
     with redirect_stdout(output):
-        tyro.cli(export, args=[str(run), "--to", "ctranslate2", "--out", str(tmp_path / "out")])
+        EXPORT([str(run), "--to", "ctranslate2", "--out", str(tmp_path / "out")])
     assert "Greedy outputs equal the run's for 7 of 7 sentences (its validation data)." in output.getvalue()
     assert f"sightline predict {tmp_path / 'out'} --engine ctranslate2" in output.getvalue()
     output = io.StringIO()
     with redirect_stdout(output):
-        tyro.cli(export, args=[str(run), "--to", "onnx", "--out", str(tmp_path / "two"), "--json", "--threads", "1"])
+        EXPORT([str(run), "--to", "onnx", "--out", str(tmp_path / "two"), "--json", "--threads", "1"])
     assert json.loads(output.getvalue())["closeness"]["same"] == 7
     assert json.loads((tmp_path / "two" / "sightline.json").read_text())["export"] == "onnx"

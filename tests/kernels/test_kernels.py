@@ -10,8 +10,8 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from kernels import NO_KERNELS, Case, cases
-from kernels import kernels as modules_of_the_folder
+from kernel_gains import NO_KERNELS, Case, cases
+from kernel_gains import kernels as modules_of_the_folder
 from sightline import kernels
 from sightline.kernels import additive, dropout, loss, maxout, products, ragged, softmax
 
@@ -27,7 +27,7 @@ CASES = {
 def test_every_file_of_the_folder_is_a_kernel_with_its_gain(name):
     kernel = KERNELS[name]
     assert all(callable(getattr(kernel, part)) for part in ("fast", "reference", "supported"))
-    assert "benchmarks/kernels.py" in kernel.__doc__, "it states its gain, and the command that measures it"
+    assert "benchmarks/kernel_gains.py" in kernel.__doc__, "it states its gain, and the command that measures it"
     assert any(name == one for one, _ in CASES)
 
 

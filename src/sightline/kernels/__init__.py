@@ -1,7 +1,7 @@
 """Hand-written fast paths of numerical code.
 
 Every file has the same three functions: `fast`; `reference`, which `fast` must equal; and `supported`, which tells
-whether `fast` can take these arguments. Every file states its gain, measured by `python benchmarks/kernels.py`.
+whether `fast` can take these arguments. Every file states its gain, measured by `python benchmarks/kernel_gains.py`.
 
 Kernels stand before `attention` and `nn` in the order of imports, because both call them. A kernel that reads the
 weights of a module imports its type for type checkers only: whether a module is of the plain kind that a kernel

@@ -3,7 +3,7 @@
 The hidden layer of all pairs, `*b t s h`, is only made whole and kept when it is small. Above that the scores and their
 gradients come chunk by chunk, and the backward pass computes each chunk again.
 
-Gain: 1.7 (`benchmarks/kernels.py`), and memory.
+Gain: 1.7 (`benchmarks/kernel_gains.py`), and memory.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 On a processor `torch.nn.functional.dropout` draws one Bernoulli number after the other, which takes a noticeable part
 of a training step of a small model. A generator of random bytes fills the mask at memory speed; the rate is rounded to
-256ths. Gain: 12 (`benchmarks/kernels.py`).
+256ths. Gain: 12 (`benchmarks/kernel_gains.py`).
 """
 
 from typing import Any

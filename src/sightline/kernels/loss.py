@@ -1,6 +1,6 @@
 """The loss over a large vocabulary without ever holding all of its logits.
 
-Gain: 1.1 (`benchmarks/kernels.py`), and memory: a quarter of what all logits of 32,000 words take.
+Gain: 1.1 (`benchmarks/kernel_gains.py`), and memory: a quarter of what all logits of 32,000 words take.
 """
 
 from typing import Any

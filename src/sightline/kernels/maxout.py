@@ -1,6 +1,6 @@
 """Maxout over pairs (Goodfellow et al. 2013), with a gradient that goes to the larger one and fills nothing else.
 
-Gain: 1.4 (`benchmarks/kernels.py`).
+Gain: 1.4 (`benchmarks/kernel_gains.py`).
 """
 
 from typing import Any

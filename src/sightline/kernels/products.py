@@ -3,7 +3,7 @@
 What PyTorch multiplies with on a processor (MKL) is slow on some processors: on an AMD EPYC 500 rows of 128 numbers
 times 8,000 words run at 90 to 120 GFLOP/s, and by oneDNN, which PyTorch has for its compiler, at 180. oneDNN needs the
 matrix in a layout of its own, and compiles a kernel for every new number of rows, which takes longer than the product:
-so rows are padded to one of a few numbers. Gain: 1.1 (`benchmarks/kernels.py`).
+so rows are padded to one of a few numbers. Gain: 1.1 (`benchmarks/kernel_gains.py`).
 """
 
 import functools

@@ -5,7 +5,7 @@ the context. In autograd, every step adds its share to gradients as large as all
 steps keep what the weights need, and each gradient is one product over all words. The hidden layer of the score,
 ``tanh(W s + U h)``, is the largest tensor: the backward pass computes it again instead of keeping it, which takes no
 longer. For training on a processor; `RecurrentAttentionDecoder` is what it must equal, and a test holds it to that.
-Gain: 1.9 (`benchmarks/kernels.py`).
+Gain: 1.9 (`benchmarks/kernel_gains.py`).
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -2,7 +2,7 @@
 
 PyTorch's kernel takes a row at a time, and a row that does not fill a vector register element by element: on a
 processor with AVX-512 fifteen keys take fourteen times as long as sixteen. So a short row is padded with scores of
-minus infinity, and the padding is cut off afterwards. Gain for 7 keys with AVX2: 1.4 (`benchmarks/kernels.py`).
+minus infinity, and the padding is cut off afterwards. Gain for 7 keys with AVX2: 1.4 (`benchmarks/kernel_gains.py`).
 """
 
 import math

@@ -5,7 +5,7 @@ Only for layers whose attention is multi-head scaled dot-product softmax without
 queries are scaled; the bias of keys, which adds the same to all scores of a query, is left out; the bias of values,
 which every context contains whole, is added to the output's bias.
 
-Gain: 2.4 for one sentence, 1.9 for a batch (`benchmarks/kernels.py`).
+Gain: 2.4 for one sentence, 1.9 for a batch (`benchmarks/kernel_gains.py`).
 """
 
 import math

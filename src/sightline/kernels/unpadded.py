@@ -2,7 +2,7 @@
 
 Between attentions the tokens of a batch form one list, text after text, the short ones first. Texts of one length are
 neighbours and attend in one call, which needs no mask. The order of texts in a batch makes no difference. Gain: 1.2
-(`benchmarks/kernels.py`).
+(`benchmarks/kernel_gains.py`).
 """
 
 import itertools

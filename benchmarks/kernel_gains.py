@@ -1,8 +1,8 @@
 """Each kernel against its reference, in lock-step: both in turn, many times, and the median of the ratios.
 
-    python benchmarks/kernels.py                # the table
-    python benchmarks/kernels.py --only loss    # one kernel
-    python benchmarks/kernels.py --repeats 101  # on a busy machine
+    python benchmarks/kernel_gains.py                # the table
+    python benchmarks/kernel_gains.py --only loss    # one kernel
+    python benchmarks/kernel_gains.py --repeats 101  # on a busy machine
 
 A gain of 1.5 means that the reference takes 1.5 times as long. With gradients both passes are timed. Sizes are those of
 the preset tiny. The lines are those of the whole file without blanks, comments and docstrings.
