@@ -178,7 +178,7 @@ def test_options_for_texts_are_refused_for_what_they_are(trained, tmp_path):
         ("predict", ("--text", "a dog"), f"{run} reads images, and --text is for runs that read texts; name images"),
         ("predict", ("--split",), "--split is no option of this run; there is --batch-tokens, --beam"),
         ("predict", ("--keep-unknown",), "--keep-unknown is no option of this run"),
-        ("predict", ("--engine", "onnx"), f"{run} is a run of caption; models from text to text go to ctranslate2"),
+        ("predict", ("--engine", "onnx"), f"{run} is a run of caption; export models from text to text to ctranslate2"),
         ("predict", ("--threshold", "0.5"), "--threshold is no option of this run"),
         ("evaluate", (*data, "--by-length"), "--by-length is no option of this run"),
         ("evaluate", ("--source", "a.txt"), "--source is no option of caption; give --data FILE: a table with"),

@@ -24,9 +24,8 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("grid")
     photos, features = write_photos(folder / "photos", 10), write_parity(folder / "features", 10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            sightline.tasks.train, "draw_curves", lambda metrics, path, unit: None
-        )  # takes longer than the training
+        # Drawing takes longer than the training.
+        patch.setattr("sightline.view.charts.draw_curves", lambda metrics, path, unit: None)
         trained_on("grid", photos, folder / "run", CONFIG)
         trained_on("grid", features, folder / "other", CONFIG)
     return SimpleNamespace(photos=photos, images=photos.parent / "images", run=folder / "run", other=folder / "other")

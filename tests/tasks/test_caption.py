@@ -41,7 +41,7 @@ def pixels(seed=0, size=32):
 def _without_curves():
     """Drawing takes longer than these trainings; one test draws."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "draw_curves", lambda metrics, path, unit: path)
+        patch.setattr("sightline.view.charts.draw_curves", lambda metrics, path, unit: path)
         yield
 
 

@@ -287,7 +287,7 @@ def test_light_and_dark(visit):
 def test_other_columns_and_scripts(visit):
     page = visit(pooled(), caption(), scripts())
     said = page.locator(".sentence").all_inner_texts()
-    assert "Looked most at" in said[0] or "no such attention" in page.locator(".pane").first.inner_text()
+    assert "Highest weights" in said[0] or "no such attention" in page.locator(".pane").first.inner_text()
     page.wait_for_selector(".sight.grid canvas")
     tab(page, "replay")
     assert page.locator(".pane").nth(2).locator(".written").get_attribute("dir") == "rtl"

@@ -23,6 +23,7 @@ from sightline.data.checking import PairReport, Report, RowLimits
 from sightline.decoding.options import SearchConfig, pad
 from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
+from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.inputs.text import check_length, resegmented, side_of
@@ -40,6 +41,7 @@ from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Divided, Example, PredictOptions
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
+from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
 SMALL = 1 << 19  # multiplications in the output layer, for all hypotheses of a step
@@ -337,6 +339,18 @@ class SequenceOutput(Output):
             known = {number: word for number in places if (word := copied.get(number)) is not None}
             texts[place] = written_out(self.tokeniser, tokens[place], known)
         return texts
+
+    def perplexity(self, run: Run, examples: Sequence[Example]) -> float:
+        """exp of the mean loss of a target token, without any search."""
+        scored = []
+        with evaluating(run.model):
+            for start in range(0, len(examples), SCORED_ROWS):
+                parts = run.encode([one.x for one in examples[start : start + SCORED_ROWS]])
+                some = [(own[0], one) for own, one in zip(parts, examples[start:], strict=False) if own]
+                batch = to_device(run.input.collate([part for part, _ in some]), run.device)
+                losses = self._losses(run, batch, [self.targets(one.y) for _, one in some])
+                scored += [Searched([], *loss) for loss in losses]
+        return perplexity(scored)
 
     def _losses(self, run: Run, batch: Any, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
         """Of the targets of each item: the loss without smoothing, summed over their tokens, and how many tokens."""
