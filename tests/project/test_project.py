@@ -43,7 +43,7 @@ def test_the_files_of_the_repository_can_be_read():
 
 def test_workflows_name_tests_that_exist():
     workflow = (ROOT / ".github/workflows/newest-torch.yml").read_text(encoding="utf-8")
-    names = re.findall(r"tests/\w+\.py", workflow)
+    names = re.findall(r"tests/\w+/\w+\.py", workflow)
     assert names
     assert all((ROOT / name).is_file() for name in names)
 

@@ -53,7 +53,7 @@ from sightline.metrics.texts import (
     tokenised_bleu,
 )
 
-__all__ = ["METRICS", "Metric", "MetricScore", "Resampled", "Statistics", "TextMetric", "accuracy", "adaptive_ece"]
+__all__ = ["METRICS", "Metric", "MetricScore", "Resampled", "Statistics", "TextMetric", "accuracy"]
 __all__ += ["answer_exact", "answer_f1", "best_threshold", "bleu", "brier", "chrf", "confusion", "ece"]
 __all__ += ["exact_match", "fit_temperature", "macro_f1", "mae", "micro_f1", "nll", "paired_bootstrap"]
 __all__ += ["pearson", "per_class", "rmse", "rouge", "span_f1", "spearman", "subset_accuracy", "token_accuracy"]
