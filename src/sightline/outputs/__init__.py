@@ -35,6 +35,6 @@ else:
     )
 
 __all__ = ["AnswerPrediction", "CaptionOptions", "CaptionOutput", "CellsOptions", "CellsOutput", "Filling"]
-__all__ += ["GridPrediction", "LabelPrediction", "LabelsOutput", "MaskedOptions", ""]
+__all__ += ["GridPrediction", "LabelPrediction", "LabelsOutput", "MaskedOptions"]
 __all__ += ["MaskedOutput", "Output", "Prediction", "SequenceOptions", "SequenceOutput", "SpanOutput"]
 __all__ += ["TagPrediction", "TagsOutput", "TranslationOutput"]
