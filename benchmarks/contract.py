@@ -69,6 +69,28 @@ JOBS = {
     "configuration": r"tasks\.\w+\.(?!Search)\w+Config",
 }
 
+# The same jobs under the contract of tasks: what is written once, and what each input, output and configuration adds.
+OWN = r"(inputs|outputs)\.\w+\.\w+\."
+JOBS_OF_THE_CONTRACT = {
+    "train orchestration": r"tasks\.train\.(train_task|train_together|plan|started|untrained|finish)",
+    "build model, prepare new": r"tasks\.train\.build(ing)?|tasks\.configs\.\w+\.\w+\.build",
+    "dry-run trial": r"tasks\.dry_run\.\w+",
+    "task factory": r"tasks\.task\.(Task|Variant)",
+    "prepare data": r"tasks\.prepare\.(?!Prepared|Rows|Row|Setting|Vocab|reopened|read_valid)\w+|"
+    + OWN
+    + r"(fit|prepare|store)",
+    "prepared data": r"tasks\.prepare\.(Prepared|Rows|Setting|VocabularyTexts)",
+    "reopen": r"tasks\.prepare\.(reopened|read_valid)|" + OWN + r"(open_valid|reopen\w*)",
+    "lesson": r"tasks\.(train\.TaskLesson|prepare\.RowBatches)|" + OWN + r"(batches|loss|collate)",
+    "save, load": r"tasks\.run\.Run\.(save|load)|tasks\.loading\.\w+|" + OWN + r"(save|load)",
+    "evaluation": r"tasks\.evaluate\.(?!Comparison|compare)\w+|" + OWN + r"(statistics|validate|evaluat\w+)",
+    "comparison": r"tasks\.evaluate\.(Comparison|compare)|" + OWN + r"compar\w+",
+    "commands": r"cli\.(predict|evaluate|compare|view)\.\w+",
+    "dispatch": r"tasks\.registry\.\w+",
+    "file, row, report, checked, read": r"data\.\w+\.(\w*Report|Checked|\w+_cells|_?answers\w*)|" + OWN + r"read",
+    "configuration": r"tasks\.configs\.\w+\.(\w+Config|LabelChoices)",
+}
+
 
 class Options(NamedTuple):
     """What was asked for."""
@@ -230,7 +252,8 @@ def jobs(package: Path) -> dict[str, Any]:
     """How many definitions do each job, and in how many lines."""
     every = list(definitions(package))
     table: dict[str, Any] = {}
-    for job, pattern in JOBS.items():
+    patterns = JOBS_OF_THE_CONTRACT if (package / "tasks" / "task.py").exists() else JOBS
+    for job, pattern in patterns.items():
         matched = {name: lines for name, lines in every if re.fullmatch(pattern, name)}
         table[job] = {"definitions": len(matched), "lines": sum(matched.values()), "names": sorted(matched)}
     total = {figure: sum(row[figure] for row in table.values()) for figure in ("definitions", "lines")}

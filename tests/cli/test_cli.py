@@ -273,3 +273,15 @@ def test_ctrl_c_leaves_with_one_sentence(tmp_path):
     assert running.returncode == 130
     assert error.strip().splitlines()[-1] == "sightline: stopped"
     assert "Traceback" not in error
+
+
+def test_every_command_can_run_without_kernels(tmp_path):
+    code = (
+        "import sys; sys.argv = ['sightline', 'mechanisms', '--no-kernels']\n"
+        "from sightline.cli import main\n"
+        "main()\n"
+        "from sightline import kernels\n"
+        "assert not kernels.enabled()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

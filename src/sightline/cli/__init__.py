@@ -18,8 +18,11 @@ Train attention models on your own data and see what they attend to.
 
 Start with: sightline demo
 
-Choose a command; `sightline COMMAND --help` lists its options:
+Choose a command; `sightline COMMAND --help` lists its options. Every command
+also takes --no-kernels: compute with PyTorch's operations only (slower).
+
 """
+NO_KERNELS = "--no-kernels"
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": parsers.DEMO,
     "train": train,
@@ -37,6 +40,11 @@ def _help() -> str:
 
 
 def _run(arguments: Sequence[str]) -> None:
+    if NO_KERNELS in arguments:
+        from sightline import kernels
+
+        kernels.disable()
+        arguments = [argument for argument in arguments if argument != NO_KERNELS]
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         COMMANDS[name](current_names(name, arguments[1:]))
