@@ -93,7 +93,7 @@ def test_errors_are_shown_kindly(served, open_page, runs, monkeypatch):
     page.unroute("**/explain")
     gate = Gate(runs["frozen"], monkeypatch)
     look(page, "abc")
-    page.wait_for_selector("text=PredictJob…")
+    page.wait_for_selector("text=Predicting…")
     assert gate.inside.wait(20)
     look(page, "hgfe")  # who asks again does not wait for what was asked before
     time.sleep(0.1)
