@@ -161,7 +161,7 @@ WRONG = {
     "no such start": (["--data", "train.tsv", "--from", "nowhere"], "nowhere"),
     "a start of another task": (["--data", "train.tsv", "--from", "translation"], "is a run of the task 'translate'"),
     "pairs for han": (["--data", "pairs.tsv", "--model", "han"], "reads one text"),
-    "lora from nothing": (["--data", "train.tsv", "--set", "lora={}"], "say with --from what to adapt"),
+    "lora from nothing": (["--data", "train.tsv", "--set", "lora={}"], "lora adapts an earlier model, and there is none; name one with --from"),
     "another vocabulary": (["--data", "train.tsv", "--from", "run", "--set", "tokeniser.words=9"], "has a vocabulary"),
 }
 
