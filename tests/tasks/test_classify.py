@@ -308,7 +308,7 @@ def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
     wide = config(model=replace(SMALL, size=32))
     with pytest.raises(UserError, match=r"does not fit this model: model\.\S+ is .* there and .* here"):
         trained_on("classify", data, tmp_path / "b", wide, start=folder / "run")
-    with pytest.raises(UserError, match="say with --from what to adapt"):
+    with pytest.raises(UserError, match="name one with --from"):
         trained_on("classify", data, tmp_path / "c", replace(config(), lora=LoraConfig()))
     assert not list(tmp_path.iterdir())
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sightline import metrics
 from sightline.attention import Attention
@@ -36,7 +36,11 @@ PAPER_NAMES = {
 }
 
 
-LengthScores = tuple[Bucket, dict[str, float]]  # of the pairs whose sources are about equally long
+class LengthScores(NamedTuple):
+    """Scores of the pairs whose sources are about equally long."""
+
+    bucket: Bucket
+    values: dict[str, float]
 
 
 class TranslationOutput(SequenceOutput):
@@ -140,7 +144,7 @@ class TranslationOutput(SequenceOutput):
 
 def _by_length(examples: Sequence[Example], statistics: Mapping[str, Statistics]) -> list[LengthScores]:
     buckets = metrics.buckets_by_length([one.x for one in examples])
-    return [(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]
+    return [LengthScores(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]
 
 
 def _bucket_json(bucket: Bucket) -> dict[str, Any]:
