@@ -175,7 +175,7 @@ def test_weights_before_the_first_validation_are_called_what_they_are(tmp_path, 
 
     (tmp_path / "checkpoints" / "step-3").mkdir(parents=True)
     say_unfinished(tmp_path, {"weights": "untrained"})
-    assert "still those it began with" in capsys.readouterr().err
+    assert "its weights are still the initial ones" in capsys.readouterr().err
     (tmp_path / "metrics.jsonl").write_text("{}\n", encoding="utf-8")
     say_unfinished(tmp_path, {"weights": "untrained"})
     assert "its best weights so far" in capsys.readouterr().err

@@ -325,10 +325,10 @@ def test_a_share_of_very_many_is_no_more_than_can_be_held(monkeypatch):
 def test_a_vocabulary_is_learnt_from_a_part_of_very_many(tmp_path, monkeypatch):
     (tmp_path / "pairs.tsv").write_text(as_tsv(some_pairs(1200)))
     whole = prepared(tmp_path / "pairs.tsv", tmp_path / "whole")
-    assert whole.output.said == ()
+    assert whole.output.remarks == ()
     monkeypatch.setattr(translation, "VOCABULARY_ROWS", 200)
     part, again = (prepared(tmp_path / "pairs.tsv", tmp_path / name) for name in ("a", "b"))
-    assert part.output.said == again.output.said
+    assert part.output.remarks == again.output.remarks
     (said,) = (line for line in part.lines() if "drawn at random" in line)
     assert 120 < int(re.search(r"learnt from (\d+) of the pairs", said)[1]) < 280
     assert part.input.tokeniser.same_as(again.input.tokeniser)

@@ -148,10 +148,10 @@ def test_hashes_are_the_same_for_ever():
 
 FLAT = """
 import tracemalloc
-from sightline.data.columns import Cells
+from sightline.data.columns import TableRow
 from checked import checked_pairs
 tracemalloc.start()
-reading = checked_pairs(Cells((f"source {i}", "a target sentence " * 4), "a.tsv", i) for i in range(100_000))
+reading = checked_pairs(TableRow((f"source {i}", "a target sentence " * 4), "a.tsv", i) for i in range(100_000))
 assert sum(1 for _ in reading) == 100_000
 print(tracemalloc.get_traced_memory()[1])
 """
