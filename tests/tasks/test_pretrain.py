@@ -160,7 +160,7 @@ def test_next_sentences_and_what_cannot_go_on_from_them(tmp_path):
     assert reader.model.follow is not None
     assert reader.model.encoder.config.parts == 2
     assert 0 <= outcome.scores["next_accuracy"] <= 100
-    with pytest.raises(UserError, match=r"not that of a translating Transformer: .* parts=0 \(so no next_sentence\)"):
+    with pytest.raises(UserError, match=r"does not fit a Transformer that translates: .* parts=0 \(so no next_sentence\)"):
         config_from("translate", tmp_path / "run")
     with pytest.raises(ValueError, match="set next_sentence=true instead"):
         replace(config(), masking=replace(config().masking, pairs=True))
