@@ -72,7 +72,12 @@ def trained(kind: str, folder: Path, pairs: Sequence[Pair], seed: int) -> Run:
     config = preset(TRANSLATE.variants[0], kind)
     training = replace(config.training, steps=STEPS[kind], warmup=STEPS[kind] // 4)
     config = replace(
-        config, model=MODELS[kind], tokeniser=TokeniserConfig(words=600), training=training, validated=200, seed=seed
+        config,
+        model=MODELS[kind],
+        tokeniser=TokeniserConfig(vocab_size=600),
+        training=training,
+        validated=200,
+        seed=seed,
     )
     return sightline.train(data, folder, config=config)
 

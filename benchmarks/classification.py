@@ -44,7 +44,7 @@ SYSTEMS: dict[str, System] = {
     "imdb-minilm": System(
         "classify-imdb", "encoder", epochs=1, fine_tuned=True, rows=14_000, settings=("valid_share=0.05",)
     ),
-    "trec": System("classify-trec", "attentive", settings=("model.deviation=1.0",), seeds=3),
+    "trec": System("classify-trec", "attentive", settings=("model.init_std=1.0",), seeds=3),
     "sst2-minilm": System("classify-sst2", "encoder", epochs=4, seeds=3, fine_tuned=True),
     "hotel-zh": System("classify-hotel-zh", "attentive", seeds=3),
 }

@@ -413,10 +413,10 @@ def walk_here(source: Path, file: Path) -> None:
 
 TINY = {
     "translate": "model.size=16 model.heads=2 model.feed_forward=16 model.encoder_layers=1 model.decoder_layers=1 "
-    "tokeniser.words=400",
-    "caption": "model.size=16 model.embedding_size=16 model.attention.score.hidden_size=16 tokeniser.minimum=1 "
+    "tokeniser.vocab_size=400",
+    "caption": "model.size=16 model.embedding_size=16 model.attention.score.hidden_size=16 tokeniser.min_frequency=1 "
     "encoder.kind=cnn encoder.size=16 encoder.channels=[16,16]",
-    "tag": "model.size=16 model.embedding_size=16 tokeniser.words=400",
+    "tag": "model.size=16 model.embedding_size=16 tokeniser.vocab_size=400",
 }
 
 

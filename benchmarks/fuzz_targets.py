@@ -106,7 +106,7 @@ SMALL = {
     "tag": ["model.embedding_size=8", "model.size=8"],
     "span": ["model.embedding_size=8", "model.size=8"],
     "pretrain": ["model.size=8", "model.heads=2", "model.feed_forward=8", "masking.length=16"],
-    "caption": ["model.embedding_size=8", "model.size=8", "longest=6"],
+    "caption": ["model.embedding_size=8", "model.size=8", "max_length=6"],
     "grid": ["crop=2"],
     "classify_images": [],
 }

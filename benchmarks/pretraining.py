@@ -28,7 +28,13 @@ LABELLED, SEEDS, SENTENCES, TESTED = 1000, 3, 2000, 5000
 STEPS = {"classify": 400, "tag": 600, "translate": 1500}
 # The shape and the kind of vocabulary of the encoder that reads. What begins from nothing has the course that is the
 # default for such a model (learning rate, cool-down, weight decay); what begins with the encoder has the one for that.
-ENCODER = ("model.layers=4", "longest=256", "tokeniser.method=bpe", "tokeniser.words=8000", "tokeniser.lower=false")
+ENCODER = (
+    "model.layers=4",
+    "max_length=256",
+    "tokeniser.method=bpe",
+    "tokeniser.vocab_size=8000",
+    "tokeniser.lower=false",
+)
 TRANSLATING = ("model.feed_forward=512", "model.activation=gelu")
 MARKS = {",": "COMMA", ".": "STOP"}
 

@@ -27,7 +27,7 @@ ABOUT = (
     "validations; the columns by words are tokenised BLEU by the length of the source."
 )
 EDGES = (1, 10, 15, 20)
-VOCABULARY = "tokeniser.words=5000"
+VOCABULARY = "tokeniser.vocab_size=5000"
 
 
 @dataclass(frozen=True)

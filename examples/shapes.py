@@ -153,7 +153,7 @@ def config_of(name: str, task: Task, seed: int) -> CaptionConfig:
         # less context, a captioner attends to the edges of a shape, and the centre of such a place is outside. With
         # much more context (images read at 48 pixels) it can attend beside a shape as well as to it.
         encoder=CNNConfig(size=task.read, channels=task.channels),
-        tokeniser=TokeniserConfig(method="words", words=100, lower=True, minimum=1),
+        tokeniser=TokeniserConfig(method="words", vocab_size=100, lower=True, min_frequency=1),
         training=replace(training, validate_every=max(100, steps // 10)),
         metric="exact",
         smoothing=0.0,

@@ -136,7 +136,7 @@ def make_datasets(work: Path, data: Path | None, needed: dict[str, int]) -> None
 def encoded(pairs: list[tuple[str, str]]) -> tuple[list[tuple[list[int], list[int]]], int]:
     """The pairs as tokens of one vocabulary learnt from them, and its size."""
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
-    source, target = train_tokenisers(lambda: iter(sources), lambda: iter(targets), TokeniserConfig(words=WORDS))
+    source, target = train_tokenisers(lambda: iter(sources), lambda: iter(targets), TokeniserConfig(vocab_size=WORDS))
     return list(zip(source.encode(sources), target.encode(targets), strict=True)), target.words
 
 
@@ -178,7 +178,7 @@ def _train(run: Path, folder: Path, data: Path | None, epochs: int, threads: int
         size, heads, feed_forward, layers = SIZES.values()
         sizes = [f"size={size}", f"heads={heads}", f"feed_forward={feed_forward}", f"encoder_layers={layers}"]
         settings = [f"model.{one}" for one in (*sizes, f"decoder_layers={layers}", "norm=post")]
-        settings += [f"tokeniser.words={WORDS}", f"batch_tokens={BATCH_TOKENS}", "training.learning_rate=0.002"]
+        settings += [f"tokeniser.vocab_size={WORDS}", f"batch_tokens={BATCH_TOKENS}", "training.learning_rate=0.002"]
         command += ["train", "translate", "--data", str(pairs), "--out", str(run), "--epochs", str(epochs)]
         command += ["--threads", str(threads), "--set", *settings]
     subprocess.run(command, check=True)

@@ -169,11 +169,11 @@ def test_scripts_without_spaces_are_cut_at_characters():
 @pytest.mark.parametrize(
     "config",
     [
-        TokeniserConfig(words=400),
-        TokeniserConfig(words=400, lower=True),
-        TokeniserConfig("unigram", words=400),
-        TokeniserConfig("characters", words=40),
-        TokeniserConfig("words", words=40),
+        TokeniserConfig(vocab_size=400),
+        TokeniserConfig(vocab_size=400, lower=True),
+        TokeniserConfig("unigram", vocab_size=400),
+        TokeniserConfig("characters", vocab_size=40),
+        TokeniserConfig("words", vocab_size=40),
     ],
     ids=lambda config: config.method + "-lower" * config.lower,
 )

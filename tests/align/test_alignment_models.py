@@ -39,7 +39,7 @@ def random_links(generator, sources, targets, count):
 
 def make(config, name="made", **tokenising):
     torch.manual_seed(0)
-    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(words=400, **tokenising))
+    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(vocab_size=400, **tokenising))
     model = config.build(tokeniser.words, tokeniser.words)
     for parameter in model.parameters():
         parameter.data *= 2  # an untrained model looks everywhere alike

@@ -146,7 +146,7 @@ def test_fields_of_a_kind_are_set_behind_its_name():
     hard = override(config, ["model.attention.normaliser.soft_share=0.25", "model.attention.normaliser=hard"])
     assert hard.model.attention.normaliser.soft_share == 0.25
     with pytest.raises(ConfigError, match=r"tokeniser is no choice between kinds; set one .*: tokeniser\.method=…"):
-        override(config, ["tokeniser=words", "tokeniser.words=400"])
+        override(config, ["tokeniser=words", "tokeniser.vocab_size=400"])
     with pytest.raises(ConfigError, match=r"there is no 'metric' with fields$"):
         override(config, ["metric=bleu1", "metric.size=7"])
 

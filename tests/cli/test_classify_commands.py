@@ -15,7 +15,7 @@ from sightline.training.folder import load_tensors
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
 
 QUICK = ["model.size=16", "model.embedding_size=16", "model.dropout=0.0", "model.word_dropout=0.0"]
-QUICK += ["tokeniser.words=60", "tokeniser.minimum=1", "training.learning_rate=0.02", "training.warmup=5"]
+QUICK += ["tokeniser.vocab_size=60", "tokeniser.min_frequency=1", "training.learning_rate=0.02", "training.warmup=5"]
 
 
 def write(path, rows, header="text\tlabel"):
@@ -105,7 +105,7 @@ def test_compare_says_who_is_better(trained):
 
 def test_resume_goes_on(trained, tmp_path):
     folder, _ = trained
-    done = run("train", "classify", "--data", folder / "train.tsv", "--out", "run", "--steps", "3", "--no-floors",
+    done = run("train", "classify", "--data", folder / "train.tsv", "--out", "run", "--steps", "3", "--no-baselines",
                "--set", *QUICK, cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "run" / "floors.json").exists()
@@ -114,6 +114,29 @@ def test_resume_goes_on(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 6
     assert "without floors" in run("evaluate", "run", "--data", folder / "train.tsv", cwd=tmp_path).stdout
+
+
+def test_old_names_work_with_a_warning_and_the_new_ones_are_written(trained, tmp_path):
+    folder, _ = trained
+    old = ["tokeniser.words=60", "tokeniser.minimum=1", "model.deviation=0.2", "longest=100"]
+    done = run("train", "classify", "--data", folder / "train.tsv", "--out", "run", "--steps", "2", "--no-floors",
+               "--set", *old, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for before, after in (
+        ("--no-floors", "--no-baselines"),
+        ("tokeniser.words", "tokeniser.vocab_size"),
+        ("tokeniser.minimum", "tokeniser.min_frequency"),
+        ("model.deviation", "model.init_std"),
+        ("longest", "max_length"),
+    ):
+        assert f"sightline: {before} is now called {after}; the old name works in this release only\n" in done.stderr
+    assert not (tmp_path / "run" / "floors.json").exists()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert (config["baselines"], config["max_length"], config["model"]["init_std"]) == (False, 100, 0.2)
+    assert (config["tokeniser"]["vocab_size"], config["tokeniser"]["min_frequency"]) == (60, 1)
+    assert not {"floors", "longest"} & config.keys()
+    assert not {"words", "minimum"} & config["tokeniser"].keys()
+    assert "deviation" not in config["model"]
 
 
 def test_a_dry_run_keeps_nothing(trained, tmp_path):
@@ -161,8 +184,11 @@ WRONG = {
     "no such start": (["--data", "train.tsv", "--from", "nowhere"], "nowhere"),
     "a start of another task": (["--data", "train.tsv", "--from", "translation"], "is a run of the task 'translate'"),
     "pairs for han": (["--data", "pairs.tsv", "--model", "han"], "reads one text"),
-    "lora from nothing": (["--data", "train.tsv", "--set", "lora={}"], "lora adapts an earlier model, and there is none; name one with --from"),
-    "another vocabulary": (["--data", "train.tsv", "--from", "run", "--set", "tokeniser.words=9"], "has a vocabulary"),
+    "lora from nothing": (["--data", "train.tsv", "--set", "lora={}"], "there is none; name one with --from"),
+    "another vocabulary": (
+        ["--data", "train.tsv", "--from", "run", "--set", "tokeniser.vocab_size=9"],
+        "has a vocabulary",
+    ),
 }
 
 
@@ -210,7 +236,7 @@ def test_wrong_use_is_one_sentence(trained, case):
 def test_options_of_classify_are_refused_for_pairs(tmp_path):
     for options, expected in (
         (["--labels", "one"], "--labels is for classify, not for translate"),
-        (["--no-floors"], "--no-floors is for classify, not for translate"),
+        (["--no-baselines"], "--no-baselines is for classify, not for translate"),
         (["--metric", "macro_f1"], "invalid choice 'macro_f1' for argument '--metric'"),
         (["--model", "han"], "no kind 'han'; there is luong, rnnsearch, seq2seq, transformer"),
     ):
@@ -248,7 +274,7 @@ def test_what_a_run_began_with_is_there_when_it_is_gone_on_with_before_its_first
     with pytest.raises(RuntimeError):
         trained_on("classify", data, tmp_path / "cut", config, start=folder / "run", on_report=see, on_begin=stop)
     began = load_tensors(tmp_path / "cut" / "model.safetensors")
-    config = replace(config, floors=False, training=replace(config.training, steps=1, learning_rate=1e-12))
+    config = replace(config, baselines=False, training=replace(config.training, steps=1, learning_rate=1e-12))
     trained_on("classify", None, tmp_path / "cut", config)
     after = load_tensors(tmp_path / "cut" / "model.safetensors")
     assert all(torch.allclose(after[name], began[name], atol=1e-6) for name in began)

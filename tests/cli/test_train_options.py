@@ -215,7 +215,7 @@ def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
     write_tsv(tmp_path / "pairs.tsv", [(f"the cat number {i} sat", f"die katze nummer {i} sass") for i in range(80)])
     batches = {}
     for dropout in (0.0, 0.5):
-        config = TranslateConfig(tokeniser=TokeniserConfig(words=500, dropout=dropout), batch_tokens=300)
+        config = TranslateConfig(tokeniser=TokeniserConfig(vocab_size=500, dropout=dropout), batch_tokens=300)
         with runs.prepared_as("translate", tmp_path / "pairs.tsv", tmp_path / str(dropout), config) as (prepared, _):
             drawn = prepared.output.batches(prepared, config)
             handle = drawn.epoch(0)[0]
@@ -227,8 +227,8 @@ def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
 
 
 def test_bpe_dropout_stays_when_a_run_goes_on(tmp_path):
-    tokeniser = train_tokeniser(["die katze sass", "die katze lief"] * 5, TokeniserConfig(words=400))
-    config = TranslateConfig(model=RNNSearchConfig(8, 8), tokeniser=TokeniserConfig(words=400, dropout=0.9))
+    tokeniser = train_tokeniser(["die katze sass", "die katze lief"] * 5, TokeniserConfig(vocab_size=400))
+    config = TranslateConfig(model=RNNSearchConfig(8, 8), tokeniser=TokeniserConfig(vocab_size=400, dropout=0.9))
     model = config.model.build(tokeniser.words, tokeniser.words)
     earlier = runs.translator(model, tokeniser, tokeniser, config=TranslateConfig(model=config.model))
     saved = runs.saved(earlier, tmp_path / "run")
@@ -243,7 +243,7 @@ def test_pairs_with_unknown_words_are_not_called_known(tmp_path):
     from sightline.data.store import write_corpus
     from sightline.tasks.prepare import overlap_with_training
 
-    words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", words=50, minimum=1))
+    words = train_tokeniser(["hello bye"], TokeniserConfig(method="words", vocab_size=50, min_frequency=1))
     pairs = [("hello bye", "bye hello"), ("hello new bye", "bye")]
     ids = [(words.encode([a])[0], words.encode([b])[0]) for a, b in pairs]
     write_corpus(tmp_path / "data" / "train", iter(ids))
@@ -261,11 +261,11 @@ def test_rows_left_out_of_an_evaluation_are_said(short):
 
 
 def test_what_a_vocabulary_cannot_write():
-    words = train_tokeniser(["the cat", "the dog"], TokeniserConfig(method="words", words=50, minimum=1))
+    words = train_tokeniser(["the cat", "the dog"], TokeniserConfig(method="words", vocab_size=50, min_frequency=1))
     found = count_missing(words, iter(["the bird", "the bird sat"]))
     assert (found.unit, found.total, found.unwritable) == ("words", 5, 3)
     assert found.examples == (("bird", 2), ("sat", 1))
-    pieces = train_tokeniser(["the cat", "the dog"] * 3, TokeniserConfig(words=400))
+    pieces = train_tokeniser(["the cat", "the dog"] * 3, TokeniserConfig(vocab_size=400))
     found = count_missing(pieces, iter(["the äää ö"]))
     assert (found.unit, found.unwritable) == ("characters", 4)
     assert isinstance(pieces, Tokeniser)

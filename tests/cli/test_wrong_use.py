@@ -216,13 +216,13 @@ def test_masks_broadcast():
 
 @pytest.mark.parametrize("texts", ["one text", {"a": 1}, None])
 def test_one_text_is_no_list_of_texts(texts):
-    tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", words=400))
+    tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", vocab_size=400))
     with pytest.raises(UserError, match="a list of texts expected, found"):
         tokeniser.encode(texts)
 
 
 def test_a_beginning_is_text():
-    tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", words=400))
+    tokeniser = train_tokeniser(["one text", "two"], TokeniserConfig(method="characters", vocab_size=400))
     model = TransformerConfig(8, 2, 8, 1, 1).build(tokeniser.words, tokeniser.words).eval()
     with pytest.raises(UserError, match="text expected, found None"):
         translator(model, tokeniser, tokeniser).predict(["one", "two"], prefixes=[None, None])

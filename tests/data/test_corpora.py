@@ -212,7 +212,7 @@ def small_blocks(monkeypatch):
 def test_several_processes_give_what_one_gives(tmp_path, small_blocks):
     pairs = [*some_pairs(1500), ("two\nlines", "ein\ttab"), ("é", "\u00e9\u0301 𝄞")]
     source, target = train_tokenisers(
-        lambda: (a for a, _ in pairs), lambda: (b for _, b in pairs), TokeniserConfig(words=400, joint=False)
+        lambda: (a for a, _ in pairs), lambda: (b for _, b in pairs), TokeniserConfig(vocab_size=400, joint=False)
     )
     found = []
     for processes in (1, 2):
@@ -261,7 +261,7 @@ def test_a_lost_process_loses_nothing(tmp_path, small_blocks, monkeypatch):
 
 
 def prepared(data, folder):
-    config = TranslateConfig(tokeniser=TokeniserConfig(words=400), valid_share=0.1, seed=3)
+    config = TranslateConfig(tokeniser=TokeniserConfig(vocab_size=400), valid_share=0.1, seed=3)
     with prepared_as("translate", data, folder, config) as (found, _):
         return found
 

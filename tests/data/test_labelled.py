@@ -217,7 +217,9 @@ def test_single_texts_go_to_training_and_numbers_are_split_by_size(tmp_path):
 
 @pytest.fixture(scope="module")
 def tokeniser():
-    return train_tokeniser(["a b c d e f g h. Go home. 你好。"] * 2, TokeniserConfig("words", words=40, lower=True))
+    return train_tokeniser(
+        ["a b c d e f g h. Go home. 你好。"] * 2, TokeniserConfig("words", vocab_size=40, lower=True)
+    )
 
 
 def test_texts_lose_their_middle_and_pairs_share_the_room(tokeniser):

@@ -229,7 +229,7 @@ def test_spans_are_characters_of_the_text(method, text, config):
 
 
 def test_a_text_without_its_middle():
-    classifier = made(ENCODER, longest=10)
+    classifier = made(ENCODER, max_length=10)
     found = classifier.explain(TEXT, measure=False)
     assert [one.text for one in found.highlights.words] == [
         "The",

@@ -31,7 +31,7 @@ TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 
 
 def make(config, **tokenising):
     torch.manual_seed(0)
-    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(words=400, **tokenising))
+    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(vocab_size=400, **tokenising))
     model = config.build(tokeniser.words, tokeniser.words).eval()
     for parameter in model.parameters():
         parameter.data *= 2  # an untrained model looks everywhere alike

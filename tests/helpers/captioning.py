@@ -43,22 +43,26 @@ def written(folder, count=12, seed=0, language="en", size=32):
 def tiny(model=SOFT, steps=2, **changes):
     """A configuration that trains in a moment."""
     training = TrainingConfig(learning_rate=1e-2, warmup=10, steps=steps, validate_every=3, patience=100)
-    words = TokeniserConfig(method="words", words=100, lower=True, minimum=1)
+    words = TokeniserConfig(method="words", vocab_size=100, lower=True, min_frequency=1)
     # Untrained models do not know when to end: short captions keep the tests short.
-    config = CaptionConfig(model=model, encoder=ENCODER, tokeniser=words, training=training, longest=10, batch_rows=8)
+    config = CaptionConfig(
+        model=model, encoder=ENCODER, tokeniser=words, training=training, max_length=10, batch_rows=8
+    )
     return replace(config, **changes)
 
 
 def captioner(model=SOFT, texts=("a red circle left of a blue square", "there is a green star"), name="tiny"):
     """A run of `caption` with random weights, sharp enough to look somewhere."""
     torch.manual_seed(0)
-    tokeniser = train_tokeniser(list(texts), TokeniserConfig(method="words", words=100, lower=True, minimum=1))
+    tokeniser = train_tokeniser(
+        list(texts), TokeniserConfig(method="words", vocab_size=100, lower=True, min_frequency=1)
+    )
     encoder = ENCODER.build()
     places = Places(encoder.annotation_size, *encoder.grid(16, 16))
     built = model.build(places, tokeniser.words, encoder)
     for parameter in built.parameters():
         parameter.data *= 2
-    config = tiny(model, longest=9)
+    config = tiny(model, max_length=9)
     seen, written_as = ImageInput(config, places), CaptionOutput(config, tokeniser)
     return Run(CAPTION, CAPTION.variants[0], built.eval(), seen, written_as, config, name)
 

@@ -41,7 +41,7 @@ def bert(folder):
     library.save(str(folder / "tokenizer.json"))
     tokeniser = PretrainedTokeniser.load(folder / "tokenizer.json")
     shape = EncoderConfig(
-        size=16, heads=2, feed_forward=32, layers=1, norm="post", positions="learned", longest=64, parts=2,
+        size=16, heads=2, feed_forward=32, layers=1, norm="post", positions="learned", max_length=64, parts=2,
         embedding_norm=True, scaled=False, pooling="first", pooler=True, epsilon=1e-12,
     )  # fmt: skip
     export_encoder(shape.build(tokeniser.words, tokeniser.specials), tokeniser, folder)

@@ -22,7 +22,7 @@ TRANSFORMER = TransformerConfig(16, 2, 24, 2, 1, dropout=0.0)
 def translator_of(config=TRANSFORMER, joint=True, method="characters", steps=20):
     """A translator that turns these texts round; with ``joint`` off the two vocabularies are of different sizes."""
     targets = [text[::-1] if joint else text[::-1].replace("a", "").upper() or "X" for text in TEXTS]
-    shape = TokeniserConfig(method, words=400 if method == "bpe" else 60, joint=joint, minimum=1)
+    shape = TokeniserConfig(method, vocab_size=400 if method == "bpe" else 60, joint=joint, min_frequency=1)
     source, target = train_tokenisers(lambda: TEXTS, lambda: targets, shape)
     torch.manual_seed(3)
     model = config.build(source.words, target.words)

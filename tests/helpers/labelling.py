@@ -20,7 +20,7 @@ TEXT = "The film begins slowly. Then comes the finest scene of the year! Wonderf
 CHINESE = "房间有点小，但是非常干净！早餐不错。下次还会再来。"
 NAMES = ("bad", "fair", "good")
 PLAIN = {"dropout": 0.0, "word_dropout": 0.0}
-ATTENTIVE = AttentiveConfig(embedding_size=8, size=8, deviation=1.0, **PLAIN)
+ATTENTIVE = AttentiveConfig(embedding_size=8, size=8, init_std=1.0, **PLAIN)
 HAN = HANConfig(embedding_size=8, size=8, **PLAIN)
 ENCODER = EncoderConfig(size=8, heads=2, feed_forward=16, layers=2, dropout=0.0)
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op"]
@@ -28,16 +28,16 @@ DECIDE = {"zap": "good", "zop": "bad"}
 
 
 def words_of(texts, method="words", words=300):
-    return train_tokeniser(texts, TokeniserConfig(method, words=words, lower=method == "words", minimum=1))
+    return train_tokeniser(texts, TokeniserConfig(method, vocab_size=words, lower=method == "words", min_frequency=1))
 
 
-def made(config=ATTENTIVE, *, kind="one", pairs=False, tokeniser=None, names=NAMES, longest=512, name="tiny"):
+def made(config=ATTENTIVE, *, kind="one", pairs=False, tokeniser=None, names=NAMES, max_length=512, name="tiny"):
     """A classifier with random weights, sharp enough to look somewhere."""
     torch.manual_seed(0)
     tokeniser = tokeniser or words_of([TEXT, CHINESE])
     names = () if kind == "number" else names
     labels = Labels(kind, names, (1,) * len(names), pairs, mean=10.0, spread=4.0)
-    whole = ClassifyConfig(model=config, labels=kind, longest=longest)
+    whole = ClassifyConfig(model=config, labels=kind, max_length=max_length)
     reading = TextInput(whole, TextEncoder(tokeniser, pairs=pairs, sentences=config.kind == "han"))
     output = LabelsOutput(whole, labels, reading, temperature=1.5)
     model = whole.build(reading, output)

@@ -13,7 +13,7 @@ from sightline.training.loop import TrainingConfig
 
 LEXICON = {"ka": "red", "lo": "cat", "mi": "sun", "nu": "old", "pe": "ice", "ra": "wet", "so": "dog", "tu": "big"}
 
-WORDS = TokeniserConfig(method="words", words=100, joint=False)
+WORDS = TokeniserConfig(method="words", vocab_size=100, joint=False)
 
 CONFIG = TranslateConfig(
     model=RNNSearchConfig(24, 32, dropout=0.0),
@@ -66,7 +66,7 @@ def texts_of(predictions):
 @pytest.fixture(scope="module")
 def stranger(run):
     """A run with a vocabulary of its own."""
-    tokeniser = train_tokeniser(["other words"], TokeniserConfig(method="words", words=20, minimum=1))
+    tokeniser = train_tokeniser(["other words"], TokeniserConfig(method="words", vocab_size=20, min_frequency=1))
     model = CONFIG.model.build(tokeniser.words, tokeniser.words)
     made = runs.translator(model, tokeniser, tokeniser, config=CONFIG)
     return runs.saved(made, run.parent / "stranger", weights="untrained")

@@ -35,7 +35,7 @@ def made(config, name):
     import torch
 
     torch.manual_seed(0)
-    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(words=400))
+    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(vocab_size=400))
     model = config.build(tokeniser.words, tokeniser.words).eval()
     for parameter in model.parameters():
         parameter.data *= 2

@@ -174,8 +174,8 @@ def test_a_head_s_prefix_and_old_names_are_understood(folders, tmp_path):
 
 def test_our_own_encoder_goes_out_as_bert(tmp_path):
     """Sinusoids become a table, scaled vectors are written scaled, and the tokeniser says where texts begin and end."""
-    tokeniser = train_tokeniser(["the cat sat on the mat"] * 3, TokeniserConfig(method="words", words=50))
-    config = EncoderConfig(16, 2, 24, 2, norm="post", embedding_norm=True, longest=30)
+    tokeniser = train_tokeniser(["the cat sat on the mat"] * 3, TokeniserConfig(method="words", vocab_size=50))
+    config = EncoderConfig(16, 2, 24, 2, norm="post", embedding_norm=True, max_length=30)
     encoder = config.build(tokeniser.words).eval()
     assert export_encoder(encoder, tokeniser, tmp_path) == "bert"
     back = transformers.BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()

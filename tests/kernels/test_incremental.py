@@ -92,7 +92,7 @@ def test_other_models_take_the_layers():
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4}, {"beam": 3, "best": 3}, {"sample": True, "best": 3}])
 def test_search_finds_the_same_on_both_paths(options, monkeypatch):
     texts = ["one two three four", "two", "", "three one four one two", "four four"]
-    tokeniser = train_tokeniser(texts * 3, TokeniserConfig(method="words", words=WORDS))
+    tokeniser = train_tokeniser(texts * 3, TokeniserConfig(method="words", vocab_size=WORDS))
     torch.manual_seed(2)
     model = TransformerConfig(16, 2, 32, 2, 2).build(tokeniser.words, tokeniser.words).eval()
     translator = run_of(model, tokeniser, tokeniser)

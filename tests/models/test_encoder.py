@@ -23,7 +23,7 @@ CONFIGS = {
     "bert": dataclasses.replace(
         SMALL,
         positions="learned",
-        longest=12,
+        max_length=12,
         norm="post",
         parts=2,
         embedding_norm=True,

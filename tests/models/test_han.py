@@ -175,7 +175,7 @@ def test_nothing_at_all():
 
 
 def test_long_sentences_are_cut_into_parts():
-    model = small(longest=3)
+    model = small(max_length=3)
     parts = [[5, 6, 7], [8, 9, 10], [11]]
     torch.testing.assert_close(
         model.features(flat([[[5, 6, 7, 8, 9, 10, 11]], [[5, 6, 7]]])),
@@ -284,7 +284,7 @@ def test_it_says_that_it_has_no_annotations():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"size": 7}, "even"), ({"longest": 0}, "longest is 0"), ({"embedding_size": 0}, "embedding_size is 0")],
+    [({"size": 7}, "even"), ({"max_length": 0}, "max_length is 0"), ({"embedding_size": 0}, "embedding_size is 0")],
 )
 def test_sizes_that_cannot_be(changes, message):
     with pytest.raises(ValueError, match=message):

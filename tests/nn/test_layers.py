@@ -244,21 +244,21 @@ def test_the_encoder_s_own_loop_equals_torch_s_kernel(kind, lengths):
         torch.testing.assert_close(found, without_learning, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("deviation", [1.0, QUIET])
-def test_embeddings_start_with_their_deviation_and_padding_is_zero(deviation):
-    embedding = TokenEmbedding(1000, 64, padding=0, deviation=deviation)
+@pytest.mark.parametrize("init_std", [1.0, QUIET])
+def test_embeddings_start_with_their_init_std_and_padding_is_zero(init_std):
+    embedding = TokenEmbedding(1000, 64, padding=0, init_std=init_std)
     found = embedding(torch.arange(1000))
     assert (found[0] == 0).all()
-    assert found[1:].std().item() == pytest.approx(deviation, rel=0.02)
+    assert found[1:].std().item() == pytest.approx(init_std, rel=0.02)
 
 
 def test_readers_of_labelled_texts_begin_quietly_or_as_they_are_told():
     for kind in (AttentiveConfig, HANConfig):
-        for config, wanted in ((kind(), QUIET), (kind(deviation=0.5), 0.5)):
+        for config, wanted in ((kind(), QUIET), (kind(init_std=0.5), 0.5)):
             tables = [one for one in config.build(1000).modules() if isinstance(one, TokenEmbedding)]
             assert [one(torch.arange(1, 1000)).std().item() for one in tables] == [pytest.approx(wanted, rel=0.02)]
-        with pytest.raises(ValueError, match=r"deviation is 0\.0; it must be above 0"):
-            kind(deviation=0.0)
+        with pytest.raises(ValueError, match=r"init_std is 0\.0; it must be above 0"):
+            kind(init_std=0.0)
 
 
 def test_sinusoids_are_the_paper_s_numbers():

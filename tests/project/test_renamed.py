@@ -1,5 +1,6 @@
 """Options and fields that have a new name: the old one works for a release, with a warning; run folders stay silent."""
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +13,23 @@ from invoke import run
 from sightline.cli import options
 from sightline.cli.options import current_names
 from sightline.config import BUILT_IN, Config, ConfigError, override
+from sightline.models.encoder import EncoderConfig
+from sightline.models.han import HANConfig
+from sightline.tasks.configs.caption import CaptionConfig
+from sightline.tasks.configs.classify import ClassifyConfig
+from sightline.tasks.configs.span import SpanConfig
+from sightline.tasks.configs.tag import TagConfig
+from sightline.tasks.registry import task_of
+from sightline.tasks.task import imported
 
 pytestmark = pytest.mark.fast
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "run-format-1"
+RUNS = sorted((FIXTURE.parent / "runs").glob("*/run"))
+NEW = {
+    "longest": "max_length", "words": "vocab_size", "minimum": "min_frequency", "deviation": "init_std",
+    "floors": "baselines",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,3 +130,67 @@ def test_a_plain_command_warns_and_works(monkeypatch, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("{")
     assert "--as-json is now called --json" in done.stderr
+
+
+def leaves(data, path=()):
+    """Every value of nested objects, by the names that lead to it."""
+    if not isinstance(data, dict):
+        return {path: data}
+    return {key: leaf for name, inner in data.items() for key, leaf in leaves(inner, (*path, name)).items()}
+
+
+@pytest.mark.parametrize("folder", [FIXTURE, *RUNS], ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_configurations_of_old_runs_are_read_and_written_with_the_new_names(folder, caplog):
+    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = imported(task_of(folder).variant_of(about["task"]).config).from_json(about["config"])
+    old, new = leaves(about["config"]), leaves(config.to_json())
+    assert not {name for path in new for name in path} & NEW.keys()
+    renamed = {tuple(NEW.get(name, name) for name in path): value for path, value in old.items()}
+    assert {path: new[path] for path in renamed} == renamed
+    assert type(config).from_json(config.to_json()) == config
+    assert not caplog.records
+
+
+def test_old_runs_have_every_old_name():
+    texts = [(folder / "config.json").read_text(encoding="utf-8") for folder in RUNS]
+    assert all(any(f'"{name}"' in text for text in texts) for name in NEW)
+
+
+@pytest.mark.parametrize(
+    ("config", "old", "new"),
+    [
+        (ClassifyConfig(), "tokeniser.words=60", "tokeniser.vocab_size=60"),
+        (CaptionConfig(), "tokeniser.minimum=1", "tokeniser.min_frequency=1"),
+        (CaptionConfig(), "longest=20", "max_length=20"),
+        (SpanConfig(), "longest=200", "max_length=200"),
+        (SpanConfig(model=EncoderConfig()), "model.longest=700", "model.max_length=700"),
+        (ClassifyConfig(model=HANConfig()), "model.longest=7", "model.max_length=7"),
+        (ClassifyConfig(model=HANConfig()), "model.deviation=0.5", "model.init_std=0.5"),
+        (TagConfig(), "model.deviation=0.5", "model.init_std=0.5"),
+        (ClassifyConfig(), "longest=64", "max_length=64"),
+        (ClassifyConfig(), "floors=false", "baselines=false"),
+    ],
+)
+def test_old_fields_of_tasks_can_be_set_with_a_warning(caplog, config, old, new):
+    changed = override(config, [new])
+    assert changed != config
+    assert not caplog.records
+    assert override(config, [old]) == changed
+    before, after = (one.partition("=")[0] for one in (old, new))
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [f"{before} is now called {after}"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("longest=2", "max_length is 2"),
+        ("tokeniser.words=2", "vocab_size of method 'words' is at least"),
+        ("tokeniser.minimum=0", "min_frequency is at least 1"),
+        ("tokeniser.minimum=true", r"tokeniser\.min_frequency: expected int"),
+        ("model.deviation=0", r"init_std is 0\.0"),
+        ("floors=3", r"baselines: expected bool"),
+    ],
+)
+def test_errors_have_the_new_name(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        override(ClassifyConfig(), [assignment])

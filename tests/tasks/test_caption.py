@@ -138,7 +138,7 @@ def test_captions_of_too_many_tokens_are_not_trained_on_and_that_is_said(tmp_pat
         file.write(f"images/0-3.png\t{'red ' * 60}\n")
     said = []
     listen = {"on_report": lambda prepared, model: said.append((prepared.lines(), len(prepared.corpus)))}
-    trained_on("caption", table, tmp_path / "run", tiny(longest=20), valid=Source.of(table), **listen)
+    trained_on("caption", table, tmp_path / "run", tiny(max_length=20), valid=Source.of(table), **listen)
     lines, captions = said[0]
     assert any(line.startswith("1 captions have more than 20 tokens") for line in lines)
     assert captions == 24
@@ -250,7 +250,7 @@ def test_a_frozen_encoder_is_kept_in_the_run(run):
     [
         (lambda data: data["config"]["model"].update(size=10**5), "not .* as described"),
         (lambda data: data.update(places=[112, 9, 9]), "do not fit the encoder"),
-        (lambda data: data["config"].update(longest=-1), "longest is -1"),
+        (lambda data: data["config"].update(max_length=-1), "max_length is -1"),
         (lambda data: data.pop("words"), "words"),
         (lambda data: data.update(task="translate"), "expected 'caption'"),
     ],
@@ -337,7 +337,7 @@ def test_a_trial_prepares_and_keeps_nothing_outside_its_folder(data, tmp_path, m
 
 def test_chinese_captions_by_characters(tmp_path):
     table, made = written(tmp_path, language="zh")
-    found, _ = trained_on("caption", table, tmp_path / "run", tiny(longest=30))
+    found, _ = trained_on("caption", table, tmp_path / "run", tiny(max_length=30))
     assert found.output.tokeniser.decode(found.output.tokeniser.encode([made[0].captions[0]])) == [made[0].captions[0]]
     explained = found.explain(table.parent / "images" / "0-0.png", made[0].captions[0], measure=False)
     assert explained.records[0].rows.texts[:-1] == tuple(made[0].captions[0])

@@ -80,7 +80,9 @@ class Small:
         self.task, self.module = module.Task(side=32, read=24, **kinds), module
         made, self.tested = (module.shapes_in_order(self.task, *which) for which in ((count, 4), (tested, 10_003)))
         texts = [one.captions[0] for one in made]
-        self.tokeniser = train_tokeniser(texts, TokeniserConfig(method="words", words=100, lower=True, minimum=1))
+        self.tokeniser = train_tokeniser(
+            texts, TokeniserConfig(method="words", vocab_size=100, lower=True, min_frequency=1)
+        )
         self.pixels, self.target = self.read(made)
         self.generator = torch.Generator().manual_seed(1)
 

@@ -37,7 +37,7 @@ SMALL = AttentiveConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.
 
 def config(steps=60, model=SMALL, rate=0.02, **options):
     training = TrainingConfig(learning_rate=rate, warmup=5, steps=steps, validate_every=steps, averaged=1)
-    words = TokeniserConfig("words", words=60, lower=True, minimum=1)
+    words = TokeniserConfig("words", vocab_size=60, lower=True, min_frequency=1)
     return ClassifyConfig(model=model, tokeniser=words, training=training, batch_tokens=600, **options)
 
 
@@ -153,7 +153,7 @@ def test_labels_that_training_did_not_have_count_as_wrong(trained):
 
 def test_going_on_ends_like_not_stopping(tmp_path):
     data = write(tmp_path / "train.jsonl", ordered(60))
-    plan = config(floors=False)
+    plan = config(baselines=False)
     plan = replace(plan, training=replace(plan.training, steps=9, validate_every=3, cooldown=0.0))
     whole, _ = trained_on("classify", data, tmp_path / "whole", plan)
 
@@ -180,7 +180,7 @@ def test_pairs_equal_up_to_order(tmp_path):
         other = similar(text) if number % 2 else similar(texts(1, seed=number + 1000, length=4)[0])
         rows.append((text, other, "same" if sorted(text.split()) == sorted(other.split()) else "other"))
     data = write(tmp_path / "pairs.jsonl", rows)
-    plan = config(180, model=replace(SMALL, annotations="embedding", embedding_size=32), rate=0.03, floors=False)
+    plan = config(180, model=replace(SMALL, annotations="embedding", embedding_size=32), rate=0.03, baselines=False)
     classifier = sightline.train(data, tmp_path / "run", task="classify", config=plan)
     assert classifier.output.labels.pairs
     assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["model"]["pairs"] is True
@@ -223,7 +223,9 @@ def test_documents_of_any_length(tmp_path):
     ]
     data = write(tmp_path / "train.jsonl", rows)
     model = HANConfig(embedding_size=16, size=16, dropout=0.0, word_dropout=0.0)
-    classifier = sightline.train(data, tmp_path / "run", task="classify", config=config(40, model=model, floors=False))
+    classifier = sightline.train(
+        data, tmp_path / "run", task="classify", config=config(40, model=model, baselines=False)
+    )
     long = "Ab cd ef. " * 500 + "Then up. " + "Gh ij. " * 500
     assert np.shape(classifier.raw([long])) == (1, 2)
     assert classifier.predict(["Then down. End."])[0].label == "down"
@@ -236,13 +238,13 @@ def test_long_texts_are_cut_where_attention_is_square_and_said(tmp_path):
     model = EncoderConfig(size=16, heads=2, feed_forward=32, layers=1, dropout=0.0)
     said = []
     classifier = sightline.train(
-        data, tmp_path / "run", task="classify", config=config(3, model=model, longest=12, floors=False),
+        data, tmp_path / "run", task="classify", config=config(3, model=model, max_length=12, baselines=False),
         on_report=lambda prepared, model: said.extend(prepared.lines()),
     )  # fmt: skip
     assert any(line.startswith("1 texts are longer than 12 tokens") for line in said)
     assert classifier.input.too_long(["ab " * 100_000, "ab"]) == 1
     assert classifier.predict(["ab " * 100_000])[0].label in ("up", "down")
-    recurrent = TextInput(config(longest=12), classifier.input.reader)
+    recurrent = TextInput(config(max_length=12), classifier.input.reader)
     assert recurrent.too_long(["ab " * 100]) == 0
 
 
@@ -252,9 +254,9 @@ def test_a_run_begins_with_every_tensor_of_another(tmp_path, lora):
     write(tmp_path / "one.jsonl", ordered(60))
     write(tmp_path / "two.jsonl", [(text, "odd" if len(text.split()) % 2 else "even") for text in texts(60)])
     first = sightline.train(
-        tmp_path / "one.jsonl", tmp_path / "one", task="classify", config=config(3, model=model, floors=False)
+        tmp_path / "one.jsonl", tmp_path / "one", task="classify", config=config(3, model=model, baselines=False)
     )
-    plan = replace(config(2, model=model, rate=0.01, floors=False), lora=LoraConfig(rank=2) if lora else None)
+    plan = replace(config(2, model=model, rate=0.01, baselines=False), lora=LoraConfig(rank=2) if lora else None)
     before = {}
     second, _ = trained_on(
         "classify", tmp_path / "two.jsonl", tmp_path / "two", plan, start=tmp_path / "one",
@@ -291,7 +293,7 @@ def test_a_run_begins_with_a_hugging_face_folder(tmp_path):
         torch.testing.assert_close(before[name], tensor, rtol=0, atol=0)
     loaded = sightline.load(tmp_path / "run")
     np.testing.assert_allclose(loaded.raw(["up [SEP] down"]), classifier.raw(["up [SEP] down"]), atol=1e-6)
-    assert loaded.config.longest == 64
+    assert loaded.config.max_length == 64
     assert loaded.input.too_long(["up " * 100]) == 1
     again = sightline.train(
         tmp_path / "train.jsonl", tmp_path / "next", task="classify", start=tmp_path / "run", steps=1
@@ -302,7 +304,7 @@ def test_a_run_begins_with_a_hugging_face_folder(tmp_path):
 def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
     folder, _ = trained
     data = folder / "train.jsonl"
-    other = replace(config(), tokeniser=TokeniserConfig("words", words=50, lower=True, minimum=1))
+    other = replace(config(), tokeniser=TokeniserConfig("words", vocab_size=50, lower=True, min_frequency=1))
     with pytest.raises(UserError, match=r"run has a vocabulary of \d+ tokens \(words, 60"):
         trained_on("classify", data, tmp_path / "a", other, start=folder / "run")
     wide = config(model=replace(SMALL, size=32))
@@ -315,13 +317,13 @@ def test_another_vocabulary_or_size_is_refused_by_name(trained, tmp_path):
 
 def test_balanced_weights_and_metrics_that_do_not_fit():
     labels = Labels("one", ("a", "b"), (99, 1))
-    reader = TextEncoder(train_tokeniser(["a b c"], TokeniserConfig("words", words=10, minimum=1)))
+    reader = TextEncoder(train_tokeniser(["a b c"], TokeniserConfig("words", vocab_size=10, min_frequency=1)))
     balanced = replace(config(), class_weights="balanced")
     reading = TextInput(balanced, reader)
     model = balanced.build(reading, LabelsOutput(balanced, labels, reading))
     np.testing.assert_allclose(model.weights.numpy(), [100 / 198, 50.0], rtol=1e-6)
-    for wrong in ({"metric": "pearson"}, {"labels": "number", "class_weights": "balanced"}, {"longest": 2}):
-        with pytest.raises(ValueError, match=r"metric|class_weights|longest"):
+    for wrong in ({"metric": "pearson"}, {"labels": "number", "class_weights": "balanced"}, {"max_length": 2}):
+        with pytest.raises(ValueError, match=r"metric|class_weights|max_length"):
             replace(config(), **wrong)
 
 

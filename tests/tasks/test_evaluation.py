@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
     for name, steps in (("short", 12), ("long", 30)):
         config = TranslateConfig(
             model=RNNSearchConfig(16, 24, dropout=0.0),
-            tokeniser=TokeniserConfig(method="words", words=40),
+            tokeniser=TokeniserConfig(method="words", vocab_size=40),
             training=TrainingConfig(learning_rate=3e-2, warmup=5, steps=steps),
             metric="rougeL",
             batch_tokens=300,

@@ -98,14 +98,16 @@ def test_the_end_and_blanks_are_never_copied(translator, monkeypatch):
 
 @pytest.mark.parametrize("text", ["Zog said: “Bob (or Tat) is 3.5 m tall.”", "我叫王。", "He is 王明, not 李.", "Zog"])
 def test_words_copied_to_their_own_places_give_the_text(text):
-    tokeniser = train_tokeniser(["nothing of it"], TokeniserConfig(method="words", words=10, minimum=1))
+    tokeniser = train_tokeniser(["nothing of it"], TokeniserConfig(method="words", vocab_size=10, min_frequency=1))
     (tokens,) = tokeniser.encode([text])
     assert set(tokens) == {UNKNOWN}
     assert unknown.written_out(tokeniser, tokens, dict(enumerate(unknown.words_of(tokeniser, text)))) == text
 
 
 def test_words_copied_between_others_get_their_spaces():
-    tokeniser = train_tokeniser(["My name is not <unk>!"], TokeniserConfig(method="words", words=30, minimum=1))
+    tokeniser = train_tokeniser(
+        ["My name is not <unk>!"], TokeniserConfig(method="words", vocab_size=30, min_frequency=1)
+    )
     (tokens,) = tokeniser.encode(["My name is X, not <unk>!"])
     assert tokens.count(UNKNOWN) == 2
     place = tokens.index(UNKNOWN)

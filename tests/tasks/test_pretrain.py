@@ -30,7 +30,7 @@ TINY = EncoderConfig(size=32, heads=2, feed_forward=64, layers=1, dropout=0.0, p
 
 def config(steps=250, rate=0.02, **options):
     training = TrainingConfig(learning_rate=rate, warmup=50, steps=steps, validate_every=steps, averaged=1)
-    words = TokeniserConfig("words", words=60, minimum=1)
+    words = TokeniserConfig("words", vocab_size=60, min_frequency=1)
     plan = PretrainConfig(model=TINY, tokeniser=words, training=training, valid_share=0.1, batch_rows=128, **options)
     return replace(plan, masking=replace(plan.masking, length=16))
 
@@ -98,7 +98,7 @@ def start_of(task, folder, name, changes=lambda config: config):
 
 
 def small(config):
-    return replace(config, floors=False)
+    return replace(config, baselines=False)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_the_translator_s_encoder_begins_with_it(trained):
             "does not fit this model: the encoder's size is 32, the translator needs 64",
         ),
         ("translate", "model.activation=relu", "the encoder's activation is gelu, the translator needs relu"),
-        ("translate", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
-        ("tag", "tokeniser.words=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
+        ("translate", "tokeniser.vocab_size=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
+        ("tag", "tokeniser.vocab_size=50", r"run has a vocabulary of 2\d tokens \(words, 60 requested\)"),
         ("tag", "model.feed_forward=16", r"does not fit this model: model\.layers\.0\S+ is .* there and .* here"),
         ("classify", "tokeniser.lower=true", r"run has a vocabulary of 2\d tokens"),
     ],
@@ -160,7 +160,9 @@ def test_next_sentences_and_what_cannot_go_on_from_them(tmp_path):
     assert reader.model.follow is not None
     assert reader.model.encoder.config.parts == 2
     assert 0 <= outcome.scores["next_accuracy"] <= 100
-    with pytest.raises(UserError, match=r"does not fit a Transformer that translates: .* parts=0 \(so no next_sentence\)"):
+    with pytest.raises(
+        UserError, match=r"does not fit a Transformer that translates: .* parts=0 \(so no next_sentence\)"
+    ):
         config_from("translate", tmp_path / "run")
     with pytest.raises(ValueError, match="set next_sentence=true instead"):
         replace(config(), masking=replace(config().masking, pairs=True))
@@ -226,12 +228,12 @@ def test_by_command_down_to_lora(trained, tmp_path):
     write(tmp_path / "plain.txt", counted(300, seed=3))
     assert json.loads(said("evaluate", folder / "run", "--data", "plain.txt", "--json"))["masked_accuracy"] > 85
     dry = said("train", "pretrain", "--data", "plain.txt", "--out", "dry", "--dry-run", "--steps", "2", "--set",
-               "model.size=16", "model.layers=1", "tokeniser.method=words", "tokeniser.minimum=1")  # fmt: skip
+               "model.size=16", "model.layers=1", "tokeniser.method=words", "tokeniser.min_frequency=1")  # fmt: skip
     assert "hidden words a second" in dry
     message = said("train", "pretrain", "--data", "plain.txt", "--out", "no", "--model", "attentive", code=2)
     assert "pre-training needs an encoder" in message
     said("train", "classify", "--data", folder / "labelled.tsv", "--out", "lora", "--from", folder / "run",
-         "--steps", "3", "--no-floors", "--set", "lora.rank=4", "training.learning_rate=0.01")  # fmt: skip
+         "--steps", "3", "--no-baselines", "--set", "lora.rank=4", "training.learning_rate=0.01")  # fmt: skip
     before, after = (
         load_tensors(folder / "run" / "model.safetensors"),
         load_tensors(tmp_path / "lora/model.safetensors"),

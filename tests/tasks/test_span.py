@@ -23,13 +23,13 @@ from sightline.training.loop import TrainingConfig
 pytestmark = pytest.mark.unchecked_shapes
 
 KEYS, VALUES = ["ka", "kb", "kc", "kd", "ke", "kf"], ["va", "vb", "vc", "vd", "ve", "vf"]
-SMALL = AttentiveConfig(embedding_size=24, size=48, dropout=0.0, word_dropout=0.0, deviation=1.0)
+SMALL = AttentiveConfig(embedding_size=24, size=48, dropout=0.0, word_dropout=0.0, init_std=1.0)
 ALONE = replace(SMALL, annotations="embedding")
 
 
 def config(steps=150, model=SMALL, rate=0.02, **options):
     training = TrainingConfig(learning_rate=rate, warmup=50, steps=steps, validate_every=steps, averaged=1)
-    words = TokeniserConfig("words", words=60, minimum=1)
+    words = TokeniserConfig("words", vocab_size=60, min_frequency=1)
     return SpanConfig(model=model, tokeniser=words, training=training, batch_rows=64, **options)
 
 
@@ -106,7 +106,7 @@ def test_answers_say_where_they_stand(trained):
 
 def test_long_texts_are_read_in_stretches(trained):
     _, answerer = trained
-    plan = replace(answerer.config, longest=10, overlap=2, longest_answer=30)
+    plan = replace(answerer.config, max_length=10, overlap=2, longest_answer=30)
     short = replace(answerer, input=QuestionInput(plan, answerer.input.reader), output=SpanOutput(plan))
     (stretches,) = short.encode([("ka", ("kb va " * 40).strip())])
     assert len(stretches) == 20
@@ -120,7 +120,7 @@ def test_long_texts_are_read_in_stretches(trained):
 
 def test_gold_is_the_pieces_of_the_answer_and_nothing_else():
     text = "The old town of Kraków, Poland"
-    reader = TextEncoder(train_tokeniser([text] * 3, TokeniserConfig(words=400)), pairs=True)
+    reader = TextEncoder(train_tokeniser([text] * 3, TokeniserConfig(vocab_size=400)), pairs=True)
     ((stretch,),) = QuestionInput(SpanConfig(overlap=0), reader).encode([("where?", text)])
     for answer in ("old", "Kraków", "Kraków, Poland", "The"):
         first, last = answer_tokens(text, ((answer,), text.index(answer)), stretch.places)
@@ -129,7 +129,9 @@ def test_gold_is_the_pieces_of_the_answer_and_nothing_else():
 
 
 def test_the_pointer_on_nothing_is_the_first_token_and_only_where_asked_for():
-    reader = TextEncoder(train_tokeniser(["ka va"], TokeniserConfig("words", words=10, minimum=1)), pairs=True)
+    reader = TextEncoder(
+        train_tokeniser(["ka va"], TokeniserConfig("words", vocab_size=10, min_frequency=1)), pairs=True
+    )
     texts = QuestionInput(SpanConfig(), reader).collate(reader.read([("ka", "va ka")]).rows)
     for none in (False, True):
         model = SpanHead(replace(SMALL, pairs=True).build(reader.words), none=none).eval()

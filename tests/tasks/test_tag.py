@@ -28,13 +28,13 @@ pytestmark = pytest.mark.unchecked_shapes
 WORDS = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st"]
 ENCODER = EncoderConfig(size=32, heads=2, feed_forward=64, layers=1, dropout=0.0, positions="rotary")
 EMBEDDINGS = AttentiveConfig(
-    annotations="embedding", embedding_size=32, size=32, dropout=0.0, word_dropout=0.0, deviation=1.0
+    annotations="embedding", embedding_size=32, size=32, dropout=0.0, word_dropout=0.0, init_std=1.0
 )
 
 
 def config(steps=100, model=ENCODER, rate=0.02, **options):
     training = TrainingConfig(learning_rate=rate, warmup=50, steps=steps, validate_every=steps, averaged=1)
-    words = TokeniserConfig("words", words=60, minimum=1)
+    words = TokeniserConfig("words", vocab_size=60, min_frequency=1)
     return TagConfig(model=model, tokeniser=words, training=training, batch_rows=64, **options)
 
 
@@ -117,7 +117,7 @@ def test_going_on_ends_like_not_stopping(tmp_path):
 
 def test_words_keep_their_labels_under_subwords(tmp_path):
     text = ["lower newest widest"] * 20
-    reader = TextEncoder(train_tokeniser(text, TokeniserConfig(words=400)))
+    reader = TextEncoder(train_tokeniser(text, TokeniserConfig(vocab_size=400)))
     words = ["lower", "xyzzy", "newest", "低い", "​"]
     ((cut,),) = cut_words(reader, [words], 100, 0)
     assert len(cut.places) == len(words)
@@ -131,7 +131,7 @@ def test_long_sentences_are_read_in_stretches_and_that_is_said(trained, tmp_path
     _, tagger = trained
     words = tuple(random.Random(0).choices(WORDS, k=400))
     right = ["O", "O", *("X" if word in WORDS[:5] else "Y" for word in words[:-2])]
-    short = replace(tagger, input=WordsInput(replace(tagger.config, longest=11), tagger.input.reader))
+    short = replace(tagger, input=WordsInput(replace(tagger.config, max_length=11), tagger.input.reader))
     assert [len(parts) > 1 for parts in short.encode([words, ("ab", "cd")])] == [True, False]
     said = short.predict([words])[0].tags
     # The model knows sentences of up to nine words. Stretches overlap, so what a word needs stands in one of them.
@@ -139,10 +139,10 @@ def test_long_sentences_are_read_in_stretches_and_that_is_said(trained, tmp_path
     data = write(tmp_path / "train.conll", [*two_before(60), Example(words, ("X", "Y") * 200)])
     lines = []
     trained_on(
-        "tag", data, tmp_path / "run", config(1, longest=20, valid_share=0.05),
+        "tag", data, tmp_path / "run", config(1, max_length=20, valid_share=0.05),
         on_report=lambda prepared, model: lines.extend(prepared.lines()),
     )  # fmt: skip
-    assert any("1 sentences have more than 20 tokens (longest): they are read in stretches" in one for one in lines)
+    assert any("1 sentences have more than 20 tokens (max_length): they are read in stretches" in one for one in lines)
 
 
 def test_stretches_cover_everything_once():
@@ -187,7 +187,7 @@ def test_it_begins_with_a_hugging_face_folder(tmp_path):
     )  # fmt: skip
     for name, tensor in load_pretrained(folder).tensors.items():
         torch.testing.assert_close(before[name], tensor, rtol=0, atol=0)
-    assert tagger.config.longest == 64
+    assert tagger.config.max_length == 64
     loaded = sightline.load(tmp_path / "run")
     long = ["ab", "[SEP]", "aab"] * 60
     assert loaded.predict([long])[0].tags == tagger.predict([long])[0].tags

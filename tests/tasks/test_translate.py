@@ -24,7 +24,13 @@ from signals import start_interruptible
 
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
 
-QUICK += ["training.learning_rate=0.01", "training.warmup=30", "metric=exact", "batch_tokens=400", "tokeniser.words=40"]
+QUICK += [
+    "training.learning_rate=0.01",
+    "training.warmup=30",
+    "metric=exact",
+    "batch_tokens=400",
+    "tokeniser.vocab_size=40",
+]
 
 
 def run(*arguments, cwd, **options):
@@ -135,7 +141,7 @@ def test_python_does_the_same(tmp_path):
             file.write(json.dumps({"source": source, "target": target}) + "\n")
     config = TranslateConfig(
         model=RNNSearchConfig(24, 32, dropout=0.0),
-        tokeniser=TokeniserConfig(method="characters", words=40),
+        tokeniser=TokeniserConfig(method="characters", vocab_size=40),
         training=TrainingConfig(learning_rate=1e-2, warmup=30),
         metric="exact",
         batch_tokens=400,

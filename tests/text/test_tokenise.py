@@ -31,7 +31,9 @@ CHINESE_AND_OTHERS = st.text(st.sampled_from("注意力机制重要 的我们<>/
 
 @pytest.fixture(scope="module")
 def tokenisers():
-    return {method: train_tokeniser(TEXTS, TokeniserConfig(method, words=600, minimum=1)) for method in METHODS}
+    return {
+        method: train_tokeniser(TEXTS, TokeniserConfig(method, vocab_size=600, min_frequency=1)) for method in METHODS
+    }
 
 
 def once(tokeniser, text):
@@ -54,7 +56,7 @@ def test_any_text_comes_back_with_dropout(text):
 
 def dropping(made=[]):  # noqa: B006 - made once
     if not made:
-        made.append(train_tokeniser(TEXTS, TokeniserConfig("bpe", words=600, dropout=0.5)))
+        made.append(train_tokeniser(TEXTS, TokeniserConfig("bpe", vocab_size=600, dropout=0.5)))
     return made[0]
 
 
@@ -91,7 +93,7 @@ def test_training_texts_come_back(tokenisers, method):
 def test_known_characters_and_words_come_back_in_any_order(tokenisers):
     assert once(tokenisers["characters"], "  这 tac ehT 注\u094d") == "  <unk> tac ehT 注\u094d"
     assert once(tokenisers["words"], "cat, dog the Bird; on mat.") == "cat, dog the <unk>; on mat."
-    spaced = train_tokeniser(["a  b\t c ", "  a", "b"], TokeniserConfig("words", minimum=1))
+    spaced = train_tokeniser(["a  b\t c ", "  a", "b"], TokeniserConfig("words", min_frequency=1))
     for text in ("  b", "a b", "a  a\t b ", "a", "  a  b"):
         assert once(spaced, text) == text
 
@@ -159,7 +161,7 @@ def test_the_same_texts_give_the_same_vocabulary(tmp_path, method):
         "import sys; from pathlib import Path\n"
         "from sightline.text.tokeniser import TokeniserConfig, train_tokeniser\n"
         "texts = Path('CONTRIBUTING.md').read_text().splitlines() + Path('README.zh-CN.md').read_text().splitlines()\n"
-        "train_tokeniser(texts, TokeniserConfig(sys.argv[1], words=600)).save(Path(sys.argv[2]))\n"
+        "train_tokeniser(texts, TokeniserConfig(sys.argv[1], vocab_size=600)).save(Path(sys.argv[2]))\n"
         "assert 'torch' not in sys.modules\n"
     )
     paths = [tmp_path / "first.json", tmp_path / "second.json"]
@@ -172,7 +174,7 @@ def test_the_same_texts_give_the_same_vocabulary(tmp_path, method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("lower", [False, True])
 def test_what_is_saved_is_loaded(tmp_path, method, lower):
-    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(method, words=600, lower=lower))
+    tokeniser = train_tokeniser(TEXTS, TokeniserConfig(method, vocab_size=600, lower=lower))
     loaded = Tokeniser.load(tokeniser.save(tmp_path / "tokeniser.json"))
     texts = [*TEXTS, "unseen Text, 鬱 <s>"]
     assert loaded.words == tokeniser.words
@@ -193,7 +195,7 @@ def test_dropout_only_when_asked_for():
 
 def test_two_sides():
     sources, targets = (lambda: iter(TEXTS[:2] * 4)), (lambda: iter(TEXTS[2:4] * 4))
-    one, same = train_tokenisers(sources, targets, TokeniserConfig(words=500))
+    one, same = train_tokenisers(sources, targets, TokeniserConfig(vocab_size=500))
     assert one is same
     left, right = train_tokenisers(sources, targets, TokeniserConfig("characters", joint=False))
     known, unknown = (
@@ -205,14 +207,14 @@ def test_two_sides():
 
 
 def test_an_iterator_is_enough():
-    config = TokeniserConfig(words=500)
+    config = TokeniserConfig(vocab_size=500)
     assert train_tokeniser(iter(TEXTS), config).encode(TEXTS) == train_tokeniser(TEXTS, config).encode(TEXTS)
 
 
 def test_rare_characters_leave_room_for_words():
     many = "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
     for method in EXACT:
-        tokeniser = train_tokeniser([*TEXTS, many], TokeniserConfig(method, words=600))
+        tokeniser = train_tokeniser([*TEXTS, many], TokeniserConfig(method, vocab_size=600))
         assert tokeniser.words <= 600
         assert len(tokeniser.encode(["the cat"])[0]) <= 4
         assert once(tokeniser, many) == many
@@ -236,7 +238,7 @@ def test_half_a_character_is_said(tokenisers):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"words": 100}, {"minimum": 0}, {"dropout": 1.0}, {"method": "words", "dropout": 0.1}],
+    [{"vocab_size": 100}, {"min_frequency": 0}, {"dropout": 1.0}, {"method": "words", "dropout": 0.1}],
 )
 def test_wrong_configurations(wrong):
     with pytest.raises(ValueError):
@@ -246,7 +248,7 @@ def test_wrong_configurations(wrong):
 def test_configuration_survives_json():
     with pytest.raises(ValueError, match="bytes"):
         TokeniserConfig.from_json({"method": "bytes"})
-    config = TokeniserConfig("unigram", words=500, joint=False, lower=True, minimum=3)
+    config = TokeniserConfig("unigram", vocab_size=500, joint=False, lower=True, min_frequency=3)
     assert TokeniserConfig.loads(config.dumps()) == config
 
 

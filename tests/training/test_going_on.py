@@ -203,7 +203,7 @@ def test_a_folder_that_is_being_prepared_is_left_alone(tmp_path):
 def test_workers_import_nothing_of_the_folder_they_stand_in(tmp_path, monkeypatch):
     (tmp_path / "base64.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     monkeypatch.chdir(tmp_path)
-    tokeniser = train_tokeniser(["a b", "b a"], TokeniserConfig("words", words=50, minimum=1))
+    tokeniser = train_tokeniser(["a b", "b a"], TokeniserConfig("words", vocab_size=50, min_frequency=1))
     with Spool(tmp_path / "spool", iter([("a b", "b a")] * 9), 2) as kept:
         assert sum(len(block.source_lengths) for block in kept.encoded(tokeniser, tokeniser, None)) == 9
     assert not (tmp_path / "ran").exists()

@@ -37,7 +37,7 @@ def demo_config(steps: int, minutes: float, seed: int) -> TranslateConfig:
     """A character model that learns the task in about a minute on two cores."""
     return TranslateConfig(
         model=RNNSearchConfig(embedding_size=64, size=128, dropout=0.0),
-        tokeniser=TokeniserConfig(method="characters", words=1000),
+        tokeniser=TokeniserConfig(method="characters", vocab_size=1000),
         training=TrainingConfig(learning_rate=4e-3, warmup=200, steps=steps, minutes=minutes),
         smoothing=0.0,
         metric="exact",

@@ -17,7 +17,7 @@ LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
 METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
 # Options that have a new name, by command: the old one works for one release. {"train": {"--old": "--new"}}
-RENAMED: dict[str, dict[str, str]] = {}
+RENAMED: dict[str, dict[str, str]] = {"train": {"--no-floors": "--no-baselines"}}
 # Groups of options that do not apply to every run.
 GROUPS = {
     "search": "For runs that write text: translate, summarise, caption.",

@@ -103,7 +103,7 @@ def _as_theirs(state: dict[str, Tensor], ours: EncoderConfig, theirs: EncoderCon
     if ours.scaled:
         state["embedding.weight"] = state["embedding.weight"] * math.sqrt(ours.size)
     if ours.positions == "sinusoid":
-        table = sinusoids(0, ours.longest, ours.size, state["embedding.weight"])
+        table = sinusoids(0, ours.max_length, ours.size, state["embedding.weight"])
         state["positions.weight"] = torch.cat([table.new_zeros(ours.first_position, ours.size), table])
     if theirs.parts and not ours.parts:
         state["parts.weight"] = torch.zeros(theirs.parts, ours.size)
@@ -113,7 +113,7 @@ def _as_theirs(state: dict[str, Tensor], ours: EncoderConfig, theirs: EncoderCon
 def _tokeniser_config(encoder: Encoder, tokeniser: Tokeniser | PretrainedTokeniser) -> dict[str, Any]:
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": encoder.config.longest,
+        "model_max_length": encoder.config.max_length,
         "model_input_names": ["input_ids", *(["token_type_ids"] if encoder.config.parts > 1 else []), "attention_mask"],
     }
     for name, theirs in _TOKEN_NAMES.items():

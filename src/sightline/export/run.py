@@ -102,7 +102,7 @@ def _compare(encoder: Encoder, reader: TextEncoder, folder: Path, texts: Sequenc
 
     tokeniser = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model: Any = load_huggingface(folder).model
-    longest, same, largest, total, count = encoder.config.longest, 0, 0.0, 0.0, 0
+    longest, same, largest, total, count = encoder.config.max_length, 0, 0.0, 0.0, 0
     one_text = TextEncoder(reader.tokeniser, reader.specials)
     for text in texts:
         (ours,) = one_text.read([text]).rows

@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
 
 
 class QuestionInput(ReaderInput):
-    """Questions to texts. Where both have more than ``config.longest`` tokens, the text is read in stretches."""
+    """Questions to texts. Where both have more than ``config.max_length`` tokens, the text is read in stretches."""
 
     kind = "pair"
     noun = "questions"
@@ -72,7 +72,7 @@ class QuestionInput(ReaderInput):
     def _stretches(self, question: str, text: str) -> tuple[list[Stretch], bool]:
         """The parts, and whether the question's end was left out."""
         tokeniser: Any = self.reader.tokeniser
-        specials, longest = self.reader.specials, self.config.longest
+        specials, longest = self.reader.specials, self.config.max_length
         query, tokens = tokeniser.encode([question, text])
         places = [place for _, place in tokeniser.pieces(text)]
         most = max(1, (longest - 3) // 2)
@@ -88,8 +88,8 @@ class QuestionInput(ReaderInput):
         lines = []
         if self.cut:
             lines.append(
-                f"{self.cut:,} texts have, with their question, more than {self.config.longest:,} tokens (longest): "
-                "they are read in stretches"
+                f"{self.cut:,} texts have, with their question, more than {self.config.max_length:,} tokens "
+                "(max_length): they are read in stretches"
             )
         if self.questions_cut:
             lines.append(f"{self.questions_cut:,} questions are longer than half of that: their ends are left out")

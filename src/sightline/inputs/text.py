@@ -106,8 +106,8 @@ class ReaderInput(Input):
 class TextInput(ReaderInput):
     """A text, or a pair of texts as a tuple of two.
 
-    In training a text that is longer than ``config.longest`` loses its middle; so it does in predictions where the cost
-    grows with the square of its length. ``columns`` are the given names of the columns of the training data.
+    In training a text that is longer than ``config.max_length`` loses its middle; so it does in predictions where the
+    cost grows with the square of its length. ``columns`` are the given names of the columns of the training data.
     """
 
     def __init__(self, config: Any, reader: Any = None, columns: tuple[str, ...] | None = None) -> None:
@@ -121,7 +121,7 @@ class TextInput(ReaderInput):
     @property
     def limit(self) -> int | None:
         """How many tokens of a text are read at prediction: all, unless the cost grows with the square of them."""
-        return self.config.longest if self.config.model.kind == "encoder" else None
+        return self.config.max_length if self.config.model.kind == "encoder" else None
 
     def fit(self, rows: Rows, setting: Setting) -> "TextInput":
         """For pairs where the training data has them."""
@@ -147,7 +147,7 @@ class TextInput(ReaderInput):
         return [[tokens] for tokens in self.reader.read(xs, self.limit).rows]
 
     def train_parts(self, xs: Sequence[Text]) -> list[list[Any]]:
-        read = self.reader.read(xs, None if self.reads_sentences else self.config.longest)
+        read = self.reader.read(xs, None if self.reads_sentences else self.config.max_length)
         self.cut += read.cut
         return [[tokens] for tokens in read.rows]
 
@@ -160,7 +160,7 @@ class TextInput(ReaderInput):
         if not self.cut:
             return []
         return [
-            f"{self.cut:,} texts are longer than {self.config.longest:,} tokens (longest): training reads their "
+            f"{self.cut:,} texts are longer than {self.config.max_length:,} tokens (max_length): training reads their "
             "beginning and their end"
         ]
 
@@ -343,7 +343,7 @@ class Masked(NamedTuple):
 
 
 class PlainInput(ReaderInput):
-    """Texts. Only those with a mask have something to predict; around each, ``config.longest`` tokens are read."""
+    """Texts. Only those with a mask have something to predict; around each, ``config.max_length`` tokens are read."""
 
     def stage(self, tables: Sequence[Iterable[TableRow]], setting: Any) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]
@@ -392,7 +392,7 @@ class PlainInput(ReaderInput):
 
     def parts(self, tokens: Sequence[int]) -> list[Masked]:
         """Tokens with masks among them, in stretches where they are many, without those that predict no mask."""
-        specials, room = self.reader.specials, self.config.longest - 2
+        specials, room = self.reader.specials, self.config.max_length - 2
         stretches = windows([1] * len(tokens), room, room // 2)
         parts = []
         for (first, behind), (start, end) in zip(stretches, owners(stretches), strict=True):

@@ -33,7 +33,7 @@ class Cut(NamedTuple):
 
 
 class WordsInput(ReaderInput):
-    """Sentences of words. Those of more than ``config.longest`` tokens are read in stretches."""
+    """Sentences of words. Those of more than ``config.max_length`` tokens are read in stretches."""
 
     kind = "words"
     noun = "sentences"
@@ -57,10 +57,10 @@ class WordsInput(ReaderInput):
         return tuple(row[0]), row[1:]
 
     def encode(self, xs: Sequence[Words]) -> list[list[Cut]]:
-        return cut_words(self.reader, xs, self.config.longest, OVERLAP)
+        return cut_words(self.reader, xs, self.config.max_length, OVERLAP)
 
     def train_parts(self, xs: Sequence[Words]) -> list[list[Cut]]:
-        parts = cut_words(self.reader, xs, self.config.longest, 0)
+        parts = cut_words(self.reader, xs, self.config.max_length, 0)
         self.cut += sum(len(some) > 1 for some in parts)
         return parts
 
@@ -68,7 +68,7 @@ class WordsInput(ReaderInput):
         if not self.cut:
             return []
         return [
-            f"{self.cut:,} sentences have more than {self.config.longest:,} tokens (longest): they are read in "
+            f"{self.cut:,} sentences have more than {self.config.max_length:,} tokens (max_length): they are read in "
             "stretches"
         ]
 

@@ -31,7 +31,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "swish": "silu",
 }
 ACTIVATION_NAMES: dict[Activation, str] = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu"}
-MOST = {"layers": 200, "size": 16_384, "heads": 1_024, "feed_forward": 131_072, "longest": 1 << 20, "parts": 16}
+MOST = {"layers": 200, "size": 16_384, "heads": 1_024, "feed_forward": 131_072, "max_length": 1 << 20, "parts": 16}
 MOST_WORDS = 4_000_000
 
 
@@ -83,7 +83,7 @@ def tensor_shapes(config: EncoderConfig, words: int) -> dict[str, tuple[int, ...
     size, wide = config.size, config.feed_forward
     shapes: dict[str, tuple[int, ...]] = {
         "embedding.weight": (words, size),
-        "positions.weight": (config.longest + config.first_position, size),
+        "positions.weight": (config.max_length + config.first_position, size),
         "parts.weight": (config.parts, size),
         "pooler.weight": (size, size),
     }
@@ -110,7 +110,7 @@ def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, 
     numbers: dict[str, Any] = {
         name: _whole(data, field[name], where, MOST[name]) for name in ("size", "heads", "feed_forward", "layers")
     }
-    positions = _whole(data, "max_position_embeddings", where, MOST["longest"], 512)
+    positions = _whole(data, "max_position_embeddings", where, MOST["max_length"], 512)
     padding = _whole(data, "pad_token_id", where, MOST_WORDS, 1 if kind == "roberta" else 0, least=0)
     words = _whole(data, "vocab_size", where, MOST_WORDS)
     # RoBERTa numbers its positions after the id of its padding, as fairseq does.
@@ -130,7 +130,7 @@ def read_config(data: dict[str, Any], where: str) -> tuple[Kind, EncoderConfig, 
             attention_dropout=_share(data, field["attention_dropout"], where),
             norm="post",
             positions="learned",
-            longest=positions - first,
+            max_length=positions - first,
             first_position=first,
             activation=ACTIVATIONS[activation],
             parts=parts,
@@ -153,7 +153,7 @@ def write_config(kind: Kind, config: EncoderConfig, words: int, ids: dict[str, i
     for name, names in FIELDS.items():
         value = getattr(config, name)
         data[names[kind == "distilbert"]] = ACTIVATION_NAMES[value] if name == "activation" else value
-    data["max_position_embeddings"] = config.longest + config.first_position
+    data["max_position_embeddings"] = config.max_length + config.first_position
     if kind == "distilbert":
         return data | {"sinusoidal_pos_embds": False}
     return data | {

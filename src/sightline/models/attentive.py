@@ -5,6 +5,7 @@ whole text, with annotations from a recurrent network, a convolution, a layer fo
 people get wrong: the weights must not see padding, or the same text gets another label in another batch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -66,8 +67,8 @@ class AttentiveConfig(TextModelConfig):
     ``dropout`` falls on embeddings, annotations and features, ``word_dropout`` makes whole words unknown.
     ``largest`` adds to what attention reads the largest of each element over the text; ``pairs`` reads the two texts of
     a pair apart and compares them; ``self_attention`` is the number of heads of a layer on top, whose time grows
-    with the square of the length (0: none). ``deviation`` is that of word vectors before training: small ones suit long
-    texts, where what rare words say by chance adds up.
+    with the square of the length (0: none). ``init_std`` is the standard deviation of word vectors before training:
+    small ones suit long texts, where what rare words say by chance adds up.
     """
 
     annotations: AnnotationKind = "gru"
@@ -81,8 +82,9 @@ class AttentiveConfig(TextModelConfig):
     dropout: float = 0.3
     word_dropout: float = 0.1
     pairs: bool = False
-    deviation: float = QUIET
+    init_std: float = QUIET
     kind: ClassVar[str] = "attentive"
+    renamed: ClassVar[Mapping[str, str]] = {"deviation": "init_std"}
 
     def __post_init__(self) -> None:
         self.shape()
@@ -98,7 +100,7 @@ class AttentiveConfig(TextModelConfig):
             self.dropout,
             self.word_dropout,
             parts=2 if self.pairs else 0,
-            deviation=self.deviation,
+            init_std=self.init_std,
         )
 
     def build(self, words: int, specials: Specials = OURS) -> Attentive:

@@ -7,7 +7,7 @@ What people get wrong: BERT normalises the sum of its three embeddings, before d
 layer; its pooler reads the first token only; RoBERTa counts positions from 2.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -35,7 +35,7 @@ class Encoder(TextModel):
         self.config, self.dropout_rate = config, config.dropout
         self.embedding = _embedding(config, words, specials.padding)
         learned = config.positions == "learned"
-        self.positions = nn.Embedding(config.first_position + config.longest, config.size) if learned else None
+        self.positions = nn.Embedding(config.first_position + config.max_length, config.size) if learned else None
         self.parts = nn.Embedding(config.parts, config.size) if config.parts else None
         self.embedding_norm = _norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
@@ -64,7 +64,7 @@ class Encoder(TextModel):
     @property
     def longest(self) -> int | None:
         """The most tokens of a text, where there is a limit."""
-        return self.config.longest if self.config.positions == "learned" else None
+        return self.config.max_length if self.config.positions == "learned" else None
 
     def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
         self._check(texts)
@@ -169,8 +169,8 @@ def _norm(config: "EncoderConfig") -> nn.LayerNorm:
 class EncoderConfig(TextModelConfig):
     """The defaults are small, and such that a translating Transformer can begin with the weights.
 
-    ``positions`` may be ``learned``: then there are ``longest`` of them, in a table that begins ``first_position`` rows
-    further down. ``parts`` is how many texts the model tells apart (2 for pairs, as BERT does; 0: it does not).
+    ``positions`` may be ``learned``: then there are ``max_length`` of them, in a table that begins ``first_position``
+    rows further down. ``parts`` is how many texts the model tells apart (2 for pairs, as BERT does; 0: it does not).
     ``embedding_norm`` normalises what goes into the first layer; ``scaled`` multiplies word vectors by √size.
     ``pooling`` makes one vector of a text: read with attention, the first token's, or the mean; ``pooler`` puts a dense
     layer and a tanh behind that. ``epsilon`` is that of the normalisations.
@@ -184,7 +184,7 @@ class EncoderConfig(TextModelConfig):
     attention_dropout: float = 0.0
     norm: Literal["pre", "post"] = "pre"
     positions: Literal["sinusoid", "rotary", "learned"] = "sinusoid"
-    longest: int = 512
+    max_length: int = 512
     first_position: int = 0
     activation: Activation = "gelu"
     parts: int = 0
@@ -194,9 +194,10 @@ class EncoderConfig(TextModelConfig):
     pooler: bool = False
     epsilon: float = 1e-5
     kind: ClassVar[str] = "encoder"
+    renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length"}
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "size", "heads", "feed_forward", "layers", "longest")
+        check_least(self, 1, "size", "heads", "feed_forward", "layers", "max_length")
         check_least(self, 0, "parts", "first_position")
         check_share(self, "dropout", "attention_dropout")
         if self.size % self.heads:

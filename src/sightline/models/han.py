@@ -7,11 +7,11 @@ mostly padding. Here the sentences of all documents stand in one list without ga
 the number of words.
 
 A document is one sequence of tokens, cut at END. The END itself is not read, sentences without words do not exist, and
-a sentence of more than ``longest`` words is cut into parts of that many, each of them a sentence to the model.
+a sentence of more than ``max_length`` words is cut into parts of that many, each of them a sentence to the model.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from sightline.attention.checks import check_least
 from sightline.attention.pooling import PoolingConfig
 from sightline.models.text_to_labels import TextModel, TextModelConfig, Texts, pooled_size
-from sightline.nn.annotating import QUIET, TokenEmbedding, WordDropout, check_deviation
+from sightline.nn.annotating import QUIET, TokenEmbedding, WordDropout, check_init_std
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, CellKind
 from sightline.vocabulary import OURS, Specials
@@ -69,8 +69,8 @@ class HAN(TextModel):
 
     def __init__(self, config: "HANConfig", words: int, specials: Specials) -> None:
         super().__init__(config.size, specials)
-        self.longest = config.longest
-        self.embedding = TokenEmbedding(words, config.embedding_size, specials.padding, config.deviation)
+        self.longest = config.max_length
+        self.embedding = TokenEmbedding(words, config.embedding_size, specials.padding, config.init_std)
         self.word_encoder = BidirectionalEncoder(config.cell, config.embedding_size, config.size // 2)
         self.words = config.word_pooling.build(config.size)
         self.sentence_encoder = BidirectionalEncoder(config.cell, pooled_size(self.words), config.size // 2)
@@ -176,8 +176,8 @@ class _Seen:
 class HANConfig(TextModelConfig):
     """``size`` is that of an annotation at both levels, both directions together; the paper has 100, embeddings 200.
 
-    ``dropout`` falls on embeddings, annotations and features, ``word_dropout`` makes whole words unknown, ``deviation``
-    is that of word vectors before training.
+    ``dropout`` falls on embeddings, annotations and features, ``word_dropout`` makes whole words unknown, ``init_std``
+    is the standard deviation of word vectors before training. ``max_length``: sentences of more words are cut.
     """
 
     embedding_size: int = 128
@@ -185,15 +185,16 @@ class HANConfig(TextModelConfig):
     cell: CellKind = "gru"
     word_pooling: PoolingConfig = field(default_factory=PoolingConfig)
     sentence_pooling: PoolingConfig = field(default_factory=PoolingConfig)
-    longest: int = 100
+    max_length: int = 100
     dropout: float = 0.3
     word_dropout: float = 0.1
-    deviation: float = QUIET
+    init_std: float = QUIET
     kind: ClassVar[str] = "han"
+    renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length", "deviation": "init_std"}
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "embedding_size", "size", "longest")
-        check_deviation(self.deviation)
+        check_least(self, 1, "embedding_size", "size", "max_length")
+        check_init_std(self.init_std)
         if self.size % 2:
             raise ValueError(f"size is {self.size}; two directions need an even one")
 

@@ -31,13 +31,14 @@ class TokenEmbedding(nn.Embedding):
     So the same table can serve as the output layer, whose weights want to be small, and as the input, whose vectors
     must not vanish beside the positions added to them.
 
-    ``deviation`` is that of the vectors on the way in, before training. Models that learn from thousands of labels and
-    not from millions of words begin with `QUIET`: a word seen a few times then says little instead of something random.
+    ``init_std`` is the standard deviation of the vectors on the way in, before training. Models that learn from
+    thousands of labels and not from millions of words begin with `QUIET`: a word seen a few times then says little
+    instead of something random.
     """
 
-    def __init__(self, words: int, size: int, padding: int, deviation: float = LOUD) -> None:
+    def __init__(self, words: int, size: int, padding: int, init_std: float = LOUD) -> None:
         super().__init__(words, size, padding_idx=padding)
-        nn.init.normal_(self.weight, std=deviation / math.sqrt(size))
+        nn.init.normal_(self.weight, std=init_std / math.sqrt(size))
         with torch.no_grad():
             self.weight[padding].zero_()
 
@@ -45,10 +46,10 @@ class TokenEmbedding(nn.Embedding):
         return super().forward(tokens) * math.sqrt(self.embedding_dim)
 
 
-def check_deviation(deviation: float) -> None:
+def check_init_std(init_std: float) -> None:
     """Of a configuration: raises ValueError."""
-    if not 0 < deviation <= 10:
-        raise ValueError(f"deviation is {deviation}; it must be above 0 and at most 10")
+    if not 0 < init_std <= 10:
+        raise ValueError(f"init_std is {init_std}; it must be above 0 and at most 10")
 
 
 def sinusoids(start: int, count: int, size: int, like: Tensor) -> Float[Tensor, "n d"]:
@@ -73,8 +74,8 @@ class AnnotationShape:
     """What annotations are made of. ``size`` is an annotation's; embeddings alone have that of the embedding.
 
     ``widths`` are those of the convolution's filters, which share ``size`` among them (Kim 2014), ``heads`` those of
-    the self-attention on top (0: none), ``parts`` the texts that a pair is told apart by (0: not at all), ``deviation``
-    is that of word vectors before training.
+    the self-attention on top (0: none), ``parts`` the texts that a pair is told apart by (0: not at all), ``init_std``
+    is the standard deviation of word vectors before training.
     """
 
     kind: AnnotationKind
@@ -86,14 +87,14 @@ class AnnotationShape:
     dropout: float = 0.0
     word_dropout: float = 0.0
     parts: int = 0
-    deviation: float = QUIET
+    init_std: float = QUIET
 
     def __post_init__(self) -> None:
         check_least(self, 1, "embedding_size", "size", "layers")
         check_share(self, "word_dropout")
         if self.kind in ("gru", "lstm") and self.size % 2:
             raise ValueError(f"size is {self.size}; the two directions of a {self.kind} need an even one")
-        check_deviation(self.deviation)
+        check_init_std(self.init_std)
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths is {list(self.widths)}; give one or more, each at least 1")
         if self.kind == "cnn" and self.size < len(self.widths):
@@ -162,7 +163,7 @@ class Annotator(nn.Module):
     def __init__(self, shape: AnnotationShape, words: int, specials: Specials) -> None:
         super().__init__()
         self.shape, self.padding = shape, specials.padding
-        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding, shape.deviation)
+        self.embedding = TokenEmbedding(words, shape.embedding_size, specials.padding, shape.init_std)
         self.parts = nn.Embedding(shape.parts, shape.embedding_size) if shape.parts else None
         self.word_dropout, self.dropout = WordDropout(shape.word_dropout, specials), Dropout(shape.dropout)
         sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]

@@ -123,12 +123,12 @@ class CaptionOutput(SequenceOutput):
             if self.kept:
                 raise
             raise UserError(
-                f"all {self.too_long:,} captions have more than {self.config.longest:,} tokens; raise longest"
+                f"all {self.too_long:,} captions have more than {self.config.max_length:,} tokens; raise max_length"
             ) from None
 
     def encode(self, x: Any, y: Sequence[str], parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
         for part, tokens in super().encode(x, y, parts):
-            if len(tokens) > self.config.longest:
+            if len(tokens) > self.config.max_length:
                 self.too_long += 1
             else:
                 self.kept += 1
@@ -138,8 +138,8 @@ class CaptionOutput(SequenceOutput):
         notes = super().notes(prepared)
         if self.too_long:
             notes.append(
-                f"{self.too_long:,} captions have more than {self.config.longest:,} tokens and are not trained on "
-                "(raise longest to train on them)"
+                f"{self.too_long:,} captions have more than {self.config.max_length:,} tokens and are not trained on "
+                "(raise max_length to train on them)"
             )
         return notes
 

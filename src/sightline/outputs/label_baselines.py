@@ -77,7 +77,7 @@ class TextBaselines(LabelBaselines):
     }
 
     def fit(self, rows: Rows, folder: Path) -> list[str]:
-        if not self.config.floors:
+        if not self.config.baselines:
             return []
         texts, given = zip(*rows.limited(MOST_ROWS, self.config.seed), strict=True)
         labels = self.labels

@@ -2,7 +2,7 @@
 
 The model is a `sightline.models.writer.Writer`; it reads what the input collates. A subclass may override: ``targets``
 (the texts of a target), ``metrics`` and ``each`` (its scores), ``tokeniser_file`` and ``words_field``, ``item_name``
-(the name of an item in JSON). A configuration with the field ``longest`` bounds every output by it.
+(the name of an item in JSON). A configuration with the field ``max_length`` bounds every output by it.
 """
 
 import copy
@@ -310,10 +310,10 @@ class SequenceOutput(Output):
 
     def limited(self, options: SequenceOptions) -> SequenceOptions:
         """With the limit of the configuration, where it has one: not every item has a length to go by."""
-        longest = getattr(self.config, "longest", None)
-        if longest is None or options.max_length is not None:
+        max_length = getattr(self.config, "max_length", None)
+        if max_length is None or options.max_length is not None:
             return options
-        return replace(options, max_length=max(longest, options.min_length))
+        return replace(options, max_length=max(max_length, options.min_length))
 
     def _prefixes(self, options: SequenceOptions, count: int) -> list[str]:
         return [options.prefix] * count if options.prefixes is None else list(options.prefixes)

@@ -271,7 +271,7 @@ class TagsOutput(Output):
         if self.spans and "span_f1" not in evaluation.values:
             lines.append("not all of these labels mark spans: words are counted, and no spans")
         if count := extra["in_stretches"]:
-            longest = self.config.longest
+            longest = self.config.max_length
             lines.append(f"{count:,} sentences have more than {longest:,} tokens: they were read in stretches")
         first = "kind" if "span_f1" in evaluation.values else "label"
         return [*lines, class_table(extra["table"], first, "there")]
@@ -325,7 +325,7 @@ class TagsOutput(Output):
         maps = read_maps(model, model.model, windows, axes, options)  # type: ignore[arg-type]
         notes = ["a row is a word with its tag: what its first piece attends to"] if maps.main is not None else []
         if len(parts) > 1:
-            notes.append(f"the sentence has more than {reading.config.longest:,} tokens: it was read in stretches")
+            notes.append(f"the sentence has more than {reading.config.max_length:,} tokens: it was read in stretches")
         return maps.explanation(
             run,
             notes,

@@ -20,7 +20,7 @@ SPAN = Task(
             config="sightline.tasks.configs.span:SpanConfig",
             models={
                 "encoder": ENCODER,
-                "attentive": {size: {**fields, "deviation": LOUD} for size, fields in ATTENTIVE.items()},
+                "attentive": {size: {**fields, "init_std": LOUD} for size, fields in ATTENTIVE.items()},
             },
             stored="span",
             rates=RATES,

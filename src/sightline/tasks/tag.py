@@ -18,7 +18,7 @@ TAG = Task(
             output="sightline.outputs.tags:TagsOutput",
             config="sightline.tasks.configs.tag:TagConfig",
             models={
-                "attentive": {size: {**fields, "deviation": LOUD} for size, fields in ATTENTIVE.items()},
+                "attentive": {size: {**fields, "init_std": LOUD} for size, fields in ATTENTIVE.items()},
                 "encoder": ENCODER,
             },
             stored="tag",

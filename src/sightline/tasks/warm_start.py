@@ -53,8 +53,8 @@ class Start:
         if self.tokeniser is not None and replace(tokeniser, dropout=0.0) != replace(self.tokeniser, dropout=0.0):
             raise UserError(
                 f"{self.path} has a vocabulary of {self.reader.tokeniser.words:,} tokens "
-                f"({self.tokeniser.method}, {self.tokeniser.words:,} requested), and a run that starts from it keeps "
-                "it; leave out other values of the tokeniser's fields"
+                f"({self.tokeniser.method}, {self.tokeniser.vocab_size:,} requested), and a run that starts from it "
+                "keeps it; leave out other values of the tokeniser's fields"
             )
 
     def put_into(self, model: nn.Module, labels: Labels | None = None, prefix: str = READER) -> None:
@@ -238,15 +238,15 @@ class TextStart:
             patience=5,
             averaged=3,
         )
-        longest = min(config.longest, config.tuned_longest or config.longest)
-        return replace(config, training=training, longest=longest)
+        max_length = min(config.max_length, config.tuned_longest or config.max_length)
+        return replace(config, training=training, max_length=max_length)
 
     def with_model(self, config: Any) -> Any:
         """The configuration with the earlier model and its vocabulary, limited to the positions it has."""
         model = self.start.model
         changed: dict[str, Any] = {"model": model, "tokeniser": self.start.tokeniser or config.tokeniser}
         if isinstance(model, EncoderConfig) and model.positions == "learned":
-            changed["longest"] = min(config.longest, model.longest)
+            changed["max_length"] = min(config.max_length, model.max_length)
         return replace(config, **changed)
 
     def check(self, config: Any) -> None:
@@ -274,7 +274,7 @@ class PretrainStart(TextStart):
     def with_model(self, config: Any) -> Any:
         model: Any = self.start.model
         if model.positions == "learned":
-            length = min(config.masking.length, model.longest)
+            length = min(config.masking.length, model.max_length)
             config = replace(config, masking=replace(config.masking, length=length))
         return super().with_model(config)
 

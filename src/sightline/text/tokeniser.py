@@ -20,10 +20,10 @@ No text is normalised, unless ``lower`` asks for it.
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -179,26 +179,27 @@ _VISIBLE = str.maketrans({" ": "▁", "\t": "⇥", "\n": "↵", "\r": "␍"})
 class TokeniserConfig(Config):
     """How to cut text into tokens.
 
-    ``words`` is the largest size of the vocabulary. ``joint``: one vocabulary for both sides. ``dropout`` is the
+    ``vocab_size`` is the largest size of the vocabulary. ``joint``: one vocabulary for both sides. ``dropout`` is the
     probability that a merge is left out (BPE dropout, Provilkov et al. 2020), only when training asks for it.
-    ``minimum``: merges and words seen less often are not learnt (unigram has its own way of choosing).
+    ``min_frequency``: merges and words seen less often are not learnt (unigram has its own way of choosing).
     """
 
     method: Method = "bpe"
-    words: int = 8000
+    vocab_size: int = 8000
     joint: bool = True
     lower: bool = False
     dropout: float = 0.0
-    minimum: int = 2
+    min_frequency: int = 2
+    renamed: ClassVar[Mapping[str, str]] = {"words": "vocab_size", "minimum": "min_frequency"}
 
     def __post_init__(self) -> None:
         if self.method not in get_args(Method):
             raise ValueError(f"method is one of {', '.join(get_args(Method))}, found {self.method!r}")
         smallest = SMALLEST if self.method in ("bpe", "unigram") else len(SPELLINGS) + 1
-        if self.words < smallest:
-            raise ValueError(f"words of method {self.method!r} is at least {smallest}, found {self.words}")
-        if self.minimum < 1:
-            raise ValueError(f"minimum is at least 1, found {self.minimum}")
+        if self.vocab_size < smallest:
+            raise ValueError(f"vocab_size of method {self.method!r} is at least {smallest}, found {self.vocab_size}")
+        if self.min_frequency < 1:
+            raise ValueError(f"min_frequency is at least 1, found {self.min_frequency}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is at least 0 and below 1, found {self.dropout}")
         if self.dropout and self.method != "bpe":
@@ -310,7 +311,7 @@ def train_tokeniser(texts: Iterable[str], config: TokeniserConfig, mask: bool = 
     characters = _count_characters(texts, config.lower)
     specials = first_pieces(config.method, mask)
     if config.method == "characters":
-        model = model_of(config.method, [*specials, *_most_frequent(characters, config.words - len(specials))])
+        model = model_of(config.method, [*specials, *_most_frequent(characters, config.vocab_size - len(specials))])
     elif config.method == "words":
         model = _train_words(texts, config, specials)
     else:
@@ -364,7 +365,7 @@ def _most_frequent(counts: Counter[str], limit: int) -> list[str]:
 
 def _train_words(texts: Iterable[str], config: TokeniserConfig, specials: list[str]) -> models.Model:
     trainer = trainers.WordLevelTrainer(
-        vocab_size=config.words, min_frequency=config.minimum, special_tokens=specials, show_progress=False
+        vocab_size=config.vocab_size, min_frequency=config.min_frequency, special_tokens=specials, show_progress=False
     )
     vocab = _learnt(models.WordLevel(unk_token=SPELLINGS[UNKNOWN]), trainer, texts, config)["vocab"]
     return model_of(config.method, sorted(vocab, key=vocab.__getitem__))
@@ -375,21 +376,21 @@ def _train_subwords(
 ) -> models.Model:
     # Half of the room is for characters at most: the rarest ones of Chinese would leave nothing for words. The library
     # would choose among equally rare ones at random, and would join what stands on both sides of one left out.
-    room = (config.words - len(specials)) // 2 - 2
+    room = (config.vocab_size - len(specials)) // 2 - 2
     kept = {" ", "<", *_most_frequent(characters, room)}
     if dropped := characters.keys() - kept:  # they become "<", which is always cut off
         table = str.maketrans(dict.fromkeys(dropped, "<"))
         lowered = normalizers.Lowercase().normalize_str if config.lower else str
         texts = (lowered(text).translate(table) for text in texts)
     shared: dict[str, Any] = {
-        "vocab_size": config.words,
+        "vocab_size": config.vocab_size,
         "special_tokens": specials,
         "initial_alphabet": sorted(kept),
         "show_progress": False,
     }
     if config.method == "bpe":
         trainer = trainers.BpeTrainer(
-            **shared, min_frequency=config.minimum, limit_alphabet=len(kept), max_token_length=LONGEST_PIECE
+            **shared, min_frequency=config.min_frequency, limit_alphabet=len(kept), max_token_length=LONGEST_PIECE
         )
         learnt = _learnt(models.BPE(), trainer, texts, config)
         merges = [(left, right) for left, right in learnt["merges"]]

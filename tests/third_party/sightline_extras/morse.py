@@ -94,15 +94,15 @@ class Listener(Writer):
 
 @dataclass(frozen=True)
 class MorseConfig(TaskConfig):
-    """``longest`` bounds the tokens of a text."""
+    """``max_length`` bounds the tokens of a text."""
 
     model: ListenerConfig = field(default_factory=ListenerConfig)
-    tokeniser: TokeniserConfig = field(default_factory=lambda: TokeniserConfig(method="characters", words=64))
+    tokeniser: TokeniserConfig = field(default_factory=lambda: TokeniserConfig(method="characters", vocab_size=64))
     metric: Literal["exact", "chrf"] = "exact"
     smoothing: float = 0.0
-    longest: int = 32
+    max_length: int = 32
     batch_tokens: int = 4096
-    counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "longest")
+    counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "max_length")
 
     def build(self, input: Any, output: Any) -> Listener:
         return Listener(self.model, input.width, output.tokeniser.words)

@@ -1,5 +1,6 @@
 """The base of every task's configuration, and of those of tasks whose models read texts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -77,8 +78,8 @@ class TaskConfig(Config):
 class TextTaskConfig(TaskConfig):
     """The configuration of a task whose model reads texts.
 
-    ``longest`` is how many tokens are read at once. ``lora``: of a model that starts from an earlier one, train only
-    low-rank updates (`sightline.nn.lora`).
+    ``max_length`` is how many tokens are read at once. ``lora``: of a model that starts from an earlier one, train
+    only low-rank updates (`sightline.nn.lora`).
     """
 
     model: TextModelConfig = field(default_factory=EncoderConfig)
@@ -86,22 +87,24 @@ class TextTaskConfig(TaskConfig):
     training: TrainingConfig = field(default_factory=text_training)
     dropout: float | None = None
     lora: LoraConfig | None = None
-    longest: int = 512
+    max_length: int = 512
     batch_tokens: int = 4096
     batch_rows: int = 32
     counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "batch_rows")
     shares: ClassVar[tuple[str, ...]] = ("dropout",)
     documents: ClassVar[bool] = False  # whether a document model (han) can be used
+    renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length"}
     tuned_longest: ClassVar[int | None] = None  # at most so many tokens of a model that is fine-tuned
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.longest < 8:
-            raise ValueError(f"longest is {self.longest}; it must be at least 8")
+        if self.max_length < 8:
+            raise ValueError(f"max_length is {self.max_length}; it must be at least 8")
         if self.model.kind == "han" and not self.documents:
             raise ValueError("han reads documents and has no output for single words; use attentive or encoder")
-        if getattr(self.model, "positions", None) == "learned" and self.longest > self.model.longest:  # type: ignore[attr-defined]
-            raise ValueError(f"longest is {self.longest}; the model has positions for {self.model.longest}")  # type: ignore[attr-defined]
+        positions = self.model.max_length if getattr(self.model, "positions", None) == "learned" else None  # type: ignore[attr-defined]
+        if positions is not None and self.max_length > positions:
+            raise ValueError(f"max_length is {self.max_length}; the model has positions for {positions}")
 
     def adapt(self, model: nn.Module) -> None:
         """With ``lora``, train only low-rank updates of the text model's matrices, its pooling, and the head."""

@@ -1,5 +1,6 @@
 """The configuration of `caption`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
@@ -14,7 +15,7 @@ from sightline.training.loop import TrainingConfig
 
 def _words() -> TokeniserConfig:
     # Words in lower case; characters in scripts without spaces. Words that occur once or twice are unknown.
-    return TokeniserConfig(method="words", words=10_000, lower=True, minimum=3)
+    return TokeniserConfig(method="words", vocab_size=10_000, lower=True, min_frequency=3)
 
 
 def _training() -> TrainingConfig:
@@ -25,7 +26,7 @@ def _training() -> TrainingConfig:
 class CaptionConfig(TaskConfig):
     """The configuration of a run.
 
-    ``encoder`` computes annotations of an image. ``longest``: longer captions are neither trained on nor written.
+    ``encoder`` computes annotations of an image. ``max_length``: longer captions are neither trained on nor written.
     ``metric`` chooses the best checkpoint, by greedy captions of at most ``validated`` validation images.
     """
 
@@ -35,13 +36,14 @@ class CaptionConfig(TaskConfig):
     training: TrainingConfig = field(default_factory=_training)
     metric: CaptionMetric = "bleu4"
     smoothing: float = 0.1
-    longest: int = 50
+    max_length: int = 50
     batch_rows: int = 64
     batch_tokens: int = 2048
     valid_share: float = 0.05
     validated: int = 1000
-    counts: ClassVar[tuple[str, ...]] = ("batch_rows", "batch_tokens", "longest")
+    counts: ClassVar[tuple[str, ...]] = ("batch_rows", "batch_tokens", "max_length")
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
+    renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length"}
     key_format: ClassVar[str] = ""  # the format of an image's content key, which decides its split
     verb: ClassVar[str] = "caption"
     work: ClassVar[int] = 24  # tokens of a caption, about

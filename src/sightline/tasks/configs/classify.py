@@ -1,5 +1,6 @@
 """The configuration of `classify` for texts, and the fields that all configurations of labels share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -66,16 +67,16 @@ class LabelChoices:
 
 def _words() -> TokeniserConfig:
     # Words in lower case, characters in scripts without spaces: units that readable highlights need.
-    return TokeniserConfig(method="words", words=30_000, lower=True)
+    return TokeniserConfig(method="words", vocab_size=30_000, lower=True)
 
 
 @dataclass(frozen=True)
 class ClassifyConfig(LabelChoices, TextTaskConfig):
     """The configuration of a run.
 
-    ``longest``: the middle of longer texts is cut in training (except for `han`). ``metric`` is macro-F1 by default,
+    ``max_length``: the middle of longer texts is cut in training (except for `han`). ``metric`` is macro-F1 by default,
     for numbers Pearson's correlation. ``class_weights`` balanced: all labels have the same total weight in training.
-    ``dropout`` is that before the output layer, by default the model's own.
+    ``dropout`` is that before the output layer, by default the model's own. ``baselines``: train linear models too.
     """
 
     model: TextModelConfig = field(default_factory=AttentiveConfig)
@@ -86,9 +87,10 @@ class ClassifyConfig(LabelChoices, TextTaskConfig):
     smoothing: float = 0.0
     batch_tokens: int = 8192
     validated: int = 5000
-    floors: bool = True
+    baselines: bool = True
     shares: ClassVar[tuple[str, ...]] = ("dropout", "smoothing")
     documents: ClassVar[bool] = True
+    renamed: ClassVar[Mapping[str, str]] = {**TextTaskConfig.renamed, "floors": "baselines"}
     tuned_longest: ClassVar[int] = 256
 
     def __post_init__(self) -> None:

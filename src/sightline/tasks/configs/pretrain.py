@@ -40,9 +40,9 @@ class PretrainConfig(TextTaskConfig):
             raise ValueError("lora is for fine-tuning after pre-training; leave it out")
         if self.masking.pairs:
             raise ValueError("masking.pairs is true; set next_sentence=true instead, which makes pairs")
-        if self.model.positions == "learned" and self.masking.length > self.model.longest:
+        if self.model.positions == "learned" and self.masking.length > self.model.max_length:
             raise ValueError(
-                f"masking.length is {self.masking.length}; the model has positions for {self.model.longest}"
+                f"masking.length is {self.masking.length}; the model has positions for {self.model.max_length}"
             )
 
     @property

@@ -9,19 +9,19 @@ from sightline.text.tokeniser import TokeniserConfig
 
 
 def _words() -> TokeniserConfig:
-    return TokeniserConfig(method="bpe", words=8000)
+    return TokeniserConfig(method="bpe", vocab_size=8000)
 
 
 @dataclass(frozen=True)
 class SpanConfig(TextTaskConfig):
-    """``longest``: a longer question and text are read in windows of the text, which share ``overlap`` tokens.
+    """``max_length``: a longer question and text are read in windows of the text, which share ``overlap`` tokens.
 
     ``longest_answer`` is the most tokens of an answer.
     """
 
     tokeniser: TokeniserConfig = field(default_factory=_words)
     metric: Literal["f1", "exact"] = "f1"
-    longest: int = 384
+    max_length: int = 384
     overlap: int = 128
     longest_answer: int = 30
 

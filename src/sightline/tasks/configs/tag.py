@@ -12,19 +12,19 @@ from sightline.text.tokeniser import TokeniserConfig
 
 
 def _attentive() -> TextModelConfig:
-    return AttentiveConfig(deviation=LOUD)
+    return AttentiveConfig(init_std=LOUD)
 
 
 def _pieces() -> TokeniserConfig:
     # Capitals and endings are informative: names, parts of speech.
-    return TokeniserConfig(method="bpe", words=8000)
+    return TokeniserConfig(method="bpe", vocab_size=8000)
 
 
 @dataclass(frozen=True)
 class TagConfig(TextTaskConfig):
     """``metric`` is by default F1 of spans if labels mark them (B-PER, I-PER), else the accuracy of words.
 
-    ``longest``: longer sentences are read in windows. ``smoothing`` is label smoothing in training.
+    ``max_length``: longer sentences are read in windows. ``smoothing`` is label smoothing in training.
     """
 
     model: TextModelConfig = field(default_factory=_attentive)
