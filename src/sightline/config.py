@@ -238,7 +238,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"the field {_short(twice)} stands there twice")
+        raise ConfigError(f"the field {_short(twice)} occurs twice")
     return data
 
 

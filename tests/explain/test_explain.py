@@ -15,7 +15,7 @@ from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
-from sightline.outputs import sequence_explain
+from sightline.outputs import encoder_maps, sequence_explain
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.text.words import word_numbers
@@ -107,8 +107,8 @@ def test_its_own_output_is_what_predict_gives(path):
 def test_long_inputs_keep_the_largest_weights(monkeypatch):
     translator = make(MODELS["transformer"])
     whole = translator.explain("the dog sleeps", "a cat", measure=False)
-    monkeypatch.setattr(sequence_explain, "WHOLE", 10)
-    monkeypatch.setattr(sequence_explain, "LARGEST", 2)
+    monkeypatch.setattr(encoder_maps, "WHOLE", 10)
+    monkeypatch.setattr(encoder_maps, "LARGEST", 2)
     short = translator.explain("the dog sleeps", "a cat", measure=False)
     assert short.notes[0].startswith("of each row only the 2 largest weights were kept")
     assert "self" in {stack.kind for stack in short.stacks}

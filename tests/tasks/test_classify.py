@@ -390,5 +390,5 @@ def test_floors_of_other_labels_are_refused(trained, tmp_path):
     path = tmp_path / "run" / "floors.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": "several"}))
     classifier = Run.load(tmp_path / "run")
-    with pytest.raises(UserError, match=r"floors\.json is damaged: its floors are not those of the run's labels"):
+    with pytest.raises(UserError, match=r"floors\.json is damaged: its baselines are not those of the run's labels"):
         classifier.evaluate(examples([("a b", classifier.output.labels.names[0])]))

@@ -57,7 +57,7 @@ def _place(text: str, answers: tuple[str, ...], start: int | None) -> int:
     if start is None:
         place = text.find(answer)
         if place < 0:
-            raise ValueError(f"answer not in text: found {shown}, expected words that stand in the text")
+            raise ValueError(f"answer not in text: found {shown}, expected words of the text")
         return place
     if text[start : start + len(answer)] != answer:
         there = text[start : start + min(len(answer), SHOWN)]

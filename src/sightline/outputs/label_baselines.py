@@ -94,7 +94,7 @@ class TextBaselines(LabelBaselines):
         outputs = {len(floor.bias) for floor in floors.floors.values()}
         fitting = {labels.classes, 1} if labels.kind == "one" and labels.classes == 2 else {labels.classes}
         if floors.kind != labels.kind or not outputs <= fitting:
-            raise UserError(f"{folder / FACTS} is damaged: its floors are not those of the run's labels")
+            raise UserError(f"{folder / FACTS} is damaged: its baselines are not those of the run's labels")
         return floors.scores(xs)
 
 

@@ -120,7 +120,7 @@ class LabelMaps:
 def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
     """Everything there is to show about the label of one text; ``options.output`` is the label, if not the model's."""
     if not isinstance(run.input, TextInput):
-        raise UserError(f"where a model looks in {run.input.noun} while it gives labels cannot be shown")
+        raise UserError(f"the attention of labels over {run.input.noun} cannot be shown")
     (prediction,) = run.predict([text])
     placed = place(run.input.reader, text, run.input.limit)
     explained = LabelExplained.of(run, prediction, options.output)

@@ -99,7 +99,7 @@ def _maps(
     kinds = {name: _kind(model, name) for name in trace.names}
     if "cross" not in kinds.values():
         raise UserError(
-            f"{run.name} has no attention: its decoder gets {run.input.decodes}, so there is nothing that it looked at"
+            f"{run.name} has no attention: its decoder gets {run.input.decodes}, so there is no attention map"
         )
     records: list[Record] = []
     calculations: list[Calculation] = []

@@ -115,7 +115,7 @@ function sums(shown, found, row, weights) {
     make(
       "section",
       {},
-      make("h4", {}, "3. What asked (h) and what was read (c) go on together: [h; c]"),
+      make("h4", {}, "3. The query (h) and the context (c) are concatenated: [h; c]"),
       vector("h", query, null),
       vector("c", context, found.size),
     ),
