@@ -215,4 +215,5 @@ def _short(text: str) -> str:
 
 def _printable(text: str) -> str:
     """Replace control characters: untrusted text must not control the terminal."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    spaced = text.replace("\t", "  ")  # between the columns of an item
+    return "".join(character if character.isprintable() else "\ufffd" for character in spaced)
