@@ -92,9 +92,7 @@ class SingleConfig(GridModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rnn_layers or self.encoder is not None:
-            raise ValueError(
-                "a model of single cells has no rnn_layers and no image encoder: both read other cells"
-            )
+            raise ValueError("a model of single cells has no rnn_layers and no image encoder: both read other cells")
 
     def build(self, inputs: Inputs, weights: Sequence[float] | None = None, *, pretrained: bool = False) -> Single:
         return Single(self, inputs, weights, pretrained)
