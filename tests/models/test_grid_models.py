@@ -324,7 +324,7 @@ def test_configurations_survive_json_and_refuse_nonsense():
     for wrong in ({"neighbours": 5}, {"sweeps": 0}, {"own_labels": 2.0}, {"dropout": 1.0}, {"attn_num_layers": 0}):
         with pytest.raises(ValueError):
             SequentialConfig.from_json({"kind": "sequential", **wrong})
-    with pytest.raises(ValueError, match="look further"):
+    with pytest.raises(ValueError, match="read other cells"):
         SingleConfig(rnn_layers=1)
     with pytest.raises(ValueError, match="cell is 12"):
         PixelCells(12, 8, 8)
