@@ -216,8 +216,8 @@ class Input(ABC):
         raise UserError(f"{self.noun} are no files")
 
     def joined(self, lines: Any) -> Iterator[tuple[list[Any], int]]:
-        """Blocks of items out of lines, where an item may be several of them."""
-        raise NotImplementedError
+        """Blocks of items out of lines, where an item may be several of them (`joins_lines`)."""
+        raise UserError(f"{self.noun} of several lines cannot be read")
 
     encoder_parameters: int = 0  # of a part before the model, such as a frozen encoder
     text_names: ClassVar[tuple[str, str]] = ("text", "second text")  # names of both, where items are two texts

@@ -144,21 +144,21 @@ def plain(data: Any) -> Any:
     return json.loads(json.dumps(data, ensure_ascii=False))
 
 
-def same(found: Any, expected: Any, what: str, tolerance: float = TOLERANCE) -> None:
+def same(actual: Any, expected: Any, what: str, tolerance: float = TOLERANCE) -> None:
     """Assert equal plain data; numbers up to the tolerance."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        assert found.keys() == expected.keys(), f"{what} has {sorted(found)}; expected {sorted(expected)}"
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        assert actual.keys() == expected.keys(), f"{what} has {sorted(actual)}; expected {sorted(expected)}"
         for name, value in expected.items():
-            same(found[name], value, f"{what}, {name}", tolerance)
-    elif isinstance(expected, list | tuple) and isinstance(found, list | tuple):
-        assert len(found) == len(expected), f"{what} has {len(found)} entries; expected {len(expected)}"
-        for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+            same(actual[name], value, f"{what}, {name}", tolerance)
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        assert len(actual) == len(expected), f"{what} has {len(actual)} entries; expected {len(expected)}"
+        for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
             same(one, other, f"{what}, {number}", tolerance)
-    elif isinstance(expected, float) and isinstance(found, float | int):
-        near = found == expected or abs(found - expected) <= tolerance * max(1.0, abs(expected))
-        assert near or (found != found and expected != expected), f"{what} is {found}; expected {expected}"
+    elif isinstance(expected, float) and isinstance(actual, float | int):
+        near = actual == expected or abs(actual - expected) <= tolerance * max(1.0, abs(expected))
+        assert near or (actual != actual and expected != expected), f"{what} is {actual}; expected {expected}"
     else:
-        assert found == expected, f"{what} is {found!r}; expected {expected!r}"
+        assert actual == expected, f"{what} is {actual!r}; expected {expected!r}"
 
 
 def refusal(do: Callable[[], Any], *names: str) -> str | None:
