@@ -58,10 +58,10 @@ def test_what_a_stranger_describes_is_not_built_before_it_is_known_to_be_what_th
     about = json.loads((run / "config.json").read_text())
     about["config"]["model"] |= wrong
     (run / "config.json").write_text(json.dumps(about))
-    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(UserError, match="is damaged"):
         sightline.load(run)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
 
 
