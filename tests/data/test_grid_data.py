@@ -280,7 +280,9 @@ def test_pictures_and_masks(tmp_path):
     pixels = np.zeros((20, 30), dtype=np.uint8)
     pixels[3, 12] = 1
     fine = picture(image, labels, 10, pixels=pixels)
-    assert (fine[3, 12] == (213, 94, 0)).all()
+    assert (fine[3, 12] == 100).all()  # what is marked can be seen
+    for beside in ((2, 12), (4, 12), (3, 11), (3, 13)):
+        assert (fine[beside] == (213, 94, 0)).all()
     assert picture(np.zeros((2, 3, 4), dtype=np.float32), labels, 0).shape == (340, 510, 3)
     for values in ((0, 255), (0, 700), (0, 0x123456), (255, 0xFF0000), (3, 0x1000005)):
         path = save_mask(pixels, values, tmp_path / "mask.png")

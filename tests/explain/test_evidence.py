@@ -13,7 +13,7 @@ from sightline.attention import ComposedConfig, DotConfig
 from sightline.attention.tap import active_taps
 from sightline.errors import UserError
 from sightline.explain.evidence import believe, choose_shift, leave_one_out, sentences
-from sightline.explain.evidence.measures import agreement, chosen_rows, kendall, moved, removal
+from sightline.explain.evidence.measures import agreement, chance_range, chosen_rows, kendall, moved, removal
 from sightline.explain.evidence.panel import spread
 from sightline.explain.explanation import Explanation, Stack
 from sightline.records import Record, Slots, Tokens
@@ -245,3 +245,28 @@ def test_maps_are_not_shifted_without_a_clear_reason(truth):
     assert choose_shift([Additive(truth), Additive(truth)], lambda one: early) == -1
     assert choose_shift([Additive(truth[:2])], lambda one: truth[:2]) == 0  # two rows: none that every shift has
     assert choose_shift([], lambda one: truth) == 0
+
+
+def test_one_scale_of_words_for_agreement_with_its_interval_of_chance():
+    subject = Additive(np.zeros((2, 3)))
+
+    def kind(tau, chance=0.1):
+        return sentences.gradient(subject, tau, chance).sentence.split(" gives ")[1].split(":")[0]
+
+    assert [kind(tau) for tau in (0.7, 0.31, 0.2, 0.19)] == [
+        "strong agreement",
+        "moderate agreement",
+        "weak agreement",
+        "weak agreement",
+    ]
+    assert [kind(tau, 0.25) for tau in (0.2, 0.19, -0.2)] == ["no clear agreement"] * 3
+    assert kind(-0.4) == "moderate disagreement"
+    assert "within ±0.25 in 95 of 100 cases" in sentences.gradient(subject, 0.2, 0.25).sentence
+
+
+def test_random_orders_are_within_the_interval_of_chance_19_times_in_20():
+    generator = np.random.default_rng(0)
+    weights, worth = generator.random((2, 400, 4, 12))
+    inside = [abs(agreement(*pair).mean()) <= chance_range(*pair) for pair in zip(weights, worth, strict=True)]
+    assert 0.92 < np.mean(inside) < 0.98
+    assert chance_range(np.ones((1, 3)), np.ones((1, 3))) == 1.0  # nothing can be ranked

@@ -146,6 +146,14 @@ def test_a_cut_head_is_one_whose_output_is_not_read():
     assert {(one.name, one.head) for one in only} == {("decoder.1.cross", 0), ("decoder.1.cross", 1)}
 
 
+def test_heads_are_ablated_for_a_limited_time_those_of_the_output_first(monkeypatch):
+    monkeypatch.setattr("sightline.explain.evidence.panel.HEAD_SECONDS", 0)
+    one = TextSubject(build("transformer").eval(), SOURCE, WRITTEN)
+    belief = believe(one, np.full((4, 5), 0.2))
+    assert {head.name for head in belief.heads} == {"decoder.1.cross"}
+    assert belief.about.endswith("the last 2 of 12 heads ablated (in 0 seconds)")
+
+
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "luong"])
 def test_the_panel_of_a_model_from_its_own_records(kind):
     model = build(kind).eval()

@@ -143,7 +143,14 @@ def _configs():
         "next": (transformers.GPT2LMHeadModel, gpt2, byte_pieces),
         "written": (transformers.T5ForConditionalGeneration, transformers.T5Config(**t5, **seq2seq), sentence_pieces),
         "marian": (transformers.MarianMTModel, transformers.MarianConfig(**marian, **seq2seq), sentence_pieces),
+        "sink": (transformers.GptOssForCausalLM, _gpt_oss(bytes_), byte_pieces),
     }
+
+
+def _gpt_oss(words):
+    special = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
+    sizes = {"num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 2, "num_experts_per_tok": 1}
+    return transformers.GptOssConfig(vocab_size=words, max_position_embeddings=64, **SIZES, **sizes, **special)
 
 
 def save_folder(path, kind):

@@ -294,3 +294,11 @@ def test_any_shape_and_precision_of_a_strangers_fused_attention(shape, kind):
         torch.testing.assert_close(
             model(x).double(), found.double(), rtol=0, atol=0.02 if kind == torch.bfloat16 else 1e-12
         )
+
+
+def test_a_capture_that_recorded_nothing_says_so(caplog):
+    model = nn.Linear(2, 2)
+    with capture(model) as trace:
+        model(torch.zeros(1, 2))
+    assert not trace.names
+    assert "no attention ran that capture can record" in caplog.text

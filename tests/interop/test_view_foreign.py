@@ -14,6 +14,7 @@ from PIL import Image
 from foreign_models import TEXTS, save_folder, word_pieces
 from frozen_run import FROZEN
 from invoke import run
+from sightline import capture, uniform
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.interop.huggingface import load
@@ -322,3 +323,18 @@ def test_a_tokeniser_of_another_model_is_named(damaged):
     made.save(str(damaged / "tokenizer.json"))
     with pytest.raises(UserError, match="has token"):
         load(damaged).explain("zz49")
+
+
+def test_an_attention_sink_is_a_column_of_its_own(tmp_path):
+    owner = load(save_folder(tmp_path / "sink", "sink"))
+    explanation = owner.explain(TEXT)
+    for record in explanation.records:
+        assert record.columns.texts[-1] == "(sink)"
+        assert record.columns.special[-1] == len(record.columns) - 1 == len(record.rows)
+        np.testing.assert_allclose(record.matrix().sum(axis=1), 1.0, atol=1e-5)
+    assert max(record.matrix()[:, -1].max() for record in explanation.records) > 0.1
+    assert explanation.belief is not None
+    tokens = torch.tensor([owner.pieces.encode(TEXT)])
+    with torch.no_grad(), capture(owner.model, change=uniform) as trace:
+        owner.model(input_ids=tokens)
+    assert (trace.maps[0].weights[..., -1] == 0).all()  # uniform over the tokens alone

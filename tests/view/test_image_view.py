@@ -163,6 +163,17 @@ def test_a_frame_stands_around_what_was_looked_at_most():
     assert len(overlay.frame(np.zeros(6), Grid(2, 3), (20, 30)).get_xydata()) == 0
 
 
+def test_flat_weights_have_no_frame_and_say_so(figures, tmp_path):
+    flat = np.array([0.2, 0.2, 0.2, 0.2, 0.15, 0.05], dtype=np.float32)  # a frame would surround the last place
+    assert overlay.is_flat(flat)
+    assert len(overlay.frame(flat, Grid(2, 3), (20, 30)).get_xydata()) == 0
+    assert not overlay.is_flat(np.zeros(6))
+    rows = np.stack([flat, np.eye(6, dtype=np.float32)[2]])
+    record = Record("cross", 0, 0, Tokens(("a", "dog")), Grid(2, 3), rows)
+    overlay.overlay(np.full((20, 30, 3), 90, dtype=np.uint8), record, tmp_path / "a.png")
+    assert [axes.get_title() for axes in figures[0].axes] == ["image", "a (flat)", "dog"]
+
+
 def test_what_the_model_did_not_see_stays_dark():
     weights = np.ones(4, dtype=np.float32)
     dark = overlay.veil(weights, Grid(2, 2), (40, 80), 1.0, (0.25, 0.0, 0.75, 1.0))[..., 3]

@@ -16,6 +16,7 @@ The model need not be made of our mechanisms: `sightline.explain.intercept` list
 of your own is seen after one call of `sightline.show_attention`.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from sightline.records import Axis, Record, Slots, TopK
 
 Change = Callable[["Site", Look], Tensor]
 Axes = Axis | Mapping[str, Axis] | None
+LOG = logging.getLogger(__name__)
 BLOCK = 1 << 22  # weights at once in top-k mode: 16 MB of float32
 
 
@@ -319,6 +321,8 @@ def capture(
     with open_tap(trace), intercepting() if may_be_foreign(model) else nullcontext():
         yield trace
     selection.check(trace.ran)
+    if not trace.ran:
+        LOG.warning("no attention ran that capture can record; sightline.explain.intercept lists what it can")
     if isinstance(change, _Cut) and trace.ran and not change.matched:
         raise ValueError(f"cut: no attention named {change.name!r} ran; there is {', '.join(trace.ran)}")
 

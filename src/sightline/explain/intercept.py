@@ -246,12 +246,20 @@ def _eager(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if len(numbers) < heads:
         parts = [_some_heads(part, numbers, heads) for part in parts]
     passage = new_passage()
-    shown = show(Look(module, 0, parts[0], parts[1], parts[0] > HIDDEN, 1, 0, 0, passage, tuple(numbers)))
+    allowed = parts[0] > HIDDEN
+    if has_sink(module):
+        allowed[..., -1] = False  # the sink takes weight, but it is no key
+    shown = show(Look(module, 0, parts[0], parts[1], allowed, 1, 0, 0, passage, tuple(numbers)))
     if shown is parts[1]:
         return weights
     changed = weights.reshape(shape).clone()
     changed[:, torch.tensor(numbers, device=shown.device)] = shown.to(weights.dtype)
     return changed.reshape(weights.shape)
+
+
+def has_sink(module: nn.Module) -> bool:
+    """Whether the last column of its softmax is a learned score of nothing, as in GPT-OSS."""
+    return isinstance(getattr(module, "sinks", None), nn.Parameter)
 
 
 def _heads_of(module: nn.Module) -> int | None:

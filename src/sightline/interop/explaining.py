@@ -16,8 +16,9 @@ from sightline.explain.evidence import believe, rollout_records
 from sightline.explain.evidence.measures import chosen_rows
 from sightline.explain.evidence.subject import PoolSubject
 from sightline.explain.explanation import Belief, Choice, Explanation, OutputStep, Stack
+from sightline.explain.intercept import has_sink
 from sightline.interop.subjects import MaskedSubject, NextSubject, VectorSubject, WrittenSubject
-from sightline.records import Axis, Record, Tokens
+from sightline.records import Record, Tokens
 
 if TYPE_CHECKING:
     from sightline.interop.huggingface import HuggingFaceModel
@@ -28,6 +29,7 @@ LARGEST = 64
 MEASURED = 400  # tokens; the time to hide each of them in turn grows with the cube
 MASKED = 6  # words that are masked in turn: each needs passes of its own
 LONGEST = 256  # tokens written
+SINK = "(sink)"
 SPECIAL_IDS = (
     "bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id", "decoder_start_token_id",
 )  # fmt: skip
@@ -191,7 +193,7 @@ class _Reading:
         if output is None:
             output = owner.pieces.decode([last_token]) or owner.pieces.label(last_token)
         last = trace.names[-1]
-        heads_mean = np.mean([record.matrix() for record in records if record.name == last], axis=0)
+        heads_mean = np.mean([record.matrix()[:, : len(read)] for record in records if record.name == last], axis=0)
 
         def evidence() -> Belief:
             subject = NextSubject(owner.model, read, last_token, last, self.special)
@@ -278,7 +280,8 @@ class _Reading:
 
     def _rolled(self, trace: Trace, records: Sequence[Record], title: str, stacks: list[Stack]) -> list[Record]:
         """The rollout of self-attention, where whole maps of all layers are there; its stack is added."""
-        rolled = rollout_records(records) if self.top is None and not _repeated(trace) else []
+        square = all(record.rows == record.columns for record in records)  # not so with attention sinks
+        rolled = rollout_records(records) if self.top is None and square and not _repeated(trace) else []
         if rolled:
             stacks.append(Stack(f"{title}, through all layers", "self", tuple(one.name for one in rolled)))
         return rolled
@@ -315,8 +318,18 @@ class _Reading:
         return self.owner.pieces.axis(tokens, frozenset(self.special))
 
 
-def _records(trace: Trace, names: Sequence[str], rows: Axis, columns: Axis) -> list[Record]:
-    return [record for name in names for record in trace[name].records(rows=rows, columns=columns)]
+def _records(trace: Trace, names: Sequence[str], rows: Tokens, columns: Tokens) -> list[Record]:
+    records = []
+    for name in names:
+        sink = has_sink(trace.mechanisms[name]) and trace[name].columns == len(columns) + 1
+        records += trace[name].records(rows=rows, columns=_with_sink(columns) if sink else columns)
+    return records
+
+
+def _with_sink(columns: Tokens) -> Tokens:
+    """A column more: the weight that a model with attention sinks gives to no token."""
+    words = None if columns.words is None else (*columns.words, max(columns.words, default=-1) + 1)
+    return Tokens((*columns.texts, SINK), words, (*columns.special, len(columns)))
 
 
 def _repeated(trace: Trace) -> bool:

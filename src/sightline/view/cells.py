@@ -38,9 +38,10 @@ def picture(
     pixels: np.ndarray | None = None,
     gold: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The image with its cells tinted by their labels, each with a thin edge; ``pixels`` of a class in full colour.
+    """The image with its cells tinted by their labels, each with a thin edge.
 
-    Cells whose ``gold`` label is another have a white edge. The ground (label 0) is not tinted.
+    ``pixels`` of a class keep the image's own colours, so that what was marked can be checked, inside a line of the
+    class's colour. Cells whose ``gold`` label is another have a white edge. The ground (label 0) is not tinted.
     """
     image, cell = _image(values, labels.shape, cell)
     height, width = image.shape[:2]
@@ -50,10 +51,13 @@ def picture(
         here = large == label
         strength = STRENGTH if pixels is None else STRENGTH / 2
         tinted[here] = (1 - strength) * tinted[here] + strength * colour_of(label)
-        if pixels is not None:
-            tinted[pixels == label] = colour_of(label)
         edge = here & ~_inside(here)
         tinted[edge] = 0.35 * tinted[edge] + 0.65 * colour_of(label)
+    if pixels is not None:
+        marked = pixels > 0
+        for label in sorted(set(pixels.ravel().tolist()) - {0}):
+            tinted[~_inside(pixels != label) & (pixels != label)] = colour_of(label)
+        tinted[marked] = image[marked]
     if gold is not None:
         wrong = _large((gold != labels) & (gold >= 0), cell)[:height, :width]
         frame = np.ones((cell, cell), dtype=bool)

@@ -33,6 +33,7 @@ FINEST = 512  # pixels along an image's longer side, in one panel
 DOTS = 300  # pixels of an image in an inch of a picture
 PANEL, GAP = 1.15, 0.06  # inches: how wide a panel is at least, and what is between two
 MOST_PANELS = 200
+FLAT = " (flat)"  # behind the word of a row without a frame
 
 
 def overlay(
@@ -49,7 +50,8 @@ def overlay(
 
     Brightness instead of colour: the image keeps its colours, and it works for every kind of colour vision. All rows
     have one scale; a frame is around the places with the highest weights of a row, also where the image itself is dark.
-    The first panel is the image itself. ``box`` is where the places lie over the image (`sightline.picture.Picture`).
+    A row whose weights are flat has no frame (`is_flat`) and its title says so. The first panel is the image itself.
+    ``box`` is where the places lie over the image (`sightline.picture.Picture`).
     """
     grid = grid_of(record)
     words = words_along(record.rows)
@@ -80,6 +82,8 @@ def overlay(
             axes.imshow(veil(weights[number - 1], grid, pixels.shape[:2], top, box), aspect="equal")
             axes.add_line(frame(weights[number - 1], grid, pixels.shape[:2], box))
         name = "image" if number == 0 else words[number - 1]
+        if number and is_flat(weights[number - 1]):
+            name += FLAT
         axes.set_title(shown(name, fits(name, size, wide)), fontsize=size, pad=2, parse_math=False)
         axes.title.set_fontstyle("italic" if number == 0 else "normal")
     figure.text(0.0, 0.3 * line / high, scale_of(top, len(words)), fontsize=SMALLEST)
@@ -91,6 +95,16 @@ def scale_of(most: float, rows: int) -> str:
     """What brightness and frames mean, in words; a single row may be that of a label."""
     whose = "the word's" if rows > 1 else "the"
     return f"dark: weight 0, full brightness: {most:g} or more; framed: at least half of {whose} largest weight"
+
+
+def is_flat(weights: np.ndarray) -> bool:
+    """Whether more than half of the places have at least half of the largest weight.
+
+    A frame around them would surround the places with little weight, and be read as the opposite.
+    """
+    values = np.nan_to_num(weights)
+    most = float(values.max(initial=0.0))
+    return most > 0 and 2 * int((values >= most / 2).sum()) > values.size
 
 
 def grid_of(record: Record) -> Grid:
@@ -130,7 +144,7 @@ def veil(weights: np.ndarray, grid: Grid, shape: tuple[int, int], most: float, b
 
 
 def frame(weights: np.ndarray, grid: Grid, shape: tuple[int, int], box: Box = WHOLE) -> Line2D:
-    """A line around the places with at least half of the largest weight."""
+    """A line around the places with at least half of the largest weight; none where the weights are flat."""
     values = np.nan_to_num(weights).reshape(grid.height, grid.width)
     points = np.array([[*side, (np.nan, np.nan)] for side in _edges(values, shape, box)]).reshape(-1, 2)
     line = Line2D(points[:, 0], points[:, 1], color="white", linewidth=0.6, solid_capstyle="projecting")
@@ -143,7 +157,7 @@ def frame(weights: np.ndarray, grid: Grid, shape: tuple[int, int], box: Box = WH
 def _edges(values: np.ndarray, shape: tuple[int, int], box: Box) -> list[list[tuple[float, float]]]:
     """The edges between places above half and places below, in pixels of the image."""
     most = float(values.max(initial=0.0))
-    above = np.pad(values >= most / 2, 1) if most > 0 else np.zeros([side + 2 for side in values.shape], bool)
+    above = np.pad((values >= most / 2) & (most > 0 and not is_flat(values)), 1)
     across = box[0] + (box[2] - box[0]) * np.arange(values.shape[1] + 1) / values.shape[1]
     down = box[1] + (box[3] - box[1]) * np.arange(values.shape[0] + 1) / values.shape[0]
     x, y = across * shape[1] - 0.5, down * shape[0] - 0.5

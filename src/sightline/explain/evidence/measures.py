@@ -8,6 +8,7 @@ Costs are in nats: by how much the log-probability of a row falls. A cost of c m
 negative cost makes it likelier.
 """
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,19 @@ def agreement(weights: Weights, worth: Weights) -> Float[np.ndarray, " t"]:
         known = ~(np.isnan(row) | np.isnan(values))
         taus.append(kendall(row[known], values[known]))
     return np.array(taus, dtype=np.float64)
+
+
+def chance_range(weights: Weights, worth: Weights) -> float:
+    """Half of the 95 % interval of the mean τ of rows in random order, rows taken as independent.
+
+    The variance of τ of n columns is 2(2n + 5) / 9n(n − 1) (Kendall 1938).
+    """
+    known = ~(np.isnan(weights) | np.isnan(worth))
+    columns = known.sum(axis=1)[~np.isnan(agreement(weights, worth))].astype(np.float64)
+    if not columns.size:
+        return 1.0
+    variance = 2 * (2 * columns + 5) / (9 * columns * (columns - 1))
+    return min(1.0, 1.96 * float(np.sqrt(variance.sum())) / len(columns))
 
 
 def mean_of_known(values: Float[np.ndarray, " t"]) -> float | None:
@@ -205,18 +219,36 @@ def head_costs(subjects: Sequence[Subject], names: Collection[str] | None = None
     Of all attentions unless ``names`` are given; the mean over all rows of all the subjects. What people get wrong: a
     head that can be ablated at no cost may still do something that another head does as well.
     """
-    total: dict[tuple[str, int], float] = {}
+    return head_costs_within(subjects, names, seconds=None)[0]
+
+
+def head_costs_within(
+    subjects: Sequence[Subject], names: Collection[str] | None, seconds: int | None
+) -> tuple[tuple[HeadCost, ...], int]:
+    """The same, and the number of heads that were left out: each head takes a pass.
+
+    Attentions nearest to the output are first; after so many seconds no other is begun.
+    """
+    begun = time.monotonic()
+    before = [_read(subject, None) for subject in subjects]
     rows = sum(subject.rows for subject in subjects)
-    for subject in subjects:
-        trace, before = _read(subject, None)
-        for name, heads in _heads(trace).items():
-            if names is not None and name not in names:
-                continue
-            for head in range(heads):
-                cost = (before - _read(subject, cut(name, head))[1]) * subject.rows
-                total[name, head] = total.get((name, head), 0.0) + cost
-    costs = [HeadCost(name, head, cost / rows) for (name, head), cost in total.items()]
-    return tuple(sorted(costs, key=lambda one: -one.cost))
+    heads = {name: count for trace, _ in before for name, count in _heads(trace).items()}
+    chosen = [name for name in heads if names is None or name in names]
+    costs: dict[str, list[HeadCost]] = {}
+    for name in reversed(chosen):
+        if costs and seconds is not None and time.monotonic() - begun > seconds:
+            break
+        costs[name] = []
+        for head in range(heads[name]):
+            cost = sum(
+                (log_prob - _read(subject, cut(name, head))[1]) * subject.rows
+                for subject, (trace, log_prob) in zip(subjects, before, strict=True)
+                if name in trace.names
+            )
+            costs[name].append(HeadCost(name, head, cost / rows))
+    measured = [one for name in chosen for one in costs.get(name, ())]
+    left_out = sum(heads[name] for name in chosen) - len(measured)
+    return tuple(sorted(measured, key=lambda one: -one.cost)), left_out
 
 
 def _heads(trace: Trace) -> dict[str, int]:

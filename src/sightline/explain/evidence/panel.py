@@ -15,8 +15,9 @@ from sightline.explain.evidence.measures import (
     DRAWS,
     MOST_ROWS,
     agreement,
+    chance_range,
     chosen_rows,
-    head_costs,
+    head_costs_within,
     leave_one_out,
     mean_of_known,
     moved,
@@ -29,6 +30,7 @@ from sightline.records import Record, Tokens
 
 Weights = Float[np.ndarray, "t s"]
 Map = np.ndarray | Record | Sequence[Record]
+HEAD_SECONDS = 20  # each head takes a pass of the model: a large language model has a thousand
 
 
 def believe(
@@ -50,7 +52,8 @@ def believe(
     Several records are averaged. ``names`` are the attentions that are made uniform (those of the records; of a plain
     array, all that attend to the columns); ``special`` are the places of special columns (those of the records' axis;
     else those that are never hidden). ``shift`` moves the map's rows first, as `choose_shift` measured. With ``heads``
-    every head of the model is ablated in turn. ``k`` columns are hidden together (a tenth unless given).
+    every head of the model is ablated in turn, those of the last layers first, for `HEAD_SECONDS`. ``k`` columns are
+    hidden together (a tenth unless given).
     """
     matrix, records = _matrix(weights, subject)
     placed = moved(matrix, shift)
@@ -63,6 +66,9 @@ def believe(
     if names is None and records:
         names = tuple(dict.fromkeys(record.name for record in records))
     measured = f"{len(rows)} of {subject.rows} rows measured" if len(rows) < subject.rows else "every row measured"
+    costs, left_out = head_costs_within([subject], None, HEAD_SECONDS) if heads else ((), 0)
+    if left_out:
+        measured += f", the last {len(costs):,} of {len(costs) + left_out:,} heads ablated (in {HEAD_SECONDS} seconds)"
     return Belief(
         about=f"{about or _title(records)}, {measured}",
         rows=len(rows),
@@ -72,7 +78,7 @@ def believe(
             sentences.removed(subject, removal(subject, chosen, rows, k=k, draws=draws, seed=seed, alone=alone)),
             sentences.made_uniform(subject, uniform_cost(subject, names)),
         ),
-        heads=head_costs([subject]) if heads else (),
+        heads=costs,
     )
 
 
@@ -97,8 +103,8 @@ def agreements(subject: Subject, weights: Weights, rows: Sequence[int], alone: W
     gradients = subject.gradient_times_input(rows).double().abs().cpu().numpy()
     gradients[:, ~subject.hideable] = np.nan
     return [
-        sentences.leave_one_out(subject, mean_of_known(agreement(weights, alone))),
-        sentences.gradient(subject, mean_of_known(agreement(weights, gradients))),
+        sentence(subject, mean_of_known(agreement(weights, worth)), chance_range(weights, worth))
+        for sentence, worth in ((sentences.leave_one_out, alone), (sentences.gradient, gradients))
     ]
 
 

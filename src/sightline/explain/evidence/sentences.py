@@ -42,13 +42,14 @@ def first(subject: Subject, share: float, columns: int) -> Finding:
     return Finding("first", "Weight on the first position", share, 1 / columns, text)
 
 
-def leave_one_out(subject: Subject, tau: float | None) -> Finding:
-    text = _order(subject, tau, f"by what hiding each of them alone costs the {subject.row_name}")
+def leave_one_out(subject: Subject, tau: float | None, chance: float) -> Finding:
+    text = _order(subject, tau, chance, f"by what hiding each of them alone costs the {subject.row_name}")
     return Finding("leave_one_out", "Agreement with leave-one-out", tau, 0.0, text)
 
 
-def gradient(subject: Subject, tau: float | None) -> Finding:
-    text = _order(subject, tau, f"by how strongly the {subject.row_name} responds to a small change (gradient × input)")
+def gradient(subject: Subject, tau: float | None, chance: float) -> Finding:
+    what = f"by how strongly the {subject.row_name} responds to a small change (gradient × input)"
+    text = _order(subject, tau, chance, what)
     return Finding("gradient", "Agreement with gradient × input", tau, 0.0, text)
 
 
@@ -81,15 +82,23 @@ def _effect(subject: Subject, cost: float) -> str:
     return f"a {subject.row_name} becomes {_likelier(cost)} ({cost:z.2f} nats)" if own is None else own(cost)
 
 
-def _order(subject: Subject, tau: float | None, what: str) -> str:
+AGREEMENT = ((0.6, "strong"), (0.3, "moderate"), (0.0, "weak"))  # the least |τ|, and its word
+
+
+def _order(subject: Subject, tau: float | None, chance: float, what: str) -> str:
+    """The agreement of two rankings, with the interval that random orders have."""
     both = f"{subject.column_name}s by attention weight and {what}"
     if tau is None:
         return f"Ranking {both} is not possible here: one of the two values is the same for all of them."
-    if tau >= 0.2:
-        kind = "much the same order" if tau >= 0.6 else "a similar order"
+    if abs(tau) <= chance:
+        kind = "no clear agreement"
     else:
-        kind = "opposite orders" if tau <= -0.2 else "unrelated orders"
-    return f"Ranking {both} gives {kind}: {tau:z.2f}, where 1 is the same order, 0 is chance and -1 is the opposite."
+        degree = next(word for least, word in AGREEMENT if abs(tau) >= least)
+        kind = f"{degree} {'agreement' if tau > 0 else 'disagreement'}"
+    return (
+        f"Ranking {both} gives {kind}: {tau:z.2f}, where 1 is the same order and -1 is the opposite; random orders are "
+        f"within ±{chance:.2f} in 95 of 100 cases."
+    )
 
 
 def _likelier(cost: float) -> str:

@@ -3,7 +3,7 @@
 import { isolated, make, setText } from "./dom.js";
 import { lightLegend } from "./legend.js";
 import { sentence } from "./look.js";
-import { imageAlone, overPictures, overSight } from "./over.js";
+import { imageAlone, isFlat, overPictures, overSight } from "./over.js";
 import { tableOf } from "./table.js";
 import { bareWord, short } from "./text.js";
 
@@ -29,8 +29,10 @@ export function captionedView(app, shown) {
   );
   const rowNow = () => Math.min(app.state.row, shown.rows.size - 1);
   const pick = () => {
-    setText(words, sentence(shown, rowNow()));
-    sight.show(shown.map.row(rowNow()));
+    const weights = shown.map.row(rowNow());
+    const flat = isFlat(weights) ? " The weights are flat: no place stands out, so none is framed." : "";
+    setText(words, sentence(shown, rowNow()) + flat);
+    sight.show(weights);
     choosing?.show(rowNow());
     app.painted();
   };

@@ -13,6 +13,7 @@ const ASIDE = 200; // the image itself, small
 const SMALL = 3; // times: an image that is enlarged so much shows its pixels
 const PANEL = 150; // pixels of an image in an exported picture, which has one for each word
 const MOST_PANELS = 60;
+const FLAT = " (flat)"; // behind the word of a row without a frame
 
 /** The size of an image on the screen, with its proportions. */
 export function sizeOf(image, widest = WIDEST, tallest = TALLEST) {
@@ -65,10 +66,17 @@ export function drawOver(context, image, grid, weights, size, app) {
   context.restore();
 }
 
+/** Whether more than half of the places have at least half of the largest weight: a frame would surround the others. */
+export function isFlat(weights) {
+  if (!weights) return false;
+  const most = weights.reduce((a, b) => Math.max(a, b), 0);
+  return most > 0 && 2 * weights.filter((weight) => weight >= most / 2).length > weights.length;
+}
+
 /** A line around the places with at least half of the row's largest weight: seen also where the image is dark. */
 function frameMost(context, grid, weights, box) {
   const most = weights.reduce((a, b) => Math.max(a, b), 0);
-  if (!most) return;
+  if (!most || isFlat(weights)) return;
   const inside = (row, column) =>
     row >= 0 && row < grid.height && column >= 0 && column < grid.width && weights[row * grid.width + column] >= most / 2;
   const x = (column) => box.x + (column * box.width) / grid.width;
@@ -211,7 +219,8 @@ export function overPictures(shown, app, row) {
   const draw = (pen) => {
     panels.forEach((panel, i) => {
       const [x, y] = [(i % across) * wide, Math.floor(i / across) * high];
-      const word = fitting(shown.rows.labels[rows[i]], panel.width);
+      const flat = isFlat(shown.map.row(rows[i]));
+      const word = fitting(shown.rows.labels[rows[i]] + (flat ? FLAT : ""), panel.width);
       pen.text(x + panel.width / 2, y + 13, word, { size: 13, anchor: "middle", italic: shown.rows.special.has(rows[i]) });
       pen.group(x, y + 18, () => panel.draw(pen));
     });
