@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Processes for the tests: two keep within the memory of a small machine.
 WORKERS ?= 2
 
-.PHONY: demo test test-fast coverage lint format hooks words bench examples clean help
+.PHONY: demo test test-fast test-long coverage lint format hooks words bench examples clean help
 
 help:            ## say what there is to make
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/'
@@ -24,14 +24,18 @@ demo: $(READY)   ## train a small attention model on built-in data, score it, dr
 	$(BIN)/sightline demo
 
 test: $(READY)   ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long"
+
+test-long: $(READY) ## run the demo at full length, then all tests without the hand-written kernels
+	$(BIN)/python -m pytest -m long
+	SIGHTLINE_KERNELS=off $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long and not browser"
 
 test-fast: $(READY) ## run some tests of every package, in under 90 seconds on two cores
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "fast and not slow and not browser"
 
 coverage: $(READY) ## run the tests and report which lines they run (slower than test)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal -m "not long"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet
 	$(BIN)/coverage report
