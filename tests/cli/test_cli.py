@@ -13,6 +13,7 @@ import pytest
 
 from invoke import run
 from sightline import __version__
+from sightline.cli.options import Arg, joined
 from sightline.errors import MachineError, UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import check_writable, write_text
@@ -280,3 +281,21 @@ def test_every_command_can_run_without_kernels(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_list_given_in_parts_is_one_list():
+    options = [Arg("set", tuple[str, ...], "", ()), Arg("text", tuple[str, ...], "", ()), Arg("out", str, "")]
+    given = ["RUN", "--set", "a=1", "b=2", "--out", "x", "--text", "", "--set=c=3", "--text", "t"]
+    assert joined(options, given) == ["RUN", "--set", "a=1", "b=2", "c=3", "--out", "x", "--text", "", "t"]
+    assert joined(options, ["RUN", "--out", "x"]) == ["RUN", "--out", "x"]
+    with pytest.raises(UserError, match="--text has no value"):
+        joined(options, ["--text", "--out", "x"])
+
+
+def test_every_set_counts(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"a{i}\tb{i}\n" for i in range(30)))
+    fields = ["--set", "model.size=16", "--set", "model.embedding_size=8"]
+    words = ["--model", "rnnsearch", "--steps", "1", "--out", "run", *fields]
+    assert run("train", "translate", "--data", "pairs.tsv", *words, cwd=tmp_path).returncode == 0
+    model = json.loads((tmp_path / "run" / "config.json").read_text())["config"]["model"]
+    assert (model["size"], model["embedding_size"]) == (16, 8)

@@ -2,7 +2,16 @@
 
 import random
 
-QUICK = ["model.size=32", "model.embedding_size=24", "model.dropout=0.0", "tokeniser.method=characters"]
+QUICK = (
+    *("model.size=32", "model.embedding_size=24", "model.dropout=0.0", "tokeniser.method=characters"),
+    *(
+        "tokeniser.vocab_size=40",
+        "training.learning_rate=0.01",
+        "training.warmup=30",
+        "metric=exact",
+        "batch_tokens=400",
+    ),
+)
 
 
 def make_pairs(count, seed=0):

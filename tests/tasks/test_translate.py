@@ -24,14 +24,6 @@ from signals import start_interruptible
 
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]
 
-QUICK += [
-    "training.learning_rate=0.01",
-    "training.warmup=30",
-    "metric=exact",
-    "batch_tokens=400",
-    "tokeniser.vocab_size=40",
-]
-
 
 def run(*arguments, cwd, **options):
     command = [sys.executable, "-m", "sightline", *map(str, arguments)]

@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 import tyro
 
@@ -71,6 +71,32 @@ def nearest(name: str, known: Iterable[str], mark: str = "") -> str:
     return f"did you mean {mark}{close[0]}?" if close else f"there is {', '.join(f'{mark}{one}' for one in names)}"
 
 
+def joined(options: Sequence[Arg], arguments: Sequence[str]) -> list[str]:
+    """The arguments with the values of each list behind one option: given twice, an option would lose the first."""
+    lists = {f"--{option.name}" for option in options if get_origin(option.type) is tuple}
+    gathered: dict[str, list[str]] = {}
+    order: list[str] = []  # arguments as they are; in the place of a list, its option
+    current = None
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if argument.startswith("--"):
+            flag = flag.replace("_", "-")
+            current = flag if flag in lists else None
+            if current is not None and current not in gathered:
+                order.append(current)
+            if current is not None:
+                gathered.setdefault(current, []).extend([value] if equals else [])
+                continue
+        if current is None:
+            order.append(argument)
+        else:
+            gathered[current].append(argument)
+    empty = next((flag for flag, values in gathered.items() if not values), None)
+    if empty is not None:
+        raise UserError(f"{empty} has no value; give one or leave {empty} out")
+    return [one for argument in order for one in (argument, *gathered.get(argument, ()))]
+
+
 def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Sequence[str]) -> dict[str, Any]:
     """The values of the options on a command line, by their names in Python. Errors and help end the program."""
     known = {option.name for option in options if not option.positional}
@@ -91,7 +117,9 @@ def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Seque
     marks = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     if os.environ.get("NO_COLOR"):
         tyro._experimental_options["ansi_codes"] = False
-    if {"-h", "--help"} & set(arguments):  # tyro would not wrap it
+    if not {"-h", "--help"} & set(arguments):
+        arguments = joined(options, arguments)
+    else:  # tyro would not wrap it
         print("".join(f"{textwrap.fill(paragraph, 80)}\n\n" for paragraph in description.split("\n\n")), end="")
     given: Any = tyro.cli(whole, prog=prog, description="", args=list(arguments), config=marks)
     values: dict[str, Any] = {}
