@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -123,7 +123,7 @@ class ImageBaselines(LabelBaselines):
             return {}
         order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
         training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
-        gold = prepared.output.collate(targets, None)
+        gold = cast("Tensor", prepared.output.collate(targets, None))
         return linear_scores(
             self.input.features, [int(one[0]) for one in training], gold, [x.row for x in xs], self.labels
         )

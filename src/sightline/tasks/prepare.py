@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
@@ -27,13 +27,13 @@ from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
-from sightline.tasks.task import Column, Example, Task, Variant, imported
+from sightline.tasks.task import Column, Example, Task, Variant, X_co, Y_co, imported
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
-    from sightline.inputs.base import Input
-    from sightline.outputs.base import Output
+    from sightline.inputs.base import Input, SomeInput
+    from sightline.outputs.base import Output, SomeOutput
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
 VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from about this many rows at most
@@ -59,11 +59,15 @@ class Setting:
         return self.variant.columns or self.task.columns
 
 
-class Rows:
+class Rows(Generic[X_co, Y_co]):
     """The training examples; they can be read repeatedly."""
 
     def __init__(
-        self, spool: Spool, marks: Marks | None, unpack: Callable[[Sequence[Any]], Example], report: Report
+        self,
+        spool: Spool,
+        marks: Marks | None,
+        unpack: Callable[[Sequence[object]], Example[X_co, Y_co]],
+        report: Report,
     ) -> None:
         self.spool, self.marks, self.unpack, self.report = spool, marks, unpack, report
 
@@ -71,14 +75,14 @@ class Rows:
     def count(self) -> int:
         return self.spool.count if self.marks is None else self.marks.count
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[Example[X_co, Y_co]]:
         return map(self.unpack, self.spool.rows(self.marks))
 
-    def texts(self, of: Callable[[Example], Iterable[str]]) -> "VocabularyTexts":
+    def texts(self, of: Callable[[Example[X_co, Y_co]], Iterable[str]]) -> "VocabularyTexts[X_co, Y_co]":
         """VocabularyTexts of the examples to learn a vocabulary from; they can be read repeatedly."""
         return VocabularyTexts(self, of)
 
-    def limited(self, most: int, seed: int) -> "Rows":
+    def limited(self, most: int, seed: int) -> "Rows[X_co, Y_co]":
         """All rows, or about ``most`` of them drawn at random."""
         if self.count <= most:
             return self
@@ -88,11 +92,11 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class VocabularyTexts:
+class VocabularyTexts(Generic[X_co, Y_co]):
     """VocabularyTexts that can be read repeatedly; progress is reported while they are read."""
 
-    rows: Rows
-    of: Callable[[Example], Iterable[str]]
+    rows: Rows[X_co, Y_co]
+    of: Callable[[Example[X_co, Y_co]], Iterable[str]]
 
     def __iter__(self) -> Iterator[str]:
         for example in counted(self.rows, "learning the vocabulary", self.rows.count):
@@ -100,13 +104,13 @@ class VocabularyTexts:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Generic[X_co, Y_co]):
     """A fitted input and output, the training corpus on the disk, and the validation examples."""
 
-    input: "Input"
-    output: "Output"
+    input: "SomeInput"
+    output: "SomeOutput"
     corpus: Any
-    valid: list[Example]
+    valid: list[Example[X_co, Y_co]]
     config: Any  # as fitted to the data
     task: Task
     report: Report | None = None

@@ -24,7 +24,7 @@ from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing,
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
 from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.loop import OtherRank, Outcome, train
+from sightline.training.loop import BatchLoss, OtherRank, Outcome, train
 from sightline.training.ranks import Ranks
 
 
@@ -33,10 +33,11 @@ class TaskLesson:
 
     def __init__(self, run: Run, prepared: Prepared) -> None:
         config = run.config
-        self.run, self.batches = run, run.output.batches(prepared, config)
+        self.run = run
+        self.batches: Any = run.output.batches(prepared, config)
         self.valid = run.output.validated(prepared.valid, config)
         self.step = 0
-        self._parts: list[list[Any]] | None = None
+        self._parts: Sequence[Sequence[object]] | None = None
 
     def epoch(self, number: int) -> Sequence[Any]:
         return self.batches.epoch(number)
@@ -47,7 +48,7 @@ class TaskLesson:
     def tokens(self, batch: Any) -> int:
         return self.run.output.counted(batch)
 
-    def loss(self, model: nn.Module, batch: Any) -> Any:
+    def loss(self, model: nn.Module, batch: Any) -> BatchLoss:
         return self.run.output.loss(model, batch, self.step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -56,7 +57,7 @@ class TaskLesson:
         return run.output.validate(run, self.raws(run), self.valid)
 
     @torch.no_grad()
-    def raws(self, run: Run) -> list[Any]:
+    def raws(self, run: Run) -> list[object]:
         """Raw outputs of the validation examples, which are encoded only once."""
         xs = [one.x for one in self.valid]
         if self._parts is None and len(xs) <= run.input.at_once:
