@@ -29,19 +29,7 @@ from sightline.tasks.prepare import (
     write_valid,
 )
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import (
-    Batch,
-    Column,
-    Divided,
-    Example,
-    Options,
-    Part,
-    Pred,
-    PredictOptions,
-    Raw,
-    X,
-    Y,
-)
+from sightline.tasks.task import Batch, Column, Divided, Example, Options, Part, Pred, PredictOptions, Raw, X, Y
 
 if TYPE_CHECKING:
     import numpy as np

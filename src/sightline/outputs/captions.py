@@ -59,6 +59,9 @@ class CaptionOptions(SequenceOptions):
     looks: bool = field(default=False, metadata={"internal": True})
 
 
+CaptionEvaluation = Evaluation[Image, Captions, Searched, Prediction]
+
+
 class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
     """Captions. A target is all captions of an image."""
 
@@ -209,21 +212,19 @@ class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
     def scoring_options(self, given: dict[str, object]) -> tuple[Scoring, dict[str, object]]:
         return Scoring(), given  # images have no length, and references are cut in one way
 
-    def finished(
-        self, evaluation: Evaluation[Image, Captions, Searched, Prediction], scoring: object
-    ) -> Evaluation[Image, Captions, Searched, Prediction]:
+    def finished(self, evaluation: CaptionEvaluation, scoring: object) -> CaptionEvaluation:
         super().finished(evaluation, scoring)
         score = bleu_several([one.text for one in evaluation.predictions], [one.y for one in evaluation.examples])
         evaluation.values["sacrebleu"] = score.value
         cast("dict[str, str]", evaluation.extra["signatures"])["sacrebleu"] = score.signature
         return evaluation
 
-    def scores_json(self, evaluation: Evaluation[Image, Captions, Searched, Prediction]) -> dict[str, object]:
+    def scores_json(self, evaluation: CaptionEvaluation) -> dict[str, object]:
         options, captions = cast("CaptionOptions", evaluation.options), sum(len(one.y) for one in evaluation.examples)
         counts = {"captions": captions, "beam": options.beam, "length_penalty": options.length_penalty}
         return {**counts, "seconds": round(evaluation.seconds, 2), **super().scores_json(evaluation)}
 
-    def tables(self, evaluation: Evaluation[Image, Captions, Searched, Prediction]) -> list[Table | str]:
+    def tables(self, evaluation: CaptionEvaluation) -> list[Table | str]:
         images, options = len(evaluation.examples), cast("CaptionOptions", evaluation.options)
         captions = sum(len(one.y) for one in evaluation.examples)
         return [
@@ -234,7 +235,7 @@ class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
     def row(self, example: Example[Image, Captions], prediction: Prediction) -> dict[str, object]:
         return {"image": cast("Photo", example.x).file, "prediction": prediction.text, "references": list(example.y)}
 
-    def badness(self, evaluation: Evaluation[Image, Captions, Searched, Prediction]) -> list[float]:
+    def badness(self, evaluation: CaptionEvaluation) -> list[float]:
         """The lowest CIDEr-D, and of equal ones the lowest chrF, is the worst; all are shown."""
         each = cast("dict[str, list[float]]", evaluation.extra["each"])
         order = sorted(range(len(evaluation.examples)), key=lambda row: tuple(each[name][row] for name in self.each))

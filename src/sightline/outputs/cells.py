@@ -118,6 +118,11 @@ class CellsOptions(ThresholdOptions):
     pixel_probs: bool = True
 
 
+CellsInput = Input[GridItem, GridPart, Grids]
+CellsExamples = Sequence[Example[GridItem, Mask]]
+CellsEvaluation = Evaluation[GridItem, Mask, RawCells, GridPrediction]
+
+
 class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPrediction, CellsOptions | None]):
     """Labels of cells. Raw outputs are probabilities (`RawCells`)."""
 
@@ -166,9 +171,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
 
     # -- fitted and stored
 
-    def fit(
-        self, input: Input[GridItem, GridPart, Grids], rows: Rows[GridItem, Mask], setting: Setting
-    ) -> tuple[Input[GridItem, GridPart, Grids], "CellsOutput"]:
+    def fit(self, input: CellsInput, rows: Rows[GridItem, Mask], setting: Setting) -> tuple[CellsInput, "CellsOutput"]:
         assert isinstance(input, GridInput)
         store, config = input.stores[0], setting.config
         cell, names, start = config.cell if store.pixels else 0, store.classes.names, setting.start
@@ -193,30 +196,26 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
             "more images, or --valid"
         )
 
-    def write(
-        self, input: Input[GridItem, GridPart, Grids], rows: Rows[GridItem, Mask], setting: Setting
-    ) -> StoredRows:
+    def write(self, input: CellsInput, rows: Rows[GridItem, Mask], setting: Setting) -> StoredRows:
         """The images are stored already; which of them are trained on is written with `write_valid`."""
         assert isinstance(input, GridInput)
         return StoredRows(input.stores[0], np.array([example.x.row for example in rows], dtype=np.int64))
 
-    def write_valid(
-        self, input: Input[GridItem, GridPart, Grids], examples: Sequence[Example[GridItem, Mask]], setting: Setting
-    ) -> None:
+    def write_valid(self, input: CellsInput, examples: CellsExamples, setting: Setting) -> None:
         assert isinstance(input, GridInput)
         valid, apart = [example.x.row for example in examples], len(input.stores) > 1
         kept = set() if apart else set(valid)
         train = [index for index in range(len(input.stores[0])) if index not in kept]
         write_text(setting.data / SPLIT, json.dumps({"train": train, "valid": valid, "apart": apart}))
 
-    def open(self, input: Input[GridItem, GridPart, Grids], setting: Setting) -> StoredRows:
+    def open(self, input: CellsInput, setting: Setting) -> StoredRows:
         assert isinstance(input, GridInput)
         split, classes = _split(setting.data), self.facts.classes
         folders = FOLDERS if split["apart"] else FOLDERS[:1]
         input.stores = [GridStore.open(setting.data / name, classes) for name in folders]
         return StoredRows(input.stores[0], np.array(split["train"], dtype=np.int64))
 
-    def open_valid(self, input: Input[GridItem, GridPart, Grids], setting: Setting) -> list[Example[GridItem, Mask]]:
+    def open_valid(self, input: CellsInput, setting: Setting) -> list[Example[GridItem, Mask]]:
         assert isinstance(input, GridInput)
         split = _split(setting.data)
         return [Example(input.stored_item(int(split["apart"]), index), Mask()) for index in split["valid"]]
@@ -238,7 +237,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
             raise UserError("threshold is for two classes; of several the likeliest is taken")
         return super().options(given)
 
-    def budget(self, input: Input[GridItem, GridPart, Grids], options: CellsOptions | None) -> int:
+    def budget(self, input: CellsInput, options: CellsOptions | None) -> int:
         return min(super().budget(input, options), self.config.most_cells)
 
     def outputs(
@@ -275,7 +274,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
 
     # -- scoring
 
-    def gold(self, run: Run, examples: Sequence[Example[GridItem, Mask]]) -> Iterator[np.ndarray]:
+    def gold(self, run: Run, examples: CellsExamples) -> Iterator[np.ndarray]:
         """The class of every pixel or place, image by image."""
         assert isinstance(run.input, GridInput)
         for x, y in examples:
@@ -284,9 +283,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
             else:
                 yield run.input.stores[x.store][x.row].classes
 
-    def with_thresholds(
-        self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example[GridItem, Mask]]
-    ) -> "CellsOutput":
+    def with_thresholds(self, run: Run, raws: Sequence[RawCells], examples: CellsExamples) -> "CellsOutput":
         """The same with the thresholds that are best on these images."""
         threshold, pixel_threshold = cell_scores.fit_thresholds(self.facts, raws, list(self.gold(run, examples)))
         return CellsOutput(self.config, replace(self.facts, threshold=threshold, pixel_threshold=pixel_threshold))
@@ -294,14 +291,12 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
     def calibrate(self, run: Run, raws: Sequence[RawCells], prepared: Prepared[GridItem, Mask]) -> "CellsOutput":
         return self.with_thresholds(run, raws, prepared.valid)
 
-    def _scored(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example[GridItem, Mask]]) -> Scored:
+    def _scored(self, run: Run, raws: Sequence[RawCells], examples: CellsExamples) -> Scored:
         """Everything that is counted, at the thresholds as they are."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         return Scored(self.facts, predictions, self.gold(run, examples))
 
-    def validate(
-        self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example[GridItem, Mask]]
-    ) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[RawCells], examples: CellsExamples) -> dict[str, float]:
         """The metric that decides, the loss, and the other metrics, at the thresholds that are best."""
         scored = self.with_thresholds(run, raws, examples)._scored(run, raws, examples)
         values = scored.values_of_all()
@@ -317,17 +312,11 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         return None, {"pixel_probs": False, **given}
 
     def statistics(
-        self,
-        run: Run,
-        examples: Sequence[Example[GridItem, Mask]],
-        predictions: Sequence[GridPrediction],
-        raws: Sequence[RawCells],
+        self, run: Run, examples: CellsExamples, predictions: Sequence[GridPrediction], raws: Sequence[RawCells]
     ) -> dict[str, Statistics]:
         return Scored(self.facts, predictions, self.gold(run, examples))
 
-    def finished(
-        self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction], scoring: object
-    ) -> Evaluation[GridItem, Mask, RawCells, GridPrediction]:
+    def finished(self, evaluation: CellsEvaluation, scoring: object) -> CellsEvaluation:
         masks, scored = [one.y for one in evaluation.examples if one.x.row == NOT_STORED], evaluation.statistics
         assert isinstance(scored, Scored)
         doubt = None
@@ -342,25 +331,25 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         )
         return replace(evaluation, values=scored.values_of_all())
 
-    def scores_json(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> dict[str, object]:
+    def scores_json(self, evaluation: CellsEvaluation) -> dict[str, object]:
         values = {name: round(one, 4) if math.isfinite(one) else None for name, one in evaluation.values.items()}
         threshold = {"threshold": self._threshold(evaluation)} if len(self.facts.names) == 2 else {}
         return {"cells": evaluation.extra["cells"], **values, **threshold}
 
-    def without_json(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> dict[str, object]:
+    def without_json(self, evaluation: CellsEvaluation) -> dict[str, object]:
         return {name: round(value, 4) for name, value in (evaluation.without or {}).items()}
 
-    def _threshold(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> float:
+    def _threshold(self, evaluation: CellsEvaluation) -> float:
         given = cast("CellsOptions", evaluation.options).threshold
         return self.facts.threshold if given is None else given
 
-    def summary(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> dict[str, object]:
+    def summary(self, evaluation: CellsEvaluation) -> dict[str, object]:
         extra: Any = evaluation.extra
         doubt = {} if extra["doubt"] is None else {"doubt": extra["doubt"]}
         seconds = round(extra["seconds_per_image"], 4)
         return {"per_class": [vars(one) for one in extra["table"]], "seconds_per_image": seconds, **doubt}
 
-    def warnings(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> list[str]:
+    def warnings(self, evaluation: CellsEvaluation) -> list[str]:
         doubt = evaluation.extra["doubt"]
         return [] if doubt is None else [f"{doubt}; expected masks with the same values"]
 
@@ -370,7 +359,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
             return f"{pixel.replace('_', ' ')} within {distance} px"
         return super().metric_name(metric)
 
-    def score_table(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> Table:
+    def score_table(self, evaluation: CellsEvaluation) -> Table:
         without = evaluation.without or {}
         names = ("score", "all", *(["not in the training data"] if without else []))
         rows = []
@@ -379,7 +368,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
             rows.append((self.metric_name(name), f"{value:.2f}", *others))
         return Table(names, tuple(rows))
 
-    def tables(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> list[Table | str]:
+    def tables(self, evaluation: CellsEvaluation) -> list[Table | str]:
         extra: Any = evaluation.extra
         images = len(evaluation.examples)
         speed = f"{extra['seconds_per_image'] * 1000:.0f} ms an image"
@@ -387,39 +376,28 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         if parted := sum(one.parts > 1 for one in evaluation.predictions):
             lines.append(f"{parted:,} of them too large to be labelled whole: in parts that overlap")
         if len(self.facts.names) == 2:
-            best = (
-                ", which was best on validation data"
-                if cast("CellsOptions", evaluation.options).threshold is None
-                else ""
-            )
+            given = cast("CellsOptions", evaluation.options).threshold
+            best = ", which was best on validation data" if given is None else ""
             lines.append(f"a cell is marked from a probability of {self._threshold(evaluation):.3f} on{best}")
         return [*lines, class_table(extra["table"], "class", "there")]
 
     def comparison_fields(
-        self,
-        metric: str,
-        examples: Sequence[Example[GridItem, Mask]],
-        systems: Mapping[str, Statistics],
-        draw: tuple[int, int],
+        self, metric: str, examples: CellsExamples, systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, object]:
         """What holds 95 % of the differences to the first run."""
         (_, first), *others = systems.items()
         return {"difference_interval": {name: list(difference_interval(one, first, *draw)) for name, one in others}}
 
-    def scored_row(
-        self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction], number: int
-    ) -> dict[str, object]:
+    def scored_row(self, evaluation: CellsEvaluation, number: int) -> dict[str, object]:
         return {**self.error_row(evaluation, number), **evaluation.predictions[number].to_json(self.facts)}
 
-    def error_row(
-        self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction], number: int
-    ) -> dict[str, object]:
+    def error_row(self, evaluation: CellsEvaluation, number: int) -> dict[str, object]:
         """The scores of the photo, without its cells."""
         each = cast("dict[str, list[float]]", evaluation.extra["each"])
         scores = {name: round(values[number], 4) for name, values in each.items()}
         return {"image": evaluation.predictions[number].name, **scores}
 
-    def badness(self, evaluation: Evaluation[GridItem, Mask, RawCells, GridPrediction]) -> list[float]:
+    def badness(self, evaluation: CellsEvaluation) -> list[float]:
         each = cast("dict[str, list[float]]", evaluation.extra["each"])
         return [101 - value for value in each["f1"]]  # the worst photos, however good they are
 
@@ -436,7 +414,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         return {}, [FACTS]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: TaskConfig, input: Input[GridItem, GridPart, Grids]) -> "CellsOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: CellsInput) -> "CellsOutput":
         return cls(config, cast("GridInput", input).facts)
 
     # -- for people

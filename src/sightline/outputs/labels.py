@@ -63,6 +63,9 @@ class NumberedCorpus:
         return self.corpus.lengths()
 
 
+LabelsEvaluation = Evaluation[X, Label, Logits, LabelPrediction]
+
+
 class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, ThresholdOptions | None]):
     """Labels of items, which are texts unless a subclass reads others. Raw outputs are logits before the temperature,
     or a number."""
@@ -88,10 +91,8 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
         threshold: float = THRESHOLD,
     ) -> None:
         super().__init__(config)
-        self.labels, self.input = (
-            cast("Labels", labels),
-            cast("Input[X, Part, Batch]", input),
-        )  # None until it is fitted
+        self.labels = cast("Labels", labels)  # None until it is fitted, as is the input
+        self.input = cast("Input[X, Part, Batch]", input)
         self.temperature, self.threshold = temperature, threshold
         self._separator: str | None = None
 
@@ -275,9 +276,7 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
     def scoring_options(self, given: dict[str, object]) -> tuple[object, dict[str, object]]:
         return given.get("floors", True), {name: one for name, one in given.items() if name != "floors"}
 
-    def finished(
-        self, evaluation: Evaluation[X, Label, Logits, LabelPrediction], scoring: object
-    ) -> Evaluation[X, Label, Logits, LabelPrediction]:
+    def finished(self, evaluation: LabelsEvaluation[X], scoring: object) -> LabelsEvaluation[X]:
         run, xs = evaluation.run, [one.x for one in evaluation.examples]
         predicted, truth = self.answers(evaluation.examples, evaluation.predictions)
         others = None if evaluation.without is None or evaluation.seen is None else ~evaluation.seen
@@ -395,7 +394,7 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
 
     # -- evaluations; `finished` makes their ``extra``
 
-    def badness(self, evaluation: Evaluation[X, Label, Logits, LabelPrediction]) -> list[float]:
+    def badness(self, evaluation: LabelsEvaluation[X]) -> list[float]:
         """The wrong labels with the highest probability; the numbers with the largest error."""
         predicted, truth = cast("np.ndarray", evaluation.extra["predicted"]), cast("Truth", evaluation.extra["truth"])
         if truth.kind == "number":
@@ -405,15 +404,15 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
         sure = np.array([one.probability for one in evaluation.predictions])
         return np.where(predicted != truth.gold, sure, 0.0).tolist()
 
-    def scores_json(self, evaluation: Evaluation[X, Label, Logits, LabelPrediction]) -> dict[str, object]:
+    def scores_json(self, evaluation: LabelsEvaluation[X]) -> dict[str, object]:
         sure = cast("scores.Calibration | None", evaluation.extra["calibration"])
         measured = {} if sure is None else {"calibration": sure.to_json()}
         return {"labels": self.labels.kind, **evaluation.values, **measured, "floors": evaluation.extra["floors"]}
 
-    def without_json(self, evaluation: Evaluation[X, Label, Logits, LabelPrediction]) -> dict[str, object]:
+    def without_json(self, evaluation: LabelsEvaluation[X]) -> dict[str, object]:
         return {**super().without_json(evaluation), "floors": evaluation.extra["floors_without"]}
 
-    def summary(self, evaluation: Evaluation[X, Label, Logits, LabelPrediction]) -> dict[str, object]:
+    def summary(self, evaluation: LabelsEvaluation[X]) -> dict[str, object]:
         extra: Any = evaluation.extra
         data: dict[str, object] = {}
         if extra["unseen"]:
@@ -424,7 +423,7 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
             data["confusion"] = {"labels": list(extra["truth"].names), "rows": extra["confusion"].tolist()}
         return data if extra["cut"] is None else {**data, "cut": extra["cut"]}
 
-    def score_table(self, evaluation: Evaluation[X, Label, Logits, LabelPrediction]) -> Table:
+    def score_table(self, evaluation: LabelsEvaluation[X]) -> Table:
         extra: Any = evaluation.extra
         total = len(evaluation.examples)
         names = ("", *map(self.metric_name, evaluation.values), "rows")
@@ -441,7 +440,7 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
             rows += [row(name, values, left) for name, (_, values) in systems.items() if values is not None]
         return Table(names, tuple(rows))
 
-    def tables(self, evaluation: Evaluation[X, Label, Logits, LabelPrediction]) -> list[Table | str]:
+    def tables(self, evaluation: LabelsEvaluation[X]) -> list[Table | str]:
         extra: Any = evaluation.extra
         total = len(evaluation.examples)
         parts: list[Table | str] = []

@@ -172,6 +172,11 @@ class _Tokens(NamedTuple):
         return self.rows[row], None
 
 
+MaskedInput = Input[Plain, PlainPart, Texts]
+MaskedExamples = Sequence[Example[Plain, None]]
+MaskedEvaluation = Evaluation[Plain, None, MaskedRaw, Filled]
+
+
 class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, MaskedOptions | None]):
     """Hidden words. There are no targets in the data: words of the texts themselves are hidden, by the seed."""
 
@@ -218,13 +223,11 @@ class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, Mask
     def source_options(self) -> dict[str, object]:
         return self.config.source_options()
 
-    def fit(
-        self, input: Input[Plain, PlainPart, Texts], rows: Rows[Plain, None], setting: Setting
-    ) -> tuple[Input[Plain, PlainPart, Texts], "MaskedOutput"]:
+    def fit(self, input: MaskedInput, rows: Rows[Plain, None], setting: Setting) -> tuple[MaskedInput, "MaskedOutput"]:
         fitted = input.fit(rows, setting)
         return fitted, MaskedOutput(setting.config, cast("PlainInput", fitted))
 
-    def write(self, input: Input[Plain, PlainPart, Texts], rows: Rows[Plain, None], setting: Setting) -> object:
+    def write(self, input: MaskedInput, rows: Rows[Plain, None], setting: Setting) -> object:
         corpus = cast("Corpus", super().write(input, rows, setting))
         config = self.config
         if setting.start is None and config.latent:
@@ -241,14 +244,14 @@ class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, Mask
     def encode(self, x: Plain, y: None, parts: Sequence[PlainPart]) -> Iterator[tuple[PlainPart, Sequence[int]]]:
         return ((part, []) for part in parts)
 
-    def open_valid(self, input: Input[Plain, PlainPart, Texts], setting: Setting) -> list[Example[Plain, None]]:
+    def open_valid(self, input: MaskedInput, setting: Setting) -> list[Example[Plain, None]]:
         """Runs of earlier versions have kept the tokens of the texts alone."""
         if (setting.data / VALID).exists():
             return super().open_valid(input, setting)
         corpus = Corpus.open(setting.data / "valid")
         return [Example(tuple(corpus[row][0].tolist()), None) for row in range(len(corpus))]
 
-    def validated(self, examples: Sequence[Example[Plain, None]], config: TaskConfig) -> list[Example[Plain, None]]:
+    def validated(self, examples: MaskedExamples, config: TaskConfig) -> list[Example[Plain, None]]:
         """All of them, as tokens: what is scored is counted in blocks."""
         return [Example(tuple(tokens), None) for tokens in self.input.tokens([one.x for one in examples])]
 
@@ -340,20 +343,14 @@ class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, Mask
             np.add.at(counts[:, 3], first, 1.0)
             np.add.at(counts[:, 4], first, _numpy(predicted.bool() == follows))
 
-    def validate(
-        self, run: Run, raws: Sequence[MaskedRaw], examples: Sequence[Example[Plain, None]]
-    ) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[MaskedRaw], examples: MaskedExamples) -> dict[str, float]:
         """The share of hidden words that are guessed, and the perplexity of the hidden words."""
         return self._rounded(
             self.scores_of(self.statistics(run, examples, cast("Sequence[Guesses]", raws), raws), None)
         )
 
     def statistics(
-        self,
-        run: Run,
-        examples: Sequence[Example[Plain, None]],
-        predictions: Sequence[Filled],
-        raws: Sequence[MaskedRaw],
+        self, run: Run, examples: MaskedExamples, predictions: Sequence[Filled], raws: Sequence[MaskedRaw]
     ) -> dict[str, Statistics]:
         rows = np.array(predictions, np.float64)
         statistics = {
@@ -366,11 +363,11 @@ class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, Mask
     def _rounded(values: Mapping[str, float]) -> dict[str, float]:
         return {name: round(value, 4) for name, value in values.items()}
 
-    def scores_json(self, evaluation: Evaluation[Plain, None, MaskedRaw, Filled]) -> dict[str, object]:
+    def scores_json(self, evaluation: MaskedEvaluation) -> dict[str, object]:
         return {**self._rounded(evaluation.values)}
 
     @classmethod
-    def load(cls, saved: SavedRun, config: TaskConfig, input: Input[Plain, PlainPart, Texts]) -> "MaskedOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: MaskedInput) -> "MaskedOutput":
         return cls(config, cast("PlainInput", input))
 
     def notes(self, prepared: Prepared[Plain, None]) -> list[str]:
@@ -432,7 +429,7 @@ class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, Mask
         assert isinstance(prediction, Guesses)
         return {"text": example.x, "hidden": prediction.words, "guessed": prediction.right}
 
-    def badness(self, evaluation: Evaluation[Plain, None, MaskedRaw, Filled]) -> list[float]:
+    def badness(self, evaluation: MaskedEvaluation) -> list[float]:
         return [float(one.words - one.right) for one in cast("list[Guesses]", evaluation.predictions)]
 
     def shown_error(self, row: Mapping[str, object]) -> str:

@@ -156,6 +156,9 @@ def perplexity(raws: Sequence[Any]) -> float:
     return math.exp(min(total / max(tokens, 1), 700))
 
 
+SequenceEvaluation = Evaluation[X, Y, Searched, Prediction]
+
+
 class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOptions]):
     """Texts, written with a tokeniser. Raw outputs are `Searched`.
 
@@ -434,9 +437,7 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
             for name, metric in self.metrics(references).items()
         }
 
-    def finished(
-        self, evaluation: Evaluation[X, Y, Searched, Prediction], scoring: object
-    ) -> Evaluation[X, Y, Searched, Prediction]:
+    def finished(self, evaluation: SequenceEvaluation[X, Y], scoring: object) -> SequenceEvaluation[X, Y]:
         texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
         signatures = {}
         for name, metric in self.metrics(references).items():
@@ -450,12 +451,12 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         evaluation.extra.update(signatures=signatures, each=each)
         return evaluation
 
-    def scores_json(self, evaluation: Evaluation[X, Y, Searched, Prediction]) -> dict[str, object]:
+    def scores_json(self, evaluation: SequenceEvaluation[X, Y]) -> dict[str, object]:
         signatures = cast("dict[str, str]", evaluation.extra["signatures"])
         signed = {name: vars(MetricScore(evaluation.values[name], one)) for name, one in signatures.items()}
         return {"perplexity": evaluation.values["perplexity"], **signed}
 
-    def score_table(self, evaluation: Evaluation[X, Y, Searched, Prediction]) -> Table:
+    def score_table(self, evaluation: SequenceEvaluation[X, Y]) -> Table:
         signatures = {**cast("dict[str, str]", evaluation.extra["signatures"]), "perplexity": "per target token"}
         digits = {"perplexity": 3}
         rows = (
@@ -464,7 +465,7 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         )
         return Table(("metric", "score", "how"), tuple(rows))
 
-    def tables(self, evaluation: Evaluation[X, Y, Searched, Prediction]) -> list[Table | str]:
+    def tables(self, evaluation: SequenceEvaluation[X, Y]) -> list[Table | str]:
         count = len(evaluation.examples)
         return [f"{count:,} {evaluation.run.task.rows}, {count / evaluation.seconds:.1f} a second"]
 
@@ -483,14 +484,14 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
     def row(self, example: Example[X, Y], prediction: Prediction) -> dict[str, object]:
         return {self.item_name: str(example.x), "prediction": prediction.text, "reference": example.y}
 
-    def scored_row(self, evaluation: Evaluation[X, Y, Searched, Prediction], number: int) -> dict[str, object]:
+    def scored_row(self, evaluation: SequenceEvaluation[X, Y], number: int) -> dict[str, object]:
         prediction = evaluation.predictions[number]
         searched = {"log_prob": prediction.log_prob, "score": prediction.score}
         of_each = cast("dict[str, list[float]]", evaluation.extra["each"])
         each = {name: values[number] for name, values in of_each.items()}
         return {**self.row(evaluation.examples[number], prediction), **searched, **each}
 
-    def badness(self, evaluation: Evaluation[X, Y, Searched, Prediction]) -> list[float]:
+    def badness(self, evaluation: SequenceEvaluation[X, Y]) -> list[float]:
         each = cast("dict[str, list[float]]", evaluation.extra["each"])
         return [101 - value for value in each[self.each[0]]]  # right ones come last, and are shown
 

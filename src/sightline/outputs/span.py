@@ -128,6 +128,11 @@ class Pointed(NamedTuple):
     part: Stretch | None = None
 
 
+SpanInput = Input[Question, Stretch, Texts]
+SpanExamples = Sequence[Example[Question, Answers]]
+SpanEvaluation = Evaluation[Question, Answers, Pointed, AnswerPrediction]
+
+
 class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPrediction, PredictOptions | None]):
     """Answers. ``unanswered``: the model may predict that the text does not hold the answer."""
 
@@ -166,9 +171,7 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         answers, start = cast("tuple[list[str], int]", row)
         return tuple(answers), start
 
-    def fit(
-        self, input: Input[Question, Stretch, Texts], rows: Rows[Question, Answers], setting: Setting
-    ) -> tuple[Input[Question, Stretch, Texts], "SpanOutput"]:
+    def fit(self, input: SpanInput, rows: Rows[Question, Answers], setting: Setting) -> tuple[SpanInput, "SpanOutput"]:
         assert isinstance(rows.report, AnswerReport)
         return input.fit(rows, setting), SpanOutput(setting.config, bool(rows.report.unanswered))
 
@@ -215,9 +218,7 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         start = raw.start + len(answer) - len(answer.lstrip())
         return AnswerPrediction(answer.strip(), start, start + len(answer.strip()), likely)
 
-    def validate(
-        self, run: Run, raws: Sequence[Pointed], examples: Sequence[Example[Question, Answers]]
-    ) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[Pointed], examples: SpanExamples) -> dict[str, float]:
         """The metric that decides, then how unsure the model was, and the other metric."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
@@ -225,11 +226,7 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         return ranked_scores(self.config.metric, {"doubt": doubt}, values)
 
     def statistics(
-        self,
-        run: Run,
-        examples: Sequence[Example[Question, Answers]],
-        predictions: Sequence[AnswerPrediction],
-        raws: Sequence[Pointed],
+        self, run: Run, examples: SpanExamples, predictions: Sequence[AnswerPrediction], raws: Sequence[Pointed]
     ) -> dict[str, metrics.Statistics]:
         """Exact match and F1 of words, as SQuAD counts them."""
         predicted, gold = [one.answer for one in predictions], [list(one.y[0]) for one in examples]
@@ -242,7 +239,7 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         return {"unanswered": self.unanswered}, []
 
     @classmethod
-    def load(cls, saved: SavedRun, config: TaskConfig, input: Input[Question, Stretch, Texts]) -> "SpanOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: SpanInput) -> "SpanOutput":
         return cls(config, saved.about.get("unanswered") is True)
 
     def notes(self, prepared: Prepared[Question, Answers]) -> list[str]:
@@ -253,9 +250,7 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
             "give them whole"
         ]
 
-    def finished(
-        self, evaluation: Evaluation[Question, Answers, Pointed, AnswerPrediction], scoring: object
-    ) -> Evaluation[Question, Answers, Pointed, AnswerPrediction]:
+    def finished(self, evaluation: SpanEvaluation, scoring: object) -> SpanEvaluation:
         answered = [row for row, one in enumerate(evaluation.examples) if one.y[0]]
         if 0 < len(answered) < len(evaluation.examples):
             evaluation.extra.update(answered=self.scores_of(evaluation.statistics, answered), count=len(answered))
@@ -263,10 +258,10 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         evaluation.extra["in_stretches"] = sum(len(some) > 1 for some in parts)
         return evaluation
 
-    def summary(self, evaluation: Evaluation[Question, Answers, Pointed, AnswerPrediction]) -> dict[str, object]:
+    def summary(self, evaluation: SpanEvaluation) -> dict[str, object]:
         return {name: evaluation.extra[name] for name in ("answered", "in_stretches") if name in evaluation.extra}
 
-    def score_table(self, evaluation: Evaluation[Question, Answers, Pointed, AnswerPrediction]) -> Table:
+    def score_table(self, evaluation: SpanEvaluation) -> Table:
         table, extra = super().score_table(evaluation), evaluation.extra
         if "answered" not in extra:
             return table
@@ -277,12 +272,12 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         )
         return Table(table.names, (table.rows[0], row, *table.rows[1:]))
 
-    def tables(self, evaluation: Evaluation[Question, Answers, Pointed, AnswerPrediction]) -> list[Table | str]:
+    def tables(self, evaluation: SpanEvaluation) -> list[Table | str]:
         if not (count := evaluation.extra["in_stretches"]):
             return []
         return [f"{count:,} texts are longer than the model reads at once: they were read in stretches"]
 
-    def badness(self, evaluation: Evaluation[Question, Answers, Pointed, AnswerPrediction]) -> list[float]:
+    def badness(self, evaluation: SpanEvaluation) -> list[float]:
         """Wrong answers by how sure the model was of them."""
         exact = evaluation.statistics["exact"].of_each()
         pairs = zip(exact, evaluation.predictions, strict=True)

@@ -90,6 +90,11 @@ class TagPrediction(NamedTuple):
     probabilities: tuple[float, ...]
 
 
+TagsInput = Input[Words, Cut, Texts]
+TagsExamples = Sequence[Example[Words, Tags]]
+TagsEvaluation = Evaluation[Words, Tags, np.ndarray, TagPrediction]
+
+
 class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, PredictOptions | None]):
     """Tags of words. Raw outputs are log-probabilities, ``words classes``."""
 
@@ -136,9 +141,7 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
     def unpack(self, row: Sequence[object]) -> tuple[str, ...]:
         return tuple(cast("list[str]", row[0]))
 
-    def fit(
-        self, input: Input[Words, Cut, Texts], rows: Rows[Words, Tags], setting: Setting
-    ) -> tuple[Input[Words, Cut, Texts], "TagsOutput"]:
+    def fit(self, input: TagsInput, rows: Rows[Words, Tags], setting: Setting) -> tuple[TagsInput, "TagsOutput"]:
         assert isinstance(rows.report, TagReport)
         names = sorted(rows.report.labels)
         counts = tuple(rows.report.labels[name] for name in names)
@@ -186,9 +189,7 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         likely = np.exp(raw[np.arange(len(x)), best])
         return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
 
-    def validate(
-        self, run: Run, raws: Sequence[np.ndarray], examples: Sequence[Example[Words, Tags]]
-    ) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[np.ndarray], examples: TagsExamples) -> dict[str, float]:
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
         first = self.config.metric or ("span_f1" if "span_f1" in values else "accuracy")
@@ -206,11 +207,7 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         return total / count if count else float("nan")
 
     def statistics(
-        self,
-        run: Run,
-        examples: Sequence[Example[Words, Tags]],
-        predictions: Sequence[TagPrediction],
-        raws: Sequence[np.ndarray],
+        self, run: Run, examples: TagsExamples, predictions: Sequence[TagPrediction], raws: Sequence[np.ndarray]
     ) -> dict[str, metrics.Statistics]:
         """Token accuracy always; F1 of spans where all tags mark spans, else macro-F1 of labels. What training did not
         have counts as wrong."""
@@ -248,15 +245,13 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         return {}, [LABELS]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: TaskConfig, input: Input[Words, Cut, Texts]) -> "TagsOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: TagsInput) -> "TagsOutput":
         return cls(config, Labels.load(saved.path))
 
     def notes(self, prepared: Prepared[Words, Tags]) -> list[str]:
         return unseen_line(self.labels.unseen([tag for one in prepared.valid for tag in one.y]))
 
-    def finished(
-        self, evaluation: Evaluation[Words, Tags, np.ndarray, TagPrediction], scoring: object
-    ) -> Evaluation[Words, Tags, np.ndarray, TagPrediction]:
+    def finished(self, evaluation: TagsEvaluation, scoring: object) -> TagsEvaluation:
         predicted, gold = [one.tags for one in evaluation.predictions], [one.y for one in evaluation.examples]
         parts = evaluation.run.input.encode([one.x for one in evaluation.examples])
         evaluation.extra.update(
@@ -267,16 +262,16 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         )
         return evaluation
 
-    def scores_json(self, evaluation: Evaluation[Words, Tags, np.ndarray, TagPrediction]) -> dict[str, object]:
+    def scores_json(self, evaluation: TagsEvaluation) -> dict[str, object]:
         return {"words": evaluation.extra["words"], **evaluation.values}
 
-    def summary(self, evaluation: Evaluation[Words, Tags, np.ndarray, TagPrediction]) -> dict[str, object]:
+    def summary(self, evaluation: TagsEvaluation) -> dict[str, object]:
         extra: Any = evaluation.extra
         unseen = {"unseen_labels": extra["unseen"]} if extra["unseen"] else {}
         table = [vars(one) for one in extra["table"]]
         return {**unseen, "per_label": table, "in_stretches": extra["in_stretches"]}
 
-    def tables(self, evaluation: Evaluation[Words, Tags, np.ndarray, TagPrediction]) -> list[Table | str]:
+    def tables(self, evaluation: TagsEvaluation) -> list[Table | str]:
         extra: Any = evaluation.extra
         lines: list[Table | str] = []
         if extra["unseen"]:
@@ -291,7 +286,7 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         first = "kind" if "span_f1" in evaluation.values else "label"
         return [*lines, class_table(extra["table"], first, "there")]
 
-    def badness(self, evaluation: Evaluation[Words, Tags, np.ndarray, TagPrediction]) -> list[float]:
+    def badness(self, evaluation: TagsEvaluation) -> list[float]:
         return [
             float(sum(a != b for a, b in zip(one.tags, example.y, strict=True)))
             for one, example in zip(evaluation.predictions, evaluation.examples, strict=True)

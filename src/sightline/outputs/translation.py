@@ -45,6 +45,11 @@ class LengthScores(NamedTuple):
     values: dict[str, float]
 
 
+TextPairEvaluation = Evaluation[str, str, Searched, Prediction]
+TextPairInput = Input[str, Sequence[int], Tensor]
+TextPairs = Sequence[Example[str, str]]
+
+
 class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
     """The targets of pairs of texts."""
 
@@ -54,8 +59,8 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
     warned = False
 
     def fit(
-        self, input: Input[str, Sequence[int], Tensor], rows: Rows[str, str], setting: Setting
-    ) -> tuple[Input[str, Sequence[int], Tensor], SequenceOutput[str, str, Sequence[int], Tensor]]:
+        self, input: TextPairInput, rows: Rows[str, str], setting: Setting
+    ) -> tuple[TextPairInput, SequenceOutput[str, str, Sequence[int], Tensor]]:
         assert isinstance(input, SourceText)
         config = setting.config.tokeniser
         if setting.start is None:
@@ -69,7 +74,7 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
         source.dropout = target.dropout = config.dropout
         return type(input)(input.config, source), self.fitted(target, notes)
 
-    def write(self, input: Input[str, Sequence[int], Tensor], rows: Rows[str, str], setting: Setting) -> Corpus:
+    def write(self, input: TextPairInput, rows: Rows[str, str], setting: Setting) -> Corpus:
         """Tokenised in several processes where there are many pairs."""
         assert isinstance(input, SourceText)
         with closing(rows.spool.encoded(input.tokeniser, self.tokeniser, rows.marks)) as blocks:
@@ -102,24 +107,24 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
 
     # -- scores by length, and which pairs were trained on
 
-    def lengths(self, evaluation: Evaluation[str, str, Searched, Prediction]) -> list[LengthScores]:
+    def lengths(self, evaluation: TextPairEvaluation) -> list[LengthScores]:
         """The run's own metric, BLEU and chrF, by the length of the source."""
         names = [one for one in dict.fromkeys((self.config.metric, "bleu", "chrf")) if one in evaluation.statistics]
         return _by_length(evaluation.examples, {name: evaluation.statistics[name] for name in names})
 
-    def _overlap(self, evaluation: Evaluation[str, str, Searched, Prediction]) -> Overlap | None:
+    def _overlap(self, evaluation: TextPairEvaluation) -> Overlap | None:
         run = evaluation.run
         if run.folder is None or not hasattr(run.input, "tokeniser"):
             return None
         pairs = [(one.x, one.y) for one in evaluation.examples]
         return overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs)
 
-    def summary(self, evaluation: Evaluation[str, str, Searched, Prediction]) -> dict[str, object]:
+    def summary(self, evaluation: TextPairEvaluation) -> dict[str, object]:
         overlap = self._overlap(evaluation)
         known = {} if overlap is None else {"in_training": {"pairs": overlap.pairs, "sources": overlap.sources}}
         return {"by_length": [{**_bucket_json(one), **values} for one, values in self.lengths(evaluation)], **known}
 
-    def tables(self, evaluation: Evaluation[str, str, Searched, Prediction]) -> list[Table | str]:
+    def tables(self, evaluation: TextPairEvaluation) -> list[Table | str]:
         parts, overlap = super().tables(evaluation), self._overlap(evaluation)
         if overlap is not None and overlap.sources:
             parts.append(
@@ -128,7 +133,7 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
             )
         return [*parts, self._length_table(evaluation)] if self.scoring.by_length else parts
 
-    def _length_table(self, evaluation: Evaluation[str, str, Searched, Prediction]) -> Table:
+    def _length_table(self, evaluation: TextPairEvaluation) -> Table:
         parts = self.lengths(evaluation)
         names = (f"source, {parts[0][0].unit}", "pairs", *map(self.metric_name, parts[0][1]))
         rows = (
@@ -137,11 +142,7 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
         return Table(names, tuple(rows))
 
     def comparison_fields(
-        self,
-        metric: str,
-        examples: Sequence[Example[str, str]],
-        systems: Mapping[str, Statistics],
-        draw: tuple[int, int],
+        self, metric: str, examples: TextPairs, systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, object]:
         by_length = [{**_bucket_json(one), "runs": values} for one, values in _by_length(examples, systems)]
         return {**super().comparison_fields(metric, examples, systems, draw), "by_length": by_length}
@@ -150,7 +151,7 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
         return PAPER_NAMES.get(metric, metric)
 
 
-def _by_length(examples: Sequence[Example[str, str]], statistics: Mapping[str, Statistics]) -> list[LengthScores]:
+def _by_length(examples: TextPairs, statistics: Mapping[str, Statistics]) -> list[LengthScores]:
     buckets = metrics.buckets_by_length([one.x for one in examples])
     return [LengthScores(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]
 

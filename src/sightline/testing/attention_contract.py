@@ -7,19 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sightline.attention import (
-    Allow,
-    Attention,
-    AttentionConfig,
-    Block,
-    Carry,
-    Causal,
-    Composed,
-    Memory,
-    Read,
-    Window,
-    select,
-)
+from sightline.attention import Attention, AttentionConfig, Block, Causal, Composed, Memory, Read, Window, select
+from sightline.attention.allow import Allow
+from sightline.attention.contract import Carry
 from sightline.explain.capture import capture
 
 BATCH, QUERIES, KEYS = 3, 4, 6
@@ -66,8 +56,8 @@ class Case:
         carry: Carry | None = None,
         allow: Allow | Tensor | None = None,
     ) -> Read:
-        asked = self.query if query is None else query
-        return self.attention(asked, memory, carry, need_weights=True, allow=allow)
+        query = self.query if query is None else query
+        return self.attention(query, memory, carry, need_weights=True, allow=allow)
 
     def remember(self) -> Memory:
         return self.attention.remember(self.keys, self.values, self.mask)
