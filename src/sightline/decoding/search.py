@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -387,10 +387,10 @@ def _collect(beams: _Beams, leaving: Bool[Tensor, " s"], results: list[list[Hypo
         ]
 
 
-def ensemble(steps: Sequence[Step]) -> Step:
+def ensemble(steps: Sequence[Step[State]]) -> Step[tuple[State, ...]]:
     """Several models as one: the mean of their probabilities. Its state is the tuple of theirs."""
 
-    def step(tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+    def step(tokens: Int[Tensor, " n"], state: tuple[State, ...]) -> tuple[Float[Tensor, "n v"], tuple[State, ...]]:
         answers = [one(tokens, part) for one, part in zip(steps, state, strict=True)]
         stacked = torch.stack([log_probs for log_probs, _ in answers])
         mean = torch.logsumexp(stacked, dim=0) - math.log(len(answers))

@@ -22,7 +22,7 @@ from sightline.data.grids import GridStore, MaskClasses, Raw, grid_size, read_va
 from sightline.data.image_tables import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
-from sightline.inputs.base import Input
+from sightline.inputs.base import Input, SomeInput
 from sightline.models.grid import Grids
 from sightline.outputs.reports import read_record
 from sightline.tasks.configs.base import TaskConfig
@@ -234,7 +234,9 @@ class GridInput(Input[GridItem, GridPart, Grids]):
             if raw is not None:
                 yield raw
         # The error about too many bad rows comes before the one about classes that their masks lack.
-        for _ in checked(rows, self, unfitted(setting)[1], setting.columns, setting.limits, "images with masks"):
+        for _ in checked(
+            rows, cast("SomeInput", self), unfitted(setting)[1], setting.columns, setting.limits, "images with masks"
+        ):
             pass
 
     def _check_size(self, raw: Raw) -> None:

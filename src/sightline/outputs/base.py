@@ -14,7 +14,7 @@ from sightline.data.checking import Report, RowLimits
 from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
 from sightline.errors import UserError
-from sightline.inputs.base import Input
+from sightline.inputs.base import Input, SomeInput
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import ExplainOptions, explain_attention
@@ -125,7 +125,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
 
     def write(self, input: Input[X, Part, Batch], rows: "Rows[X, Y]", setting: "Setting") -> object:
         """Store the training rows, and open what was stored."""
-        return write_rows(input, self, rows, setting.data)
+        return write_rows(cast("SomeInput", input), cast("SomeOutput", self), rows, setting.data)
 
     def open(self, input: Input[X, Part, Batch], setting: "Setting") -> object:
         """What `write` stored."""
@@ -133,11 +133,12 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
 
     def write_valid(self, input: Input[X, Part, Batch], examples: Sequence[Example[X, Y]], setting: "Setting") -> None:
         """Store the validation examples."""
-        write_valid(input, self, examples, setting.data)
+        write_valid(cast("SomeInput", input), cast("SomeOutput", self), examples, setting.data)
 
     def open_valid(self, input: Input[X, Part, Batch], setting: "Setting") -> list[Example[X, Y]]:
         """What `write_valid` stored."""
-        return read_valid(input, self, setting.data)
+        examples = read_valid(cast("SomeInput", input), cast("SomeOutput", self), setting.data)
+        return cast("list[Example[X, Y]]", examples)
 
     def baselines(self, input: Input[X, Part, Batch], rows: "Rows[X, Y]", setting: "Setting") -> list[str]:
         """Fit the simple models that a score is compared with; gives the names of files to seal."""

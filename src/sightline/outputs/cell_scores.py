@@ -13,7 +13,7 @@ from sightline.metrics import OfClass, Statistics, per_class
 from sightline.metrics import cells as metrics
 from sightline.models.grid import NOTHING, Gold, Grids
 from sightline.tasks.configs.base import TaskConfig
-from sightline.tasks.prepare import Prepared
+from sightline.tasks.prepare import SomePrepared
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CellHandle:
 class CellBatches:
     """Images of like size together; what is drawn of each depends on the seed, the epoch and the batch's place."""
 
-    def __init__(self, prepared: Prepared, config: TaskConfig) -> None:
+    def __init__(self, prepared: SomePrepared, config: TaskConfig) -> None:
         self.corpus, self.output, self.config = prepared.corpus, prepared.output, config
         self.cell = prepared.input.facts.cell  # type: ignore[attr-defined]
 

@@ -31,7 +31,7 @@ from sightline.records import Grid, Record, Tokens
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import path_name
 from sightline.tasks.explain import ExplainOptions
-from sightline.tasks.prepare import Prepared, Setting
+from sightline.tasks.prepare import Prepared, Setting, SomePrepared
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 
@@ -45,7 +45,7 @@ COST = "What hiding each place costs the label"
 class ImageBatches:
     """Images in an order that is drawn for each epoch. A row is written as its complement where it is mirrored."""
 
-    def __init__(self, prepared: Prepared, config: TaskConfig) -> None:
+    def __init__(self, prepared: SomePrepared, config: TaskConfig) -> None:
         self.input, self.output, self.corpus, self.config = prepared.input, prepared.output, prepared.corpus, config
 
     def epoch(self, number: int) -> list[np.ndarray]:

@@ -32,13 +32,13 @@ from sightline.metrics import BleuTokeniser, Metric, MetricScore, Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.outputs.unknown import words_of, written_out
-from sightline.state import select
+from sightline.state import State, select
 from sightline.tasks.card import Wording
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.missing import count_missing
-from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting
+from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting, SomeRows
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Batch, Divided, Example, Part, PredictOptions, X, Y
 from sightline.text.sentences import joining_space, split_sentences
@@ -120,10 +120,10 @@ def is_small(model: nn.Module, hypotheses: int) -> bool:
     return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
 
 
-def conditioned(step: Step, going: Callable[[], None] | None, unknown: bool) -> Step:
+def conditioned(step: Step[State], going: Callable[[], None] | None, unknown: bool) -> Step[State]:
     """A step of search that calls ``going`` first, and without ``unknown`` never writes the unknown word."""
 
-    def conditioned_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def conditioned_step(tokens: Tensor, state: State) -> tuple[Tensor, State]:
         if going is not None:
             going()
         log_probs, state = step(tokens, state)
@@ -561,7 +561,7 @@ class ResegmentedBatches(RowBatches):
         return batch, self.output.collate(resegmented(self.output.tokeniser, targets), batch)  # type: ignore[attr-defined]
 
 
-def learnt_lines(learning: Rows, rows: Rows[X, Y]) -> list[str]:
+def learnt_lines(learning: SomeRows, rows: SomeRows) -> list[str]:
     """Whether a vocabulary was learnt from a part of the data."""
     if learning is rows:
         return []
