@@ -290,13 +290,8 @@ class Alignment:
         return self.forward if self.backward is None else symmetrised(self.forward, self.backward, method)
 
     def to_json(self) -> dict[str, object]:
-        data: dict[str, object] = {
-            "source_words": self.source,
-            "target_words": self.target,
-            "links": self.links,
-            "weights": self.weights,
-        }
-        return data if self.reverse_weights is None else {**data, "reverse_weights": self.reverse_weights}
+        data = {"source_words": self.source, "target_words": self.target, "links": self.links, "weights": self.weights}
+        return {**data} if self.reverse_weights is None else {**data, "reverse_weights": self.reverse_weights}
 
 
 @dataclass(frozen=True)

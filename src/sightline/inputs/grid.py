@@ -187,11 +187,7 @@ class GridInput(Input[GridItem, GridPart, Grids]):
     facts: GridFacts
 
     def __init__(
-        self,
-        config: TaskConfig,
-        facts: GridFacts | None = None,
-        stores: Sequence[GridStore] = (),
-        new: bool = False,
+        self, config: TaskConfig, facts: GridFacts | None = None, stores: Sequence[GridStore] = (), new: bool = False
     ) -> None:
         super().__init__(config)
         self.facts = cast("GridFacts", facts)  # None until it is fitted
@@ -234,9 +230,8 @@ class GridInput(Input[GridItem, GridPart, Grids]):
             if raw is not None:
                 yield raw
         # The error about too many bad rows comes before the one about classes that their masks lack.
-        for _ in checked(
-            rows, cast("SomeInput", self), unfitted(setting)[1], setting.columns, setting.limits, "images with masks"
-        ):
+        own, output = cast("SomeInput", self), unfitted(setting)[1]
+        for _ in checked(rows, own, output, setting.columns, setting.limits, "images with masks"):
             pass
 
     def _check_size(self, raw: Raw) -> None:

@@ -42,6 +42,10 @@ TITLE, INSIDE = "From the label to the image", "Inside the image"
 COST = "What hiding each place costs the label"
 
 
+ImagesInput = Input[Image, ImagePart, Tensor]
+ImageExamples = list[Example[Image, Label]]
+
+
 class ImageBatches:
     """Images in an order that is drawn for each epoch. A row is written as its complement where it is mirrored."""
 
@@ -72,27 +76,22 @@ class ImageLabelsOutput(LabelsOutput[Image, ImagePart, Tensor]):
     def batches(self, prepared: Prepared[Image, Label], config: TaskConfig) -> ImageBatches:
         return ImageBatches(prepared, config)
 
-    def open(self, input: Input[Image, ImagePart, Tensor], setting: Setting) -> object:
+    def open(self, input: ImagesInput, setting: Setting) -> object:
         if not (setting.data / EARLIER).exists():
             return super().open(input, setting)
-        examples = self._earlier(input, setting.data / EARLIER)[0]
-        return [
-            (np.array([cast("Photo", x).row]), np.array([y] if isinstance(y, float) else self.labels.ids(y)))
-            for x, y in examples
-        ]
+        examples = cast("list[Example[Photo, Label]]", self._earlier(input, setting.data / EARLIER)[0])
+        return [(np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))) for x, y in examples]
 
-    def open_valid(self, input: Input[Image, ImagePart, Tensor], setting: Setting) -> list[Example[Image, Label]]:
+    def open_valid(self, input: ImagesInput, setting: Setting) -> ImageExamples:
         if not (setting.data / EARLIER).exists():
             return super().open_valid(input, setting)
         return self._earlier(input, setting.data / EARLIER)[1]
 
-    def _earlier(
-        self, input: Input[Image, ImagePart, Tensor], path: Path
-    ) -> tuple[list[Example[Image, Label]], list[Example[Image, Label]]]:
+    def _earlier(self, input: ImagesInput, path: Path) -> tuple[ImageExamples, ImageExamples]:
         """Examples to train on, and to validate with."""
         assert isinstance(input, ImageInput)
         assert input.features is not None
-        sides: tuple[list[Example[Image, Label]], list[Example[Image, Label]]] = ([], [])
+        sides: tuple[ImageExamples, ImageExamples] = ([], [])
         try:
             for line in path.read_text(encoding="utf-8").splitlines():
                 name, label, key, row, apart = json.loads(line)

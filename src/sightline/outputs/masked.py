@@ -345,9 +345,8 @@ class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, Mask
 
     def validate(self, run: Run, raws: Sequence[MaskedRaw], examples: MaskedExamples) -> dict[str, float]:
         """The share of hidden words that are guessed, and the perplexity of the hidden words."""
-        return self._rounded(
-            self.scores_of(self.statistics(run, examples, cast("Sequence[Guesses]", raws), raws), None)
-        )
+        guesses = cast("Sequence[Guesses]", raws)
+        return self._rounded(self.scores_of(self.statistics(run, examples, guesses, raws), None))
 
     def statistics(
         self, run: Run, examples: MaskedExamples, predictions: Sequence[Filled], raws: Sequence[MaskedRaw]

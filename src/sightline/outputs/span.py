@@ -265,11 +265,8 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         table, extra = super().score_table(evaluation), evaluation.extra
         if "answered" not in extra:
             return table
-        row = (
-            "with an answer",
-            *(f"{value:.2f}" for value in cast("dict[str, float]", extra["answered"]).values()),
-            f"{extra['count']:,}",
-        )
+        answered = cast("dict[str, float]", extra["answered"])
+        row = ("with an answer", *(f"{value:.2f}" for value in answered.values()), f"{extra['count']:,}")
         return Table(table.names, (table.rows[0], row, *table.rows[1:]))
 
     def tables(self, evaluation: SpanEvaluation) -> list[Table | str]:
