@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -29,6 +29,7 @@ from sightline.export.run import export_run
 from sightline.export.writing import LONGEST
 from sightline.kernels.allocator import keep_memory
 from sightline.metrics import bleu, tokenised_bleu
+from sightline.outputs.sequence import Prediction
 from sightline.tasks.run import Run
 
 OURS = "Sightline"
@@ -55,7 +56,7 @@ def exported(run: Path, folder: Path, threads: int) -> tuple[dict[str, Run], dic
 
 def measured(run: Run, ours: Run, sources: list[str], references: list[str], beam: int) -> dict[str, float]:
     """How many outputs are ours, and what all of them are worth."""
-    found, own = (one.predict(sources, beam=beam) for one in (run, ours))
+    found, own = (cast("list[Prediction]", one.predict(sources, beam=beam)) for one in (run, ours))
     texts = [one.text for one in found]
     return {
         "same": sum(a.tokens == b.tokens for a, b in zip(found, own, strict=True)),
@@ -71,8 +72,9 @@ def huggingface(translator: Run, run: Path, folder: Path, sources: list[str]) ->
         described = export_run(run, "huggingface", out).described
     except UserError as error:
         return f"No export for transformers: {error}."
-    theirs = engine_for("huggingface", out, 1).greedy([tokens for (tokens,) in translator.encode(sources)], LONGEST)
-    own = translator.predict(sources, beam=1, max_length=LONGEST)
+    tokens = [tokens for (tokens,) in cast("list[tuple[list[int]]]", translator.encode(sources))]
+    theirs = engine_for("huggingface", out, 1).greedy(tokens, LONGEST)
+    own = cast("list[Prediction]", translator.predict(sources, beam=1, max_length=LONGEST))
     same = sum(list(one.tokens) == row for one, row in zip(own, theirs, strict=True))
     return f"With transformers ({described}) {same:,} of {len(sources):,} greedy outputs equal those of the run."
 

@@ -147,7 +147,8 @@ def photos(options: argparse.Namespace, chosen: list[str]) -> list[str]:
     # Against the floor, where it is among them.
     compared: dict[str, Any] = {"runs": {}, "difference_interval": {}}
     if chosen[0] == FLOOR and len(chosen) > 1:
-        compared = compare(runs, examples, metrics=("f1",), samples=options.samples).to_json()["metrics"]["f1"]
+        data: Any = compare(runs, examples, metrics=("f1",), samples=options.samples).to_json()
+        compared = data["metrics"]["f1"]
     lines = [
         "| | F1 | to the baseline (95 %) | AP | precision | recall "
         "| pixel F1, 0 px | 2 px | 5 px | ms per photo | min |",

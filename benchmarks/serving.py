@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from report import machine, write_section
 
@@ -143,12 +144,17 @@ async def under_load(
 def different(run: Path, answers: dict[str, str]) -> int:
     """How many answers are not those of `predict`: all in batches, and some of them one by one."""
     import sightline
+    from sightline.outputs.sequence import Prediction
 
     translator, texts = sightline.load(run), sorted(answers)
-    found = [one.text for one in translator.predict(texts)]
+
+    def predicted(some: list[str]) -> list[str]:
+        return [one.text for one in cast("list[Prediction]", translator.predict(some))]
+
+    found = predicted(texts)
     wrong = sum(answers[text] != one for text, one in zip(texts, found, strict=True))
     some = random.Random(0).sample(texts, min(50, len(texts)))
-    return wrong + sum(answers[text] != translator.predict([text])[0].text for text in some)
+    return wrong + sum(answers[text] != predicted([text])[0] for text in some)
 
 
 def read_sentences(path: Path | None, run: Path) -> list[str]:

@@ -84,7 +84,7 @@ def score(run: Path, data: Path) -> dict[str, Any]:
         about = found.to_json()
         about["by_length"] = [
             {"least": one.least, "most": one.most, "pairs": len(one.rows), "tokenised_bleu": score(one.rows)}
-            for one in buckets_by_length([example.x for example in found.examples], EDGES)
+            for one in buckets_by_length([str(example.x) for example in found.examples], EDGES)
         ]
         about["predictions"] = list(found.rows())
         write_text(path, json.dumps(about, ensure_ascii=False, indent=1))

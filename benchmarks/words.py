@@ -234,7 +234,8 @@ def public_any(tree: Tree, public: Iterable[tuple[str, str]]) -> list[Place]:
     """`Any` in the signatures of public functions, of the methods of public classes, and of their fields."""
     everywhere: dict[str, list[tuple[Path, Definition]]] = defaultdict(list)
     for path, module in tree.parsed.items():
-        for node in module.body:
+        typed = [inner for node in module.body if isinstance(node, ast.If) for inner in node.body]  # if TYPE_CHECKING
+        for node in (*module.body, *typed):
             if isinstance(node, Definition):
                 everywhere[node.name].append((path, node))
     uses = []

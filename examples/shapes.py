@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import tyro
@@ -40,6 +40,7 @@ from sightline.inputs.image import ImageInput
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
 from sightline.nn.image import CNNConfig
 from sightline.outputs.captions import CaptionOutput, looks
+from sightline.outputs.sequence import Prediction
 from sightline.synthetic.shapes import COLOURS, SHAPES, Made, made_shapes
 from sightline.tasks.caption import CAPTION
 from sightline.tasks.configs.caption import CaptionConfig
@@ -185,11 +186,11 @@ def look(run: Run, tested: Sequence[Made]) -> tuple[list[str], list[Looked]]:
     """The captions of images, and the maps of their words."""
     assert isinstance(run.input, ImageInput)
     assert isinstance(run.output, CaptionOutput)
-    found = run.predict([one.pixels for one in tested], beam=3)
-    texts = [one.text for one in found]
+    captions = cast("list[Prediction]", run.predict([one.pixels for one in tested], beam=3))
+    texts = [one.text for one in captions]
     looked = []
     for made, text in zip(tested, texts, strict=True):
-        source = run.input.collate(run.encode([made.pixels])[0])
+        source = run.input.collate(cast("list[np.ndarray]", run.encode([made.pixels])[0]))
         which = made.captions.index(text) if text in made.captions else 0
         caption = made.captions[which]
         weights = looks(run, source, run.output.tokeniser.encode([caption]))

@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ctranslate2
 import torch
@@ -29,7 +29,7 @@ def export(run: Path, folder: Path, texts: list[str]) -> dict[str, Any]:
     copy_model(ours, theirs)
     theirs.save_pretrained(folder / "marian")
     convert(theirs, folder / "ctranslate2")
-    tokens = [tokens for (tokens,) in translator.encode(texts)]
+    tokens = [tokens for (tokens,) in cast("list[tuple[list[int]]]", translator.encode(texts))]
     return {
         "words": words,
         "tokens": tokens,

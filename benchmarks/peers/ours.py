@@ -4,7 +4,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from jobs import BATCH_TOKENS, LONGEST
 from shared import (
@@ -25,10 +25,13 @@ from shared import (
 
 from sightline.cli.common import set_up
 from sightline.data.store import Corpus
+from sightline.inputs.base import SomeInput
 from sightline.inputs.text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.transformer import TransformerConfig
+from sightline.outputs.base import SomeOutput
+from sightline.outputs.sequence import Prediction
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.prepare import Prepared
@@ -57,8 +60,10 @@ def task_of(job: dict[str, Any]) -> TaskLesson:
     config = TranslateConfig(
         model=model_config(job["model"]), training=training, batch_tokens=BATCH_TOKENS, smoothing=SMOOTHING
     )
-    source, target = SourceText(config, tokeniser), TranslationOutput(config, tokeniser)
-    prepared = Prepared(source, target, Corpus.open(Path(job["data"]) / "corpus"), [], config, TRANSLATE)
+    source = cast("SomeInput", SourceText(config, tokeniser))
+    target = cast("SomeOutput", TranslationOutput(config, tokeniser))
+    corpus = Corpus.open(Path(job["data"]) / "corpus")
+    prepared: Prepared[str, str] = Prepared(source, target, corpus, [], config, TRANSLATE)
     return TaskLesson(Run(TRANSLATE, TRANSLATE.variants[0], build(prepared), source, target, config), prepared)
 
 
@@ -90,6 +95,6 @@ def decode(job: dict[str, Any]) -> Timed:
     def search(rows: list[int]) -> list[list[int]]:
         # A budget without end: the batch is the one that all tools get.
         found = translator.predict([texts[i] for i in rows], batch_tokens=2**40, **options)
-        return [list(one.tokens) for one in found]
+        return [list(one.tokens) for one in cast("list[Prediction]", found)]
 
     return time_decoding(job, search)

@@ -109,7 +109,7 @@ class Config(ABC):  # noqa: B024 - each family has a build() of its own
         return typing.cast(SomeConfig, config)
 
     @classmethod
-    def read_name(cls, name: str) -> dict[str, Any]:
+    def read_name(cls, name: str) -> dict[str, object]:
         """What a bare name stands for where this family is expected: that kind, with its defaults."""
         return {"kind": name}
 

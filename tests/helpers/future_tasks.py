@@ -94,7 +94,7 @@ class TranscriptOutput(SequenceOutput):
 
     predict_options = TranscriptOptions
 
-    def loss(self, model: nn.Module, batch: tuple[Any, Tensor], step: int) -> Loss:
+    def loss(self, model: nn.Module, batch: tuple[Any, ...], step: int) -> Loss:
         """Attention and CTC; CTC counts for less the further training is."""
         raise NotImplementedError
 
@@ -197,8 +197,8 @@ def made_cells(source: Source, columns: Sequence[Column]) -> Iterator[TableRow]:
     """Rows of ``made:copy``: bits, and the same again. The same name and seed make the same rows."""
     if source.data != "made:copy":
         raise UserError(f"there is no made data {source.data!r}; there is 'made:copy'")
-    draw = random.Random(int(source.options.get("made_seed", 0)))
-    for number in range(int(source.options.get("made_rows", 1000))):
+    draw = random.Random(int(str(source.options.get("made_seed", 0))))
+    for number in range(int(str(source.options.get("made_rows", 1000)))):
         bits = [[float(draw.random() < 0.5) for _ in range(8)] for _ in range(draw.randint(1, 20))]
         yield TableRow((bits, bits), "made:copy", number + 1)
 
@@ -284,7 +284,7 @@ class AnswerOutput(Output):
     def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Any:
         raise NotImplementedError
 
-    def loss(self, model: nn.Module, batch: tuple[Any, Any], step: int) -> Loss:
+    def loss(self, model: nn.Module, batch: tuple[Any, ...], step: int) -> Loss:
         raise NotImplementedError
 
     def outputs(self, run: Run, xs: Sequence[Asked], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
@@ -328,7 +328,7 @@ class CopyingOutput(SequenceOutput):
     def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Any:
         raise NotImplementedError
 
-    def loss(self, model: nn.Module, batch: tuple[Any, Any], step: int) -> Loss:
+    def loss(self, model: nn.Module, batch: tuple[Any, ...], step: int) -> Loss:
         """Cross-entropy, and coverage from some step on."""
         raise NotImplementedError
 

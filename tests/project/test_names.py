@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from words import ROOT, Tree, classes
+from words import ROOT, Tree, classes, exported, public_any
 
 pytestmark = pytest.mark.fast
 
@@ -22,3 +22,9 @@ def test_public_class_names_are_unique():
     for name in KNOWN:
         shared.pop(name, None)
     assert not shared, "\n".join(f"{name}: {', '.join(files)}" for name, files in shared.items())
+
+
+def test_public_signatures_say_what_they_take_and_give():
+    tree = Tree(ROOT)
+    places = public_any(tree, exported(tree))
+    assert not places, "\n".join(f"{place.file}:{place.line}: {place.text}" for place in places)

@@ -289,9 +289,9 @@ class Alignment:
         """The links of both directions combined by another method."""
         return self.forward if self.backward is None else symmetrised(self.forward, self.backward, method)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         data = {"source_words": self.source, "target_words": self.target, "links": self.links, "weights": self.weights}
-        return data if self.reverse_weights is None else {**data, "reverse_weights": self.reverse_weights}
+        return {**data} if self.reverse_weights is None else {**data, "reverse_weights": self.reverse_weights}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ holds every mechanism to the laws of this contract.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -114,7 +114,7 @@ class AttentionConfig(Config):
     family: ClassVar[str] = "attention"
 
     @classmethod
-    def read_name(cls, name: str) -> dict[str, Any]:
+    def read_name(cls, name: str) -> dict[str, object]:
         """A score's name alone stands for that score with softmax."""
         if name in kinds("score") and name not in kinds("attention"):
             return {"kind": "composed", "score": name}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from sightline.align.aligning import LONGEST, Aligner, Alignment, Cuttings, MapSelector, Pair
 from sightline.align.choosing import TUNED, Chosen, choose, cuttings_of
@@ -201,7 +201,7 @@ def _json_line(row: TableRow, alignment: Alignment | None, chosen: Chosen) -> st
     else:
         data |= {
             name: [round(weight, 4) for weight in value] if name.endswith("weights") else value
-            for name, value in alignment.to_json().items()
+            for name, value in cast("dict[str, Any]", alignment.to_json()).items()
         }
     return json.dumps({**data, "choice": chosen.to_json()}, ensure_ascii=False)
 

@@ -87,13 +87,14 @@ def print_comparison(comparison: Comparison, output: Output) -> None:
     bootstrap = f"paired bootstrap with {comparison.samples:,} resamples, seed {comparison.seed}."
     print(f"\n{comparison.count:,} {comparison.rows}; {bootstrap}")
     print("p: the fraction of resamples in which the run that scores higher on all rows does not score higher.")
+    extra: Any
     for metric, extra in comparison.extra.items():
         if extra.get("signature"):
             print(f"{output.metric_name(metric)}: {extra['signature']}")
         for name, (low, high) in extra.get("difference_interval", {}).items():
             print(f"{output.metric_name(metric)}, difference of {name}: its 95 % interval is {low:+.2f} – {high:+.2f}")
     metric = next(iter(comparison.extra), "")
-    parts = comparison.extra.get(metric, {}).get("by_length")
+    parts: Any = comparison.extra.get(metric, {}).get("by_length")
     if parts:
         names = list(parts[0]["runs"])
         print(f"\n{output.metric_name(metric)} by length")
@@ -112,7 +113,7 @@ def draw_comparison(comparison: Comparison, output: Output, out: Path) -> Path:
     from sightline.view.charts import lines_by_length
 
     metric, extra = next(iter(comparison.extra.items()))
-    parts = extra["by_length"]
+    parts: Any = extra["by_length"]
     return lines_by_length(
         [_bucket(part) for part in parts],
         [part["pairs"] for part in parts],

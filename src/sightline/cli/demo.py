@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from sightline.kernels.allocator import keep_memory
 from sightline.machine import check_seed, set_threads
 from sightline.metrics import exact_match
 from sightline.models.rnnsearch import RNNSearchConfig
+from sightline.outputs.sequence import Prediction
 from sightline.synthetic.dates import held_out_language, split_dates
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.run import Run
@@ -118,14 +120,16 @@ def _write_pairs(path: Path, pairs: Pairs) -> Path:
 
 
 def _score(run: Run, pairs: Pairs) -> float:
-    predictions = [one.text for one in run.predict([source for source, _ in pairs], beam=1, max_length=20)]
+    written = run.predict([source for source, _ in pairs], beam=1, max_length=20)
+    predictions = [one.text for one in cast("list[Prediction]", written)]
     return exact_match(predictions, [target for _, target in pairs]).value
 
 
 def show(console: Console, run: Run, pairs: Pairs, count: int = 5) -> None:
     """Print a few dates with their predictions, and the targets of wrong ones."""
     chosen = [pair for pair in pairs if not pair[0][:4].isdigit()][:count]
-    for (source, target), prediction in zip(chosen, run.predict([a for a, _ in chosen]), strict=True):
+    predictions = cast("list[Prediction]", run.predict([a for a, _ in chosen]))
+    for (source, target), prediction in zip(chosen, predictions, strict=True):
         note = "" if prediction.text == target else f"  (should be {target})"
         console.print(f"  {source}  →  {prediction.text}{note}", highlight=False, markup=False)
 

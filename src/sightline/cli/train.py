@@ -40,7 +40,7 @@ def preset(variant: Variant, model: str | None = None, size: str = "tiny") -> An
         raise ConfigError(f"the model {name!r} has no presets; set its fields with --set")
     fields = {} if sizes is None else sizes[size]
     chosen = get_type_hints(kind)["model"].from_json({"kind": name, **fields})
-    rates = variant.rates.get(name, variant.rates.get("", variant.rates))
+    rates: Any = variant.rates.get(name, variant.rates.get("", variant.rates))
     config = replace(kind(), model=chosen)
     if size in rates:
         config = replace(config, training=replace(config.training, learning_rate=rates[size]))

@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from sightline.data.columns import Columns, TableRow, choose_columns, named_columns, read_columns
 from sightline.data.tables import listed, name_of, open_unpacked
 from sightline.errors import UserError
 from sightline.files import whole_file
+
+if TYPE_CHECKING:
+    from sightline.tasks.task import Column
 
 ROWS = "the rows"  # what errors call rows that are no file's
 
@@ -20,7 +23,7 @@ class DataFrame(Protocol):
     """What is read of a DataFrame of pandas or polars before its rows: that it has columns."""
 
     @property
-    def columns(self) -> Iterable[Any]: ...
+    def columns(self) -> Iterable[object]: ...
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,11 @@ class Source:
 
     data: str | None = None
     columns: tuple[str, ...] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    held: Sequence[Any] | Iterable[Any] | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    held: Iterable[object] | None = None
 
     @classmethod
-    def of(cls, data: "RowsLike | None", columns: Sequence[str] | None = None, **options: Any) -> "Source":
+    def of(cls, data: "RowsLike | None", columns: Sequence[str] | None = None, **options: object) -> "Source":
         """From what a Python program gives: a path, rows, a DataFrame of pandas or polars, a `datasets.Dataset`."""
         named = None if columns is None else tuple(columns)
         given = {name: value for name, value in options.items() if value is not None}
@@ -55,7 +58,7 @@ class Source:
         if self.held is not None:
             return "rows given in Python"
         names = [one for one in (self.data, self.options.get("source"), self.options.get("target")) if one]
-        return " and ".join("a pipe" if one == "-" else Path(one).name for one in names)
+        return " and ".join("a pipe" if one == "-" else Path(str(one)).name for one in names)
 
     def check_columns(self, columns: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Refuse names of columns that are too few, too many or empty; of the columns, some are optional."""
@@ -75,12 +78,12 @@ class Source:
         if row is None:
             raise UserError(f"{name_of(str(self.data or self.options.get('source')))} {problem}")
 
-    def cells(self, columns: Sequence[Any]) -> Iterator[TableRow]:
+    def cells(self, columns: "Sequence[Column]") -> Iterator[TableRow]:
         """The rows that are held, as values in the order of a task's `Column`s."""
         number, names = 0, list[str]()
         least = sum(not column.optional for column in columns)
         for number, row in enumerate(self.held or (), start=1):
-            problem, values = None, dict[str, Any]()
+            problem, values = None, dict[str, object]()
             if isinstance(row, Mapping):
                 names = names or _named(columns, list(map(str, row)), self.columns)
                 of_columns = list(zip(names, columns, strict=True))
@@ -105,7 +108,7 @@ class Source:
 RowsLike: TypeAlias = str | Path | Source | DataFrame | Iterable[Mapping[str, object]] | Iterable[Sequence[object]]
 
 
-def table_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
+def table_cells(source: Source, columns: "Sequence[Column]") -> Iterator[TableRow]:
     """The rows of a table (TSV, CSV, JSON lines, Parquet) that has these columns: what a task reads unless it says
     otherwise. Optional columns that the table does not have are None."""
     needed, optional = ([one for one in columns if one.optional is kind] for kind in (False, True))

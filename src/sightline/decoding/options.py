@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from sightline.decoding.search import Hypothesis, Rules, Sampler, Step, beam_search, greedy
 from sightline.errors import UserError
-from sightline.state import select
+from sightline.state import State, select
 from sightline.vocabulary import END, PADDING, START
 
 
@@ -76,8 +75,8 @@ class SearchConfig:
 
     def find(
         self,
-        step: Step,
-        state: Any,
+        step: Step[State],
+        state: State,
         lengths: Sequence[int],
         prefixes: Sequence[Sequence[int]],
         generator: torch.Generator,

@@ -9,26 +9,26 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.state import reorder, select
+from sightline.state import State, reorder, select
 
 NEVER = -math.inf
 GROUPS, GROUPED = 64, 1 << 18  # of words when choosing among this many log-probabilities or more
 
 
 @runtime_checkable
-class Step(Protocol):
+class Step(Protocol[State]):
     """One step of any model: last tokens and state → log-probabilities of the next tokens, next state.
 
     Search writes into the log-probabilities, and uses no state twice.
     """
 
-    def __call__(self, tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]: ...
+    def __call__(self, tokens: Int[Tensor, " n"], state: State) -> tuple[Float[Tensor, "n v"], State]: ...
 
 
 class Hypothesis(NamedTuple):
@@ -132,8 +132,8 @@ def _limits(rules: Rules, limits: Sequence[int] | None, rows: int, device: torch
 
 @torch.no_grad()
 def greedy(
-    step: Step,
-    state: Any,
+    step: Step[State],
+    state: State,
     rows: int,
     rules: Rules,
     *,
@@ -219,8 +219,8 @@ class _Beams(NamedTuple):
 
 @torch.no_grad()
 def beam_search(
-    step: Step,
-    state: Any,
+    step: Step[State],
+    state: State,
     rows: int,
     rules: Rules,
     *,
@@ -387,10 +387,10 @@ def _collect(beams: _Beams, leaving: Bool[Tensor, " s"], results: list[list[Hypo
         ]
 
 
-def ensemble(steps: Sequence[Step]) -> Step:
+def ensemble(steps: Sequence[Step[State]]) -> Step[tuple[State, ...]]:
     """Several models as one: the mean of their probabilities. Its state is the tuple of theirs."""
 
-    def step(tokens: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+    def step(tokens: Int[Tensor, " n"], state: tuple[State, ...]) -> tuple[Float[Tensor, "n v"], tuple[State, ...]]:
         answers = [one(tokens, part) for one, part in zip(steps, state, strict=True)]
         stacked = torch.stack([log_probs for log_probs, _ in answers])
         mean = torch.logsumexp(stacked, dim=0) - math.log(len(answers))

@@ -5,10 +5,10 @@ only; survives a round trip through JSON.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class Highlights:
     sentences: tuple[Span, ...] = ()
     read: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         data = {name: getattr(self, name) for name in ("label", "probability", "read")}
         data["probabilities"] = {one.text: one.probability for one in self.probabilities}
         data["texts"] = list(self.texts)
@@ -142,15 +142,16 @@ class Highlights:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Highlights":
+    def from_json(cls, data: Mapping[str, object]) -> "Highlights":
+        fields: Any = data
         return cls(
-            data["label"],
-            data["probability"],
-            tuple(Choice(text, probability) for text, probability in data["probabilities"].items()),
-            tuple(data["texts"]),
-            words=tuple(Span(**one) for one in data["words"]),
-            sentences=tuple(Span(**one) for one in data["sentences"]),
-            read=data["read"],
+            fields["label"],
+            fields["probability"],
+            tuple(Choice(text, probability) for text, probability in fields["probabilities"].items()),
+            tuple(fields["texts"]),
+            words=tuple(Span(**one) for one in fields["words"]),
+            sentences=tuple(Span(**one) for one in fields["sentences"]),
+            read=fields["read"],
         )
 
 
@@ -189,7 +190,7 @@ class Explanation:
         """The records of one attention, head by head."""
         return [record for record in self.records if record.name == name]
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Write it in the format of the ending: .png, .svg, .pdf or .gif (with the options of
         `sightline.view.drawing.draw`), .html for the page, .json for the plain data."""
         path = Path(path)
@@ -201,7 +202,7 @@ class Explanation:
             return write_text(path, json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False))
         from sightline.view.drawing import draw
 
-        return draw(self, path, **options)
+        return cast("Callable[..., Path]", draw)(self, path, **options)
 
     def _repr_html_(self) -> str:
         """The page in a notebook."""
@@ -209,7 +210,7 @@ class Explanation:
 
         return fragment(self)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary that `json` can write."""
         data = {name: getattr(self, name) for name in ("title", "task", "input", "output", "shift", "notes")}
         data["records"] = [record.to_json() for record in self.records]
@@ -223,21 +224,22 @@ class Explanation:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Explanation":
+    def from_json(cls, data: Mapping[str, object]) -> "Explanation":
+        fields: Any = data
         return cls(
-            **{name: data[name] for name in ("title", "task", "input", "output", "shift")},
-            notes=tuple(data["notes"]),
-            records=tuple(map(Record.from_json, data["records"])),
-            stacks=tuple(Stack(one["title"], one["kind"], tuple(one["names"])) for one in data["stacks"]),
+            **{name: fields[name] for name in ("title", "task", "input", "output", "shift")},
+            notes=tuple(fields["notes"]),
+            records=tuple(map(Record.from_json, fields["records"])),
+            stacks=tuple(Stack(one["title"], one["kind"], tuple(one["names"])) for one in fields["stacks"]),
             steps=tuple(
-                OutputStep(one["written"], one["probability"], _choices(one["likeliest"])) for one in data["steps"]
+                OutputStep(one["written"], one["probability"], _choices(one["likeliest"])) for one in fields["steps"]
             ),
-            alternatives=_choices(data["alternatives"]),
-            calculations=tuple(map(_calculation, data["calculations"])),
-            belief=None if data["belief"] is None else _belief(data["belief"]),
-            highlights=Highlights.from_json(data["highlights"]) if data.get("highlights") else None,
-            image=Picture.from_json(data["image"]) if data.get("image") else None,
-            cells=Labelling.from_json(data["cells"]) if data.get("cells") else None,
+            alternatives=_choices(fields["alternatives"]),
+            calculations=tuple(map(_calculation, fields["calculations"])),
+            belief=None if fields["belief"] is None else _belief(fields["belief"]),
+            highlights=Highlights.from_json(fields["highlights"]) if fields.get("highlights") else None,
+            image=Picture.from_json(fields["image"]) if fields.get("image") else None,
+            cells=Labelling.from_json(fields["cells"]) if fields.get("cells") else None,
         )
 
 

@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,9 @@ from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
 from sightline.export.engine import SOURCE, TARGET, CTranslate2Engine, OnnxEngine, engine_for
 from sightline.export.writing import ABOUT, write_export
+from sightline.inputs.base import SomeInput
 from sightline.inputs.text import SourceText
+from sightline.outputs.base import SomeOutput
 from sightline.outputs.sequence import SequenceOptions
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.base import TaskConfig
@@ -100,9 +102,9 @@ def _run(folder: Path, name: EngineName, threads: int) -> Run:
     assert isinstance(engine, CTranslate2Engine | OnnxEngine)
     source, target = (Tokeniser.load(folder / side) for side in (SOURCE, TARGET))
     variant = TRANSLATE.variants[0]
-    return Run(
-        TRANSLATE, variant, EngineModel(engine), SourceText(None, source), EngineOutput(None, target), TaskConfig()
-    )
+    config = TaskConfig()
+    input, output = cast("SomeInput", SourceText(config, source)), cast("SomeOutput", EngineOutput(config, target))
+    return Run(TRANSLATE, variant, EngineModel(engine), input, output, config)
 
 
 READ_BY_ENGINES = (".bin", ".onnx", ".data", ".json")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from sightline.export.engine import SOURCE, TARGET, Engine, Format, library
 from sightline.files import make_folder, write_text
 from sightline.metrics import bleu
 from sightline.models.text_to_text import TextToText
+from sightline.outputs.sequence import Prediction
 from sightline.tasks.prepare import DATA, VALID
 from sightline.tasks.run import Run
 from sightline.text.tokeniser import Tokeniser
@@ -189,7 +190,7 @@ class Exported:
     size: int = 0  # bytes
     own_size: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {**asdict(self), "folder": str(self.folder)}
 
 
@@ -251,7 +252,8 @@ def compare(run: Run, engine: Engine, examples: Sequence[ExportExample]) -> Clos
     texts = [example.source for example in examples]
     model, source, target = translating(run)
     sources = source.encode(texts)
-    ours = [list(one.tokens) for one in run.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)]
+    predictions = run.predict(texts, beam=1, max_length=LONGEST, keep_unknown=True)
+    ours = [list(one.tokens) for one in cast("list[Prediction]", predictions)]
     theirs = engine.greedy(sources, LONGEST)
     largest, total, count = 0.0, 0.0, 0
     for start in range(0, min(FORCED, len(sources)), 8):

@@ -4,14 +4,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NotRequired, Protocol, TypedDict, cast, runtime_checkable
 
 from sightline.data.disk import hash_of
 from sightline.errors import UserError
 from sightline.outputs.reports import object_of
 from sightline.tasks.evaluate import path_name
 from sightline.tasks.prepare import Rows, Setting, read_keys
-from sightline.tasks.task import BadValueError, Column
+from sightline.tasks.task import BadValueError, Batch, Column, Part, X
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,12 +19,34 @@ if TYPE_CHECKING:
 
     from sightline.data.checking import RowLimits
     from sightline.data.columns import TableRow
+    from sightline.data.images import ImageLimits
+    from sightline.data.store import Numbers
     from sightline.explain.explanation import Belief
+    from sightline.picture import Picture
     from sightline.records import Axis, Record
+    from sightline.tasks.configs.base import TaskConfig
     from sightline.tasks.run import SavedRun
 
 
-class Input(ABC):
+class Shown(TypedDict):
+    """The fields of an `Explanation` that show its item."""
+
+    input: str
+    image: "NotRequired[Picture]"
+
+
+@runtime_checkable
+class InputLines(Protocol):
+    """The lines of `sightline predict --input`: blocks of them, and how many bytes each block has."""
+
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def is_json(self) -> bool: ...
+    def blocks(self) -> Iterator[tuple[list[str], int]]: ...
+
+
+class Input(ABC, Generic[X, Part, Batch]):
     """What comes in: how it is read, identified, encoded and collated, and what a map's columns are.
 
     Unfitted, it reads rows; what `fit` and `load` set is None. `fit` (of the output, which may be fitted jointly) gives
@@ -40,7 +62,7 @@ class Input(ABC):
     keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
     known_by: ClassVar[str] = ""  # the part of an item that its key is of, where that is not the whole item
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: "TaskConfig") -> None:
         self.config = config
 
     # -- reading
@@ -57,19 +79,19 @@ class Input(ABC):
         return rows
 
     @abstractmethod
-    def read(self, cells: Mapping[str, Any]) -> Any:
+    def read(self, cells: Mapping[str, object]) -> X:
         """The item in a row, or a `BadValueError`."""
 
-    def check(self, x: Any, limits: "RowLimits") -> None:
+    def check(self, x: X, limits: "RowLimits") -> None:
         """Raise a `BadValueError` where an item is too large to learn from."""
 
     by_item: ClassVar[bool] = False  # overlap of training and validation data is counted by item, whatever the target
 
-    def identity(self, x: Any) -> str:
+    def identity(self, x: X) -> str:
         """The same for equal items, which stay on one side of a split."""
         return str(x)
 
-    def key(self, x: Any) -> int:
+    def key(self, x: X) -> int:
         """The hash of an item's identity: a run stores those of its training items."""
         return hash_of(self.identity(x))
 
@@ -77,50 +99,50 @@ class Input(ABC):
         """The keys of all training and validation items of a run; None without its data."""
         return read_keys(data / self.keys_file) if self.keys_file else None
 
-    def pack(self, x: Any) -> list[Any]:
+    def pack(self, x: X) -> list[object]:
         """The item as the first fields of a stored row."""
         return [x]
 
-    def unpack(self, row: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    def unpack(self, row: Sequence[object]) -> tuple[X, Sequence[object]]:
         """The item that `pack` packed, and the rest of the row."""
-        return row[0], row[1:]
+        return cast("X", row[0]), row[1:]
 
     # -- fitted
 
-    def fit(self, rows: "Rows", setting: "Setting") -> "Input":
+    def fit(self, rows: "Rows[X, object]", setting: "Setting") -> "Input[X, Part, Batch]":
         """Fitted to the training rows by itself, for outputs that do not fit it together with themselves."""
         return self
 
     @abstractmethod
-    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[X]) -> Sequence[Sequence[Part | BadValueError]]:
         """Each item as the parts that a model reads at once: one, several where it is too long, none where it is empty.
 
         A part is what `collate` takes and `size` measures; an item that cannot be used has a `BadValueError` as its
         only part.
         """
 
-    def train_parts(self, xs: Sequence[Any]) -> list[list[Any]]:
+    def train_parts(self, xs: Sequence[X]) -> Sequence[Sequence[Part | BadValueError]]:
         """The same for training, where that differs (no overlap between windows, longer texts cut)."""
         return self.encode(xs)
 
-    def stored(self, part: Any) -> Any:
+    def stored(self, part: Part) -> "Numbers":
         """A part as the numbers that the training corpus keeps."""
-        return part
+        return cast("Numbers", part)
 
-    def size(self, part: Any) -> int:
+    def size(self, part: Part) -> int:
         """How large a part is, for batches."""
-        return len(part)
+        return len(cast("Numbers", part))
 
     @abstractmethod
-    def collate(self, parts: Sequence[Any]) -> Any:
+    def collate(self, parts: Sequence[Part]) -> Batch:
         """Parts, or what `stored` made of them, as a batch of tensors."""
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         """Write what `load` needs; gives fields for config.json and the names of files to seal."""
         return {}, []
 
     @classmethod
-    def load(cls, saved: "SavedRun", config: Any) -> "Input":
+    def load(cls, saved: "SavedRun", config: "TaskConfig") -> "Input[X, Part, Batch]":
         """A fitted input from a run folder of unknown origin."""
         return cls(config)
 
@@ -136,18 +158,18 @@ class Input(ABC):
     most_measured: ClassVar[int | None] = None  # longest item for `believe`; None: no part of it can be hidden
 
     def believe(
-        self, model: "nn.Module", part: Any, written: Sequence[int], records: "Sequence[Record]", shift: int
+        self, model: "nn.Module", part: Part, written: Sequence[int], records: "Sequence[Record]", shift: int
     ) -> "Belief":
         """Whether to believe a map of what was written: what it costs to hide parts of the item."""
         raise TypeError(f"nothing of {self.noun} can be hidden")
 
-    def shown(self, x: Any) -> dict[str, Any]:
+    def shown(self, x: X) -> Shown:
         """The fields of an explanation that show the item."""
         return {"input": self.label(x)}
 
     # -- for people
 
-    def axis(self, x: Any, part: Any) -> "Axis | None":
+    def axis(self, x: X, part: Part) -> "Axis | None":
         """The columns of a map: the places of a part that a model attends to; None: numbers alone."""
         return None
 
@@ -155,51 +177,51 @@ class Input(ABC):
         """How large what was fitted is, such as the vocabulary."""
         return ""
 
-    def label(self, x: Any) -> str:
+    def label(self, x: X) -> str:
         """An item in one line."""
         return str(x)
 
-    def fields(self, x: Any) -> dict[str, Any]:
+    def fields(self, x: X) -> dict[str, object]:
         """An item as the first fields of a row of JSON."""
         return {self.noun.removesuffix("s"): self.label(x)}
 
-    def texts(self, x: Any) -> tuple[str, ...]:
+    def texts(self, x: X) -> tuple[str, ...]:
         """The texts of an item, if it has any: what reports measure and baselines read."""
         return ()
 
-    def too_long(self, xs: Sequence[Any]) -> int | None:
+    def too_long(self, xs: Sequence[X]) -> int | None:
         """How many of these items are read only in part; None where a model reads all of any item."""
         return None
 
-    def named(self, x: Any, number: int) -> str:
+    def named(self, x: X, number: int) -> str:
         """The name of an item in errors."""
         return f"{self.noun.removesuffix('s')} {number + 1:,}"
 
-    def pair(self, first: str, second: str, name: str) -> Any:
+    def pair(self, first: str, second: str, name: str) -> X:
         """An item out of --text and --text2, where items are two texts; ``name`` is the run's."""
         raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
 
-    def item(self, given: Any) -> Any:
+    def item(self, given: object) -> X:
         """An item out of what a Python program gives to `Run.predict`: with one column, the value of that column."""
         if len(self.columns) != 1:
-            return given
+            return cast("X", given)
         try:
             return self.read({self.columns[0].name: given})
         except BadValueError as error:
             raise UserError(str(error)) from None
 
-    def items(self, given: Any) -> list[Any]:
+    def items(self, given: Iterable[object]) -> list[X]:
         """The same for several."""
         return [self.item(one) for one in given]
 
-    def check_several(self, items: Any) -> None:
+    def check_several(self, items: object) -> None:
         """Refuse one item where several are expected."""
         if isinstance(items, self.single):
             raise UserError(f"{self.noun} is one {self.noun.removesuffix('s')}; expected a list of {self.noun}")
 
-    def parse(self, line: str, number: int, is_json: bool) -> Any:
+    def parse(self, line: str, number: int, is_json: bool) -> X:
         """An item out of a line of `sightline predict --input`: its first column, or an object of JSON."""
-        cells = {self.columns[0].name: line} if self.columns else {}
+        cells: dict[str, object] = {self.columns[0].name: line} if self.columns else {}
         if is_json:
             cells = object_of(line, number)
         try:
@@ -215,7 +237,7 @@ class Input(ABC):
         """The files that options name: files, folders of them, and those that ``listed`` lists."""
         raise UserError(f"{self.noun} are no files")
 
-    def joined(self, lines: Any) -> Iterator[tuple[list[Any], int]]:
+    def joined(self, lines: InputLines) -> Iterator[tuple[list[X], int]]:
         """Blocks of items out of lines, where an item may be several of them (`joins_lines`)."""
         raise UserError(f"{self.noun} of several lines cannot be read")
 
@@ -227,17 +249,20 @@ class Input(ABC):
         """Whether an item is two texts: a pair, or a question and a text."""
         return False
 
-    def work(self, xs: Sequence[Any]) -> list[int]:
+    def work(self, xs: Sequence[X]) -> list[int]:
         """How much work each item is, in tokens."""
-        return [sum(map(self.size, parts)) for parts in self.encode(xs)]
+        return [sum(map(self.size, cast("Sequence[Part]", parts))) for parts in self.encode(xs)]
 
-    def receive(self, content: bytes, limits: Any, shown: bool) -> tuple[Any, int, Any]:
+    def receive(self, content: bytes, limits: "ImageLimits", shown: bool) -> tuple[X, int, "Picture | None"]:
         """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``."""
         raise UserError(f"{self.noun} are no files")
 
-    def bad_line(self, x: Any, reason: str, as_json: bool) -> str:
+    def bad_line(self, x: X, reason: str, as_json: bool) -> str:
         """The line of an item that cannot be used: it keeps its place."""
         if as_json:
             name = self.noun.removesuffix("s") if self.reads_files else "item"
             return json.dumps({name: self.label(x), "problem": reason}, ensure_ascii=False)
         return f"{path_name(self.label(x))}\t" if self.reads_files else ""
+
+
+SomeInput = Input[object, object, object]

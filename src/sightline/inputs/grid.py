@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from sightline.data.grids import GridStore, MaskClasses, Raw, grid_size, read_va
 from sightline.data.image_tables import image_paths
 from sightline.data.images import BadImage, ImageLimits, read_image
 from sightline.errors import UserError
-from sightline.inputs.base import Input
+from sightline.inputs.base import Input, SomeInput
 from sightline.models.grid import Grids
 from sightline.outputs.reports import read_record
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Setting, checked, unfitted
 from sightline.tasks.task import BadValueError
@@ -156,11 +157,11 @@ class GridItem(NamedTuple):
     width: int = 0
     store: int = 0  # which of `FOLDERS`
     row: int = NOT_STORED
-    held: Any = None  # an array, or the bytes of an image
+    held: np.ndarray | bytes | None = None  # an array, or the bytes of an image
 
     @classmethod
-    def of(cls, raw: Raw, **place: int) -> "GridItem":
-        return cls(raw.name, raw.digest(), *raw.values.shape[:2], **place)
+    def of(cls, raw: Raw, store: int = 0, row: int = NOT_STORED) -> "GridItem":
+        return cls(raw.name, raw.digest(), *raw.values.shape[:2])._replace(store=store, row=row)
 
 
 class GridPart(NamedTuple):
@@ -171,7 +172,7 @@ class GridPart(NamedTuple):
     size: tuple[int, ...]
 
 
-class GridInput(Input):
+class GridInput(Input[GridItem, GridPart, Grids]):
     """Images or grids of features. ``new``: fitted just now, so that a model may start from pretrained weights."""
 
     kind = "grid"
@@ -185,9 +186,12 @@ class GridInput(Input):
 
     facts: GridFacts
 
-    def __init__(self, config: Any, facts: Any = None, stores: Sequence[GridStore] = (), new: bool = False) -> None:
+    def __init__(
+        self, config: TaskConfig, facts: GridFacts | None = None, stores: Sequence[GridStore] = (), new: bool = False
+    ) -> None:
         super().__init__(config)
-        self.facts, self.stores, self.new = facts, list(stores), new
+        self.facts = cast("GridFacts", facts)  # None until it is fitted
+        self.stores, self.new = list(stores), new
 
     # -- reading
 
@@ -226,7 +230,8 @@ class GridInput(Input):
             if raw is not None:
                 yield raw
         # The error about too many bad rows comes before the one about classes that their masks lack.
-        for _ in checked(rows, self, unfitted(setting)[1], setting.columns, setting.limits, "images with masks"):
+        own, output = cast("SomeInput", self), unfitted(setting)[1]
+        for _ in checked(rows, own, output, setting.columns, setting.limits, "images with masks"):
             pass
 
     def _check_size(self, raw: Raw) -> None:
@@ -238,7 +243,7 @@ class GridInput(Input):
                 "larger (--set cell=32)"
             )
 
-    def read(self, cells: Mapping[str, Any]) -> GridItem:
+    def read(self, cells: Mapping[str, object]) -> GridItem:
         image = cells.get("image")
         if isinstance(image, GridItem):
             return image
@@ -267,11 +272,11 @@ class GridInput(Input):
                     raise UserError(f"{path} is damaged: {error}") from None
         return None if keys is None else np.array(keys, dtype=np.uint64)
 
-    def pack(self, x: GridItem) -> list[Any]:
+    def pack(self, x: GridItem) -> list[object]:
         return [list(x[:-1])]
 
-    def unpack(self, row: Sequence[Any]) -> tuple[GridItem, Sequence[Any]]:
-        return GridItem(*row[0]), row[1:]
+    def unpack(self, row: Sequence[object]) -> tuple[GridItem, Sequence[object]]:
+        return GridItem(*cast("list[Any]", row[0])), row[1:]
 
     def stored_item(self, store: int, index: int) -> GridItem:
         """The item at a place of a store."""
@@ -297,10 +302,10 @@ class GridInput(Input):
         kind = "pixels" if pixels else "features"
         raise BadValueError(f"it has {channels} {kind} at each place; the run was trained on {expected}")
 
-    def encode(self, xs: Sequence[GridItem]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[GridItem]) -> list[list[GridPart | BadValueError]]:
         return [self._parts(x) for x in xs]
 
-    def _parts(self, x: GridItem) -> list[Any]:
+    def _parts(self, x: GridItem) -> list[GridPart | BadValueError]:
         try:
             values = self.values(x)
             self._check(values)
@@ -325,13 +330,14 @@ class GridInput(Input):
 
     def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[GridItem, int, None]:
         """A photo in many parts would take minutes: it is refused."""
-        x = GridItem("the image", held=read_image(content, limits))
+        values = read_image(content, limits)
+        x = GridItem("the image", held=values)
         try:
-            self._check(x.held)
+            self._check(values)
         except BadValueError as error:
             raise UserError(str(error)) from None
-        self.check_whole(x, x.held)
-        return x, x.held.nbytes, None
+        self.check_whole(x, values)
+        return x, values.nbytes, None
 
     def size(self, part: GridPart) -> int:
         """TableRow of the square around it: together, grids are padded to the tallest and to the widest."""
@@ -341,7 +347,7 @@ class GridInput(Input):
         return collate([part.values for part in parts], self.facts.cell)
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any) -> "GridInput":
+    def load(cls, saved: SavedRun, config: TaskConfig) -> "GridInput":
         return cls(config, read_record(GridFacts, saved.path, FACTS))
 
     # -- for people
@@ -352,7 +358,7 @@ class GridInput(Input):
     def named(self, x: GridItem, number: int) -> str:
         return x.name
 
-    def item(self, given: Any) -> GridItem:
+    def item(self, given: object) -> GridItem:
         """A path, the bytes of an image, pixels (``h w 3`` of uint8), or features (``h w d``)."""
         if isinstance(given, GridItem):
             return given
@@ -361,7 +367,7 @@ class GridInput(Input):
             given = values if values.dtype == np.uint8 else values.astype(np.float32)
         return GridItem("image 1", held=given) if isinstance(given, bytes | np.ndarray) else GridItem(str(given))
 
-    def items(self, given: Any) -> list[GridItem]:
+    def items(self, given: Iterable[object] | Path) -> list[GridItem]:
         """One path is one image; what has no name has its number."""
         items = map(self.item, [given] if isinstance(given, str | Path) else given)
         return [x if x.held is None else x._replace(name=f"image {number}") for number, x in enumerate(items, start=1)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -36,12 +36,13 @@ from sightline.errors import UserError
 from sightline.explain.evidence import believe
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief
-from sightline.inputs.base import Input
+from sightline.inputs.base import Input, Shown
 from sightline.models.image_to_labels import ImageToLabels
 from sightline.models.image_to_text import ImageToText, Places
 from sightline.nn.image import ImageEncoder, ImageEncoderConfig
 from sightline.picture import Picture
 from sightline.records import Grid, Record
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Setting
 from sightline.tasks.task import BadValueError
@@ -53,7 +54,7 @@ ENCODER = "encoder.safetensors"
 FOLDER = "images"  # below the run's data: features or pixels of all images
 
 
-def new_encoder(config: Any, earlier: Any) -> ImageEncoder:
+def new_encoder(config: TaskConfig, earlier: Any) -> ImageEncoder:
     """The frozen encoder of the run to start from; else a new one, with pretrained weights."""
     if earlier is not None and earlier.input.encoder_config != config.encoder:
         raise UserError(f"{earlier.name} has another image encoder, and a run that starts from it keeps that one")
@@ -97,9 +98,10 @@ class Photo(NamedTuple):
 
 
 Image = Photo | Path | str | bytes | np.ndarray
+ImagePart = tuple[int] | np.ndarray  # the row of a stored image, or pixels
 
 
-class ImageInput(Input):
+class ImageInput(Input[Image, ImagePart, Tensor]):
     """Images. A part is the row of a stored image, or its pixels in the size that the encoder takes.
 
     ``encoder`` is one that does not learn; a model whose encoder learns is built with ``learning``, and given pixels.
@@ -119,9 +121,9 @@ class ImageInput(Input):
 
     places: Places
 
-    def __init__(self, config: Any, places: Any = None, encoder: ImageEncoder | None = None) -> None:
+    def __init__(self, config: TaskConfig, places: Places | None = None, encoder: ImageEncoder | None = None) -> None:
         super().__init__(config)
-        self.places, self.encoder = places, encoder
+        self.places, self.encoder = cast("Places", places), encoder  # places: None until it is fitted
         self.learning: ImageEncoder | None = None
         self.features: Features | None = None
         self.per_second: float | None = None  # images read, where they were not there already
@@ -165,7 +167,7 @@ class ImageInput(Input):
         the run has them in its own folder too, so that it needs no other.
         """
         config, own, on_images = self.encoder_config, setting.data / FOLDER, setting.on_items
-        cache = setting.source.options.get("features") if config.frozen else None
+        cache = cast("str | None", setting.source.options.get("features")) if config.frozen else None
         key = encoder_key(config, encoder) if config.frozen else ""
         folder = own if cache is None else Path(cache) / f"{config.kind}-{key[:12]}"
 
@@ -186,7 +188,7 @@ class ImageInput(Input):
             also=None if folder == own else own,
         )
 
-    def read(self, cells: Mapping[str, Any]) -> Photo:
+    def read(self, cells: Mapping[str, object]) -> Photo:
         image = cells.get("image")
         if isinstance(image, Photo):
             return image
@@ -206,40 +208,42 @@ class ImageInput(Input):
         data = x if isinstance(x, bytes) else x.tobytes()
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
 
-    def pack(self, x: Photo) -> list[Any]:
+    def pack(self, x: Image) -> list[object]:
         """The name only: a run folder does not tell where an image was."""
+        assert isinstance(x, Photo)
         return [Path(x.file).name, x.key, x.row]
 
-    def unpack(self, row: Any) -> tuple[Photo, Sequence[Any]]:
+    def unpack(self, row: Sequence[object] | Mapping[str, object]) -> tuple[Photo, Sequence[object]]:
+        values: Any = row
         if isinstance(row, Mapping):  # as runs of earlier versions kept captions
-            return Photo(row["image"], row["key"], row["row"]), [row["captions"]]
-        return Photo(*row[:3]), row[3:]
+            return Photo(values["image"], values["key"], values["row"]), [values["captions"]]
+        return Photo(*values[:3]), values[3:]
 
     # -- fitted
 
-    def encode(self, xs: Sequence[Image]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[Image]) -> list[list[ImagePart | BadValueError]]:
         if self.features is not None and all(isinstance(x, Photo) and x.row >= 0 for x in xs):
             return [[(x.row,)] for x in xs]  # type: ignore[union-attr]
         images, config = [_file(x) for x in xs], self.encoder_config
         files = [one for one in images if not isinstance(one, np.ndarray)]
         workers = None if len(files) > 1 else 0
         decoded = read_images(files, config.size, config.size, config.fit, workers=workers)
-        parts: list[list[Any]] = []
+        parts: list[list[ImagePart | BadValueError]] = []
         for image in images:
             pixels = _fitted(image, config) if isinstance(image, np.ndarray) else next(decoded)[1]
             parts.append([BadValueError(str(pixels)) if isinstance(pixels, BadImage) else pixels])
         return parts
 
-    def size(self, part: Any) -> int:
+    def size(self, part: ImagePart) -> int:
         return 1
 
     def work(self, xs: Sequence[Image]) -> list[int]:
         return [self.config.work] * len(xs)
 
-    def collate(self, parts: Sequence[Any]) -> Tensor:
+    def collate(self, parts: Sequence[ImagePart]) -> Tensor:
         """What the model is given: features of the encoder that does not learn, or pixels."""
         if np.ndim(parts[0]) == 3:
-            return self.see(np.stack(parts))
+            return self.see(np.stack(cast("Sequence[np.ndarray]", parts)))
         assert self.features is not None
         return torch.from_numpy(self.features.rows([int(part[0]) for part in parts]))
 
@@ -253,10 +257,10 @@ class ImageInput(Input):
             self._folded = self.encoder.quick()
         return self._folded(whole.to(self.encoder.mean.device))
 
-    def axis(self, x: Image, part: Any) -> Grid:
+    def axis(self, x: Image, part: ImagePart) -> Grid:
         return Grid(self.places.height, self.places.width)
 
-    def shown(self, x: Image) -> dict[str, Any]:
+    def shown(self, x: Image) -> Shown:
         image, config = _file(x), self.encoder_config
         name = "" if isinstance(image, bytes | np.ndarray) else image.name
         try:
@@ -267,9 +271,11 @@ class ImageInput(Input):
         return {"input": name or "an image", "image": picture}
 
     def believe(
-        self, model: Any, part: np.ndarray, written: Sequence[int], records: Sequence[Record], shift: int
+        self, model: nn.Module, part: ImagePart, written: Sequence[int], records: Sequence[Record], shift: int
     ) -> Belief:
-        subject = PlaceSubject(model, self.collate([part]).clone(), written)  # gradients may go through a clone
+        subject = PlaceSubject(
+            cast("ImageToText", model), self.collate([part]).clone(), written
+        )  # gradients may go through a clone
         return of_images(believe(subject, list(records), shift=shift, special=()))
 
     def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
@@ -287,14 +293,14 @@ class ImageInput(Input):
             raise ValueError(f"{self.places} do not fit the encoder")
         return encoder
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         """With a frozen encoder, so that a run needs no package that it came from; others are a part of the model."""
         if self.encoder is not None:
             save_tensors(folder / ENCODER, dict(self.encoder.state_dict()))
         return {"places": list(self.places)}, [] if self.encoder is None else [ENCODER]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any) -> "ImageInput":
+    def load(cls, saved: SavedRun, config: TaskConfig) -> "ImageInput":
         encoder: ImageEncoder | None = None
         if config.encoder.frozen:
             encoder = saved._replace(weights=saved.path / ENCODER).model(config.encoder.build).requires_grad_(False)
@@ -322,8 +328,8 @@ class ImageInput(Input):
     def named(self, x: Image, number: int) -> str:
         return self.label(x) if isinstance(x, Photo | str | Path) else super().named(x, number)
 
-    def item(self, given: Any) -> Image:
-        return given
+    def item(self, given: object) -> Image:
+        return cast("Image", given)
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
         paths = image_paths(files, listed)

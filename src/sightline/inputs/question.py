@@ -1,7 +1,7 @@
 """A question and the text that answers it: ``START question END text END``, several times over parts of a long text."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sightline.data.answers import QUESTION_NAMES, TEXT_NAMES
 from sightline.data.checking import RowLimits
@@ -30,7 +30,7 @@ class Stretch(NamedTuple):
     places: list[tuple[int, int]]
 
 
-class QuestionInput(ReaderInput):
+class QuestionInput(ReaderInput[Question, Stretch]):
     """Questions to texts. Where both have more than ``config.max_length`` tokens, the text is read in stretches."""
 
     kind = "pair"
@@ -41,7 +41,7 @@ class QuestionInput(ReaderInput):
     reads_pairs = True
     questions_cut = 0  # questions that were too long to be stored whole
 
-    def read(self, cells: Mapping[str, Any]) -> Question:
+    def read(self, cells: Mapping[str, object]) -> Question:
         return text_of(cells, "question"), text_of(cells, "text")
 
     def check(self, x: Question, limits: RowLimits) -> None:
@@ -54,11 +54,11 @@ class QuestionInput(ReaderInput):
         """That of the text: all questions about a text stay together."""
         return normalised(x[1])
 
-    def pack(self, x: Question) -> list[Any]:
+    def pack(self, x: Question) -> list[object]:
         return [*x]
 
-    def unpack(self, row: Sequence[Any]) -> tuple[Question, Sequence[Any]]:
-        return (row[0], row[1]), row[2:]
+    def unpack(self, row: Sequence[object]) -> tuple[Question, Sequence[object]]:
+        return cast("Question", (row[0], row[1])), row[2:]
 
     def encode(self, xs: Sequence[Question]) -> list[list[Stretch]]:
         return [self._stretches(*x)[0] for x in xs]
@@ -95,16 +95,17 @@ class QuestionInput(ReaderInput):
             lines.append(f"{self.questions_cut:,} questions are longer than half of that: their ends are left out")
         return lines
 
-    def fields(self, x: Question) -> dict[str, Any]:
+    def fields(self, x: Question) -> dict[str, object]:
         return {"question": x[0], "text": x[1]}
 
     def texts(self, x: Question) -> tuple[str, ...]:
         return x
 
-    def item(self, given: Any) -> Question:
-        if isinstance(given, str) or len(given) != 2 or not all(isinstance(one, str) for one in given):
+    def item(self, given: object) -> Question:
+        two = cast("Sequence[object]", given)
+        if isinstance(two, str) or len(two) != 2 or not all(isinstance(one, str) for one in two):
             raise UserError(f"expected a question and a text, found {given!r:.60}")
-        return given[0], given[1]
+        return cast("Question", (two[0], two[1]))
 
     def parse(self, line: str, number: int, is_json: bool) -> Question:
         if is_json:

@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.data.batches import SOURCE_EXTRA
 from sightline.data.checking import EMPTY_SIDE, TOO_LONG, RowLimits
 from sightline.data.columns import TableRow, text_problem
 from sightline.data.labelled import find_columns
 from sightline.data.plain import without_blanks
+from sightline.data.store import Numbers
 from sightline.errors import UserError
 from sightline.explain.evidence import TextSubject, believe
 from sightline.explain.explanation import Belief
@@ -25,9 +26,10 @@ from sightline.outputs.label_scores import Labels
 from sightline.outputs.reports import object_of
 from sightline.outputs.unknown import Word, attended_words, words_of
 from sightline.records import Record, Tokens
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Rows, Setting, normalised
-from sightline.tasks.task import BadValueError
+from sightline.tasks.task import BadValueError, Part, X
 from sightline.text.encoding import Text, TextEncoder, owners, windows
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.text.words import token_axis
@@ -36,7 +38,7 @@ from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
-class ReaderInput(Input):
+class ReaderInput(Input[X, Part, Texts]):
     """Items that a fitted `TextEncoder` reads; the base of texts, words and questions.
 
     A part is a list of tokens, or a record with the field ``tokens``.
@@ -45,36 +47,36 @@ class ReaderInput(Input):
     reads_pairs = False
     reader: TextEncoder
 
-    def __init__(self, config: Any, reader: Any = None) -> None:
+    def __init__(self, config: TaskConfig, reader: TextEncoder | None = None) -> None:
         super().__init__(config)
-        self.reader = reader
+        self.reader = cast("TextEncoder", reader)  # None until it is fitted
         self.cut = 0  # items that were too long to be stored whole
 
-    def identity(self, x: Any) -> str:
+    def identity(self, x: X) -> str:
         return normalised(*self.texts(x))
 
-    def fit(self, rows: Rows, setting: Setting) -> "ReaderInput":
+    def fit(self, rows: Rows[X, object], setting: Setting) -> "ReaderInput[X, Part]":
         """With the reader of an earlier run, or with a vocabulary of the training texts."""
         reader = setting.start.reader if setting.start is not None else self.new_reader(rows, setting)
         return type(self)(self.config, replace(reader, pairs=self.reads_pairs, sentences=False))
 
-    def new_reader(self, rows: Rows, setting: Setting, mask: bool = False) -> TextEncoder:
+    def new_reader(self, rows: Rows[X, object], setting: Setting, mask: bool = False) -> TextEncoder:
         """A reader with a vocabulary of the training texts."""
         texts = rows.texts(lambda one: self.texts(one.x))
         tokeniser = train_tokeniser(texts, setting.config.tokeniser, mask=mask)
         return TextEncoder(tokeniser, Specials(mask=MASK if mask else None))
 
-    def stored(self, part: Any) -> Any:
-        return getattr(part, "tokens", part)
+    def stored(self, part: Part | Numbers) -> Numbers:
+        return cast("Numbers", getattr(part, "tokens", part))
 
-    def size(self, part: Any) -> int:
+    def size(self, part: Part) -> int:
         return len(self.stored(part))
 
-    def collate(self, parts: Sequence[Any]) -> Texts:
+    def collate(self, parts: Sequence[Part | Numbers]) -> Texts:
         words, segments = self.reader.pad([self.stored(part) for part in parts])
         return Texts(torch.from_numpy(words), None if segments is None else torch.from_numpy(segments))
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         reader = self.reader
         reader.tokeniser.save(folder / TOKENISER)
         about = {
@@ -86,31 +88,33 @@ class ReaderInput(Input):
         return about, [TOKENISER]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any) -> "ReaderInput":
+    def load(cls, saved: SavedRun, config: TaskConfig) -> "ReaderInput[X, Part]":
         return cls(config, load_reader(saved.path, saved.about, cls.reads_pairs))
 
     def summary(self) -> str:
         return f"{self.reader.tokeniser.words:,} different tokens"
 
-    def label(self, x: Any) -> str:
+    def label(self, x: X) -> str:
         return "\t".join(self.texts(x))
 
     @property
     def two_texts(self) -> bool:
         return self.reader.pairs
 
-    def pair(self, first: str, second: str, name: str) -> tuple[str, str]:
-        return (first, second) if self.two_texts else super().pair(first, second, name)
+    def pair(self, first: str, second: str, name: str) -> X:
+        return cast("X", (first, second)) if self.two_texts else super().pair(first, second, name)
 
 
-class TextInput(ReaderInput):
+class TextInput(ReaderInput[Text, list[int]]):
     """A text, or a pair of texts as a tuple of two.
 
     In training a text that is longer than ``config.max_length`` loses its middle; so it does in predictions where the
     cost grows with the square of its length. ``columns`` are the given names of the columns of the training data.
     """
 
-    def __init__(self, config: Any, reader: Any = None, columns: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, config: TaskConfig, reader: TextEncoder | None = None, columns: tuple[str, ...] | None = None
+    ) -> None:
         super().__init__(config, reader)
         self.named_columns = columns
 
@@ -123,13 +127,13 @@ class TextInput(ReaderInput):
         """How many tokens of a text are read at prediction: all, unless the cost grows with the square of them."""
         return self.config.max_length if self.config.model.kind == "encoder" else None
 
-    def fit(self, rows: Rows, setting: Setting) -> "TextInput":
+    def fit(self, rows: Rows[Text, object], setting: Setting) -> "TextInput":
         """For pairs where the training data has them."""
         pairs = bool(rows.report.lengths["second_characters"].count)
         reader = replace(super().fit(rows, setting).reader, pairs=pairs, sentences=self.reads_sentences)
         return type(self)(self.config, reader, setting.source.columns)
 
-    def read(self, cells: Mapping[str, Any]) -> Text:
+    def read(self, cells: Mapping[str, object]) -> Text:
         text = text_of(cells, "text", "'text'")
         return text if cells.get("text2") is None else (text, text_of(cells, "text2", "'text2'"))
 
@@ -137,22 +141,22 @@ class TextInput(ReaderInput):
         for text in self.texts(x):
             check_length(len(text), "a text", limits)
 
-    def pack(self, x: Text) -> list[Any]:
+    def pack(self, x: Text) -> list[object]:
         return [x, None] if isinstance(x, str) else list(x)
 
-    def unpack(self, row: Sequence[Any]) -> tuple[Text, Sequence[Any]]:
-        return row[0] if row[1] is None else (row[0], row[1]), row[2:]
+    def unpack(self, row: Sequence[object]) -> tuple[Text, Sequence[object]]:
+        return cast("Text", row[0] if row[1] is None else (row[0], row[1])), row[2:]
 
-    def encode(self, xs: Sequence[Text]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[Text]) -> list[list[list[int]]]:
         return [[tokens] for tokens in self.reader.read(xs, self.limit).rows]
 
-    def train_parts(self, xs: Sequence[Text]) -> list[list[Any]]:
+    def train_parts(self, xs: Sequence[Text]) -> list[list[list[int]]]:
         read = self.reader.read(xs, None if self.reads_sentences else self.config.max_length)
         self.cut += read.cut
         return [[tokens] for tokens in read.rows]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any) -> "TextInput":
+    def load(cls, saved: SavedRun, config: TaskConfig) -> "TextInput":
         labels = Labels.load(saved.path)
         return cls(config, load_reader(saved.path, saved.about, labels.pairs), labels.columns)
 
@@ -170,11 +174,11 @@ class TextInput(ReaderInput):
     def too_long(self, xs: Sequence[Text]) -> int:
         return 0 if self.limit is None else self.reader.read(xs, self.limit).cut
 
-    def fields(self, x: Text) -> dict[str, Any]:
+    def fields(self, x: Text) -> dict[str, object]:
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
 
-    def item(self, given: Any) -> Text:
-        return given if isinstance(given, str) else tuple(given)
+    def item(self, given: object) -> Text:
+        return given if isinstance(given, str) else cast("Text", tuple(cast("Sequence[str]", given)))
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
         if is_json:
@@ -192,7 +196,7 @@ class TextInput(ReaderInput):
         if len(values) != count or not all(isinstance(value, str) for value in values):
             expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
             raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, fields))}; expected {expected}")
-        return tuple(values) if self.reader.pairs else values[0]
+        return cast("Text", tuple(values) if self.reader.pairs else values[0])
 
 
 def halves_of(line: str, number: int, expected: str) -> tuple[str, str]:
@@ -203,12 +207,12 @@ def halves_of(line: str, number: int, expected: str) -> tuple[str, str]:
     return first, second
 
 
-def text_of(cells: Mapping[str, Any], name: str, what: str | None = None) -> str:
+def text_of(cells: Mapping[str, object], name: str, what: str | None = None) -> str:
     """The text in a column, or a `BadValueError`."""
     problem = text_problem(cells.get(name), what or f"the {name}")
     if problem is not None:
         raise BadValueError(problem)
-    return cells[name]
+    return cast("str", cells[name])
 
 
 def check_length(characters: int, what: str, limits: RowLimits) -> None:
@@ -239,7 +243,7 @@ def load_reader(path: Path, about: dict[str, Any], pairs: bool = False) -> TextE
 # -- sources of translations: tokens of a vocabulary of their own, with an end behind them
 
 
-class SourceText(Input):
+class SourceText(Input[str, Sequence[int], Tensor]):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
     keys_file = ""  # the training corpus itself tells which pairs were trained on
@@ -248,11 +252,11 @@ class SourceText(Input):
 
     tokeniser: Tokeniser
 
-    def __init__(self, config: Any, tokeniser: Any = None) -> None:
+    def __init__(self, config: TaskConfig, tokeniser: Tokeniser | None = None) -> None:
         super().__init__(config)
-        self.tokeniser = tokeniser
+        self.tokeniser = cast("Tokeniser", tokeniser)  # None until it is fitted
 
-    def read(self, cells: Mapping[str, Any]) -> str:
+    def read(self, cells: Mapping[str, object]) -> str:
         return side_of(cells, "source")
 
     def parse(self, line: str, number: int, is_json: bool) -> str:
@@ -265,7 +269,7 @@ class SourceText(Input):
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
         return [[tokens] if tokens else [] for tokens in self.tokeniser.encode(list(xs))]
 
-    def collate(self, parts: Sequence[Any]) -> Tensor:
+    def collate(self, parts: Sequence[Numbers]) -> Tensor:
         source = np.full((len(parts), max(map(len, parts)) + SOURCE_EXTRA), PADDING, np.int64)
         for row, tokens in enumerate(parts):
             source[row, : len(tokens)] = tokens
@@ -279,12 +283,12 @@ class SourceText(Input):
     def reopen(self, setting: Setting) -> None:
         self.tokeniser.dropout = setting.config.tokeniser.dropout
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         self.tokeniser.save(folder / SOURCE)
         return {"source_words": self.tokeniser.words}, [SOURCE]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any) -> "SourceText":
+    def load(cls, saved: SavedRun, config: TaskConfig) -> "SourceText":
         return cls(config, saved.vocabulary(SOURCE, "source_words", config.tokeniser.dropout))
 
     def attended(
@@ -303,15 +307,15 @@ class SourceText(Input):
         return TextSubject(model, [*part, END], written)
 
     def believe(
-        self, model: Any, part: Sequence[int], written: Sequence[int], records: Sequence[Record], shift: int
+        self, model: nn.Module, part: Sequence[int], written: Sequence[int], records: Sequence[Record], shift: int
     ) -> Belief:
-        return believe(self.subject(model, part, written), list(records), shift=shift)
+        return believe(self.subject(cast("TextToText", model), part, written), list(records), shift=shift)
 
     def summary(self) -> str:
         return f"{self.tokeniser.words:,} source tokens"
 
 
-def side_of(cells: Mapping[str, Any], name: str) -> str:
+def side_of(cells: Mapping[str, object], name: str) -> str:
     """One side of a pair: a text with something in it."""
     text = text_of(cells, name)
     if not text.strip():
@@ -342,28 +346,31 @@ class Masked(NamedTuple):
     masks: list[int]
 
 
-class PlainInput(ReaderInput):
+PlainPart = list[int] | Masked
+
+
+class PlainInput(ReaderInput[Plain, PlainPart]):
     """Texts. Only those with a mask have something to predict; around each, ``config.max_length`` tokens are read."""
 
-    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Any) -> Sequence[Iterable[TableRow]]:
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]
 
-    def read(self, cells: Mapping[str, Any]) -> str:
+    def read(self, cells: Mapping[str, object]) -> str:
         text = text_of(cells, "text").strip()
         if not text:
             raise BadValueError("no text: found blanks alone, expected words")
         return text
 
-    def check(self, x: str, limits: RowLimits) -> None:
+    def check(self, x: Plain, limits: RowLimits) -> None:
         check_length(len(x), "a text", limits)
 
-    def fit(self, rows: Rows, setting: Setting) -> "ReaderInput":
+    def fit(self, rows: Rows[Plain, object], setting: Setting) -> "ReaderInput[Plain, PlainPart]":
         start = setting.start
         if start is not None and start.reader.specials.mask is None:
             raise UserError(f"{start.path} has no token for hidden words (<mask>): pre-training needs one")
         return super().fit(rows, setting)
 
-    def new_reader(self, rows: Rows, setting: Setting, mask: bool = True) -> TextEncoder:
+    def new_reader(self, rows: Rows[Plain, object], setting: Setting, mask: bool = True) -> TextEncoder:
         return super().new_reader(rows, setting, mask)
 
     def texts(self, x: Plain) -> tuple[str, ...]:
@@ -403,4 +410,4 @@ class PlainInput(ReaderInput):
 
     def parse(self, line: str, number: int, is_json: bool) -> str:
         """A line as it is, which may be empty."""
-        return super().parse(line, number, True) if is_json else line
+        return cast("str", super().parse(line, number, True)) if is_json else line

@@ -9,6 +9,7 @@ from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
 from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
 from sightline.errors import UserError
+from sightline.inputs.base import InputLines
 from sightline.inputs.text import ReaderInput, check_length
 from sightline.interop.tokens import PretrainedTokeniser
 from sightline.outputs.reports import fields_of
@@ -32,13 +33,13 @@ class Cut(NamedTuple):
     behind: int
 
 
-class WordsInput(ReaderInput):
+class WordsInput(ReaderInput[Words, Cut]):
     """Sentences of words. Those of more than ``config.max_length`` tokens are read in stretches."""
 
     kind = "words"
     noun = "sentences"
 
-    def read(self, cells: Mapping[str, Any]) -> Words:
+    def read(self, cells: Mapping[str, object]) -> Words:
         words = words_of(cells.get("words"), "words")
         if not words:
             raise BadValueError("no words: found an empty sentence, expected words")
@@ -53,8 +54,8 @@ class WordsInput(ReaderInput):
     def identity(self, x: Words) -> str:
         return normalised(" ".join(x))
 
-    def unpack(self, row: Sequence[Any]) -> tuple[Words, Sequence[Any]]:
-        return tuple(row[0]), row[1:]
+    def unpack(self, row: Sequence[object]) -> tuple[Words, Sequence[object]]:
+        return tuple(cast("list[str]", row[0])), row[1:]
 
     def encode(self, xs: Sequence[Words]) -> list[list[Cut]]:
         return cut_words(self.reader, xs, self.config.max_length, OVERLAP)
@@ -78,12 +79,12 @@ class WordsInput(ReaderInput):
     def label(self, x: Words) -> str:
         return " ".join(x)
 
-    def item(self, given: Any) -> Words:
-        return tuple(given.split() if isinstance(given, str) else given)
+    def item(self, given: object) -> Words:
+        return tuple(given.split() if isinstance(given, str) else cast("Sequence[str]", given))
 
     joins_lines = True
 
-    def joined(self, lines: Any) -> Iterator[tuple[list[Words], int]]:
+    def joined(self, lines: InputLines) -> Iterator[tuple[list[Words], int]]:
         """A sentence a line; in CoNLL files a word a line, and an empty line behind each sentence."""
         ending = "" if lines.path is None else Path(lines.path).suffix.lower()
         number, waiting = 0, list[str]()
@@ -113,7 +114,7 @@ class WordsInput(ReaderInput):
         return tuple(words)
 
 
-def words_of(value: Any, what: str) -> tuple[str, ...]:
+def words_of(value: object, what: str) -> tuple[str, ...]:
     """Words or labels of a cell: a list, or text with blanks between them."""
     words = value.split() if isinstance(value, str) else value
     if not isinstance(words, list | tuple) or not all(isinstance(one, str | int) for one in words):

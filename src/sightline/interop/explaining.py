@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -110,7 +110,7 @@ class _Reading:
     def _label(self, outputs: Any, last: str, weights: np.ndarray, about: str) -> Predicted:
         model = self.owner.model
         label = int(torch.softmax(outputs.logits[0].float(), dim=-1).argmax())
-        name = str(self.owner.config.id2label.get(label, label))
+        name = str(cast("dict[int, str]", self.owner.config.id2label).get(label, label))
 
         def evidence() -> Belief:
             subject = PoolSubject(

@@ -8,7 +8,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
@@ -45,8 +45,8 @@ class HuggingFaceModel:
         self.first = first  # whether the vector of a text is that of its first token, instead of the mean
 
     @property
-    def config(self) -> Any:
-        return self.model.config
+    def config(self) -> "PreTrainedConfig":
+        return cast("PreTrainedConfig", self.model.config)
 
     @property
     def device(self) -> torch.device:

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tokenizers import Tokenizer
 
@@ -156,11 +156,13 @@ class PretrainedTokeniser:
     dropout = 0.0
     of_words = False
 
-    def __init__(self, data: dict[str, Any], where: str) -> None:
+    def __init__(self, data: dict[str, object], where: str) -> None:
         check(data, where)
         self._data = {**data, "truncation": None, "padding": None}
         self._whole = _build(self._data, where)
-        words = [token for token in data.get("added_tokens") or [] if not token["special"]]
+        words = [
+            token for token in cast("list[dict[str, Any]]", data.get("added_tokens") or []) if not token["special"]
+        ]
         # The library would recognise special tokens in any text.
         self._library = _build({**self._data, "added_tokens": words, "post_processor": None}, where)
         for token in words:
@@ -209,7 +211,7 @@ class PretrainedTokeniser:
                 total += len(tokens)
         return unknown / total if total else 0.0
 
-    def same_as(self, other: Any) -> bool:
+    def same_as(self, other: object) -> bool:
         """Whether both tokenise every text alike."""
         return isinstance(other, PretrainedTokeniser) and self._whole.to_str() == other._whole.to_str()
 

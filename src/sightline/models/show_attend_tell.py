@@ -13,7 +13,7 @@ to begin with the weights of a soft model (they fit) is quicker.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Num
@@ -100,7 +100,7 @@ class ShowAttendTell(ImageToText):
         features, state = self.decoder(self.dropout(self.target_embedding(words)), state, reads)
         return self.dropout(features), state
 
-    def loss(self, source: Any, target: Int[Tensor, "b t"], smoothing: float = 0.0) -> Loss:
+    def loss(self, source: Num[Tensor, "b ..."], target: Int[Tensor, "b t"], smoothing: float = 0.0) -> Loss:
         """Cross-entropy; in training also what the attention is to learn from, for each caption."""
         pays = self.decoder.attention is not None and (self.samples or self.config.penalty > 0)
         if not self.training or not pays:

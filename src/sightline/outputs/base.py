@@ -8,16 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, cast
 
 from sightline.data.checking import Report, RowLimits
 from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
 from sightline.errors import UserError
-from sightline.inputs.base import Input
+from sightline.inputs.base import Input, SomeInput
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
-from sightline.tasks.explain import explain_attention
+from sightline.tasks.explain import ExplainOptions, explain_attention
 from sightline.tasks.prepare import (
     Prepared,
     RowBatches,
@@ -29,7 +29,7 @@ from sightline.tasks.prepare import (
     write_valid,
 )
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import Column, Divided, Example, PredictOptions
+from sightline.tasks.task import Batch, Column, Divided, Example, Options, Part, Pred, PredictOptions, Raw, X, Y
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from sightline.data.store import Numbers
     from sightline.explain.explanation import Explanation
     from sightline.metrics import Statistics
+    from sightline.tasks.configs.base import TaskConfig
+    from sightline.training.loop import BatchLoss
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def ranked_scores(first: str, losses: Mapping[str, float], values: Mapping[str, 
     return {name: round(value, 4) for name, value in ordered.items()}
 
 
-class Output(ABC):
+class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
     """What comes out: targets, heads, decoding, calibration, scores, and how predictions are shown.
 
     Fitted together with the input; see the steps in the order of the methods.
@@ -77,7 +79,7 @@ class Output(ABC):
     compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are given; empty: all
     less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: "TaskConfig") -> None:
         self.config = config
 
     # -- reading
@@ -87,31 +89,33 @@ class Output(ABC):
         return rows
 
     @abstractmethod
-    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
+    def read(self, cells: Mapping[str, object], x: X) -> Y:
         """The target in a row, or a `BadValueError`."""
 
-    def check(self, y: Any, limits: "RowLimits") -> None:
+    def check(self, y: Y, limits: "RowLimits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
 
     def report(self) -> "Report":
         """An empty report whose ``add(x, y)`` counts what is there."""
         return Report()
 
-    def strata(self, y: Any) -> tuple[str, ...] | float:
+    def strata(self, y: Y) -> tuple[str, ...] | float:
         """The labels, or the number, that both sides of a split have in like shares."""
         return ("",)
 
-    def pack(self, y: Any) -> list[Any]:
+    def pack(self, y: Y) -> list[object]:
         """The target as the last fields of a stored row."""
         return [y]
 
-    def unpack(self, row: Sequence[Any]) -> Any:
+    def unpack(self, row: Sequence[object]) -> Y:
         """The target that `pack` packed."""
-        return row[0]
+        return cast("Y", row[0])
 
     # -- fitted
 
-    def fit(self, input: Input, rows: "Rows", setting: "Setting") -> tuple[Input, "Output"]:
+    def fit(
+        self, input: Input[X, Part, Batch], rows: "Rows[X, Y]", setting: "Setting"
+    ) -> tuple[Input[X, Part, Batch], "Output[X, Y, Part, Batch, Raw, Pred, Options]"]:
         """Both, fitted to the training rows (vocabularies, labels), or kept from an earlier run (``setting.start``)."""
         return input.fit(rows, setting), self
 
@@ -119,23 +123,24 @@ class Output(ABC):
         """The error where the rows are too few to keep some apart."""
         return error
 
-    def write(self, input: Input, rows: "Rows", setting: "Setting") -> Any:
+    def write(self, input: Input[X, Part, Batch], rows: "Rows[X, Y]", setting: "Setting") -> object:
         """Store the training rows, and open what was stored."""
-        return write_rows(input, self, rows, setting.data)
+        return write_rows(cast("SomeInput", input), cast("SomeOutput", self), rows, setting.data)
 
-    def open(self, input: Input, setting: "Setting") -> Any:
+    def open(self, input: Input[X, Part, Batch], setting: "Setting") -> object:
         """What `write` stored."""
         return Corpus.open(setting.data / "train")
 
-    def write_valid(self, input: Input, examples: Sequence[Example], setting: "Setting") -> None:
+    def write_valid(self, input: Input[X, Part, Batch], examples: Sequence[Example[X, Y]], setting: "Setting") -> None:
         """Store the validation examples."""
-        write_valid(input, self, examples, setting.data)
+        write_valid(cast("SomeInput", input), cast("SomeOutput", self), examples, setting.data)
 
-    def open_valid(self, input: Input, setting: "Setting") -> list[Example]:
+    def open_valid(self, input: Input[X, Part, Batch], setting: "Setting") -> list[Example[X, Y]]:
         """What `write_valid` stored."""
-        return read_valid(input, self, setting.data)
+        examples = read_valid(cast("SomeInput", input), cast("SomeOutput", self), setting.data)
+        return cast("list[Example[X, Y]]", examples)
 
-    def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:
+    def baselines(self, input: Input[X, Part, Batch], rows: "Rows[X, Y]", setting: "Setting") -> list[str]:
         """Fit the simple models that a score is compared with; gives the names of files to seal."""
         return []
 
@@ -143,101 +148,103 @@ class Output(ABC):
         """The files of `baselines` that a run folder has."""
         return []
 
-    def about_data(self, prepared: "Prepared") -> dict[str, Any]:
+    def about_data(self, prepared: "Prepared[X, Y]") -> dict[str, object]:
         """Fields of about.json on the data that only some outputs have."""
         return {}
 
-    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> "Iterable[tuple[Any, Numbers]]":
+    def encode(self, x: X, y: Y, parts: Sequence[Part]) -> "Iterable[tuple[Part, Numbers]]":
         """The rows of the training corpus for one example: a part and the numbers of its target, as often as needed."""
-        return ((part, y) for part in parts)
+        return ((part, cast("Numbers", y)) for part in parts)
 
     @abstractmethod
-    def collate(self, targets: Sequence["np.ndarray"], batch: Any) -> Any:
+    def collate(self, targets: Sequence["np.ndarray"], batch: Batch) -> object:
         """The targets of a batch as tensors; ``batch`` is what the input made of its items."""
 
-    def batches(self, prepared: "Prepared", config: Any) -> Any:
+    def batches(self, prepared: "Prepared[X, Y]", config: "TaskConfig") -> object:
         """The training batches: an object with ``epoch``, ``batch`` and ``tokens`` (`sightline.tasks.train`)."""
         return RowBatches(prepared, config)
 
-    def loss(self, model: "nn.Module", batch: tuple[Any, ...], step: int) -> Any:
+    def loss(self, model: "nn.Module", batch: tuple[object, ...], step: int) -> "BatchLoss":
         """The loss of a batch: a sum, and what it is a sum over (`sightline.training.loop.BatchLoss`)."""
         return model.loss(*batch)  # type: ignore[operator]
 
-    def counted(self, batch: tuple[Any, ...]) -> int:
+    def counted(self, batch: tuple[object, ...]) -> int:
         """What the loss of a batch is a sum over."""
-        return len(batch[1])
+        return len(cast("Sequence[object]", batch[1]))
 
-    def validation_options(self) -> Any:
+    def validation_options(self) -> Options:
         """Options of `predict` in training, such as greedy search."""
         return self.options({})
 
-    def trial_options(self, examples: Sequence[Example]) -> Any:
+    def trial_options(self, examples: Sequence[Example[X, Y]]) -> Options:
         """The same for an untrained model in a dry run."""
         return self.validation_options()
 
-    def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
+    def validated(self, examples: Sequence[Example[X, Y]], config: "TaskConfig") -> list[Example[X, Y]]:
         """The validation examples that are scored in training: at most ``config.validated``, drawn by the seed."""
         return [examples[row] for row in validation_sample(len(examples), config.validated, config.seed)]
 
     def scored(
         self,
         run: "Run",
-        xs: Sequence[Any],
-        parts: Sequence[list[Any]] | None = None,
-        options: Any = None,
+        xs: Sequence[X],
+        parts: Sequence[Sequence[Part]] | None = None,
+        options: Options | None = None,
         on_predicted: Callable[[int], None] = lambda count: None,
         bad: dict[int, str] | None = None,
-    ) -> list[Any]:
+    ) -> list[Raw]:
         """Raw outputs that scores are made of, where these are not the predictions of the items (hidden words)."""
-        return run.raw(xs, parts=parts, options=options, on_predicted=on_predicted, bad=bad)
+        return cast("list[Raw]", run.raw(xs, parts=parts, options=options, on_predicted=on_predicted, bad=bad))
 
-    def with_targets(self, options: Any, examples: Sequence[Example], training: bool = False) -> Any:
+    def with_targets(self, options: Options, examples: Sequence[Example[X, Y]], training: bool = False) -> Options:
         """Options for examples that are scored, where their targets are measured while predicting (perplexity)."""
         return options
 
-    def options_of(self, options: Any, numbers: Sequence[int], items: int) -> Any:
+    def options_of(self, options: Options, numbers: Sequence[int], items: int) -> Options:
         """Options for those of the items that have these numbers, where items have options of their own (prefixes)."""
         return options
 
-    def divided(self, xs: Sequence[Any], options: Any) -> Divided | None:
+    def divided(self, xs: Sequence[X], options: Options) -> Divided[X, Raw, Options] | None:
         """What is predicted instead of the items, such as the sentences of long texts; None: the items."""
         return None
 
     @abstractmethod
-    def outputs(self, run: "Run", xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
+    def outputs(self, run: "Run", xs: Sequence[X], parts: Sequence[Part], batch: Batch, options: Options) -> list[Raw]:
         """Raw outputs of a batch, one for each part: logits, hypotheses, numbers. ``xs`` are the items of the parts."""
 
     predict_options: ClassVar[type[PredictOptions]] = PredictOptions
 
-    def options(self, given: Mapping[str, Any]) -> Any:
+    def options(self, given: Mapping[str, object]) -> Options:
         """Options of `predict`, checked; unknown ones are an error that names those that there are."""
         known = [one.name for one in fields(self.predict_options) if not one.metadata.get("internal")]
         for name in given:
             if name not in known:
                 raise UserError(f"{name} is no option of this run; there is {', '.join(known)}")
-        return self.predict_options(**given)
+        return cast("Callable[..., Options]", self.predict_options)(**given)
 
-    def cost(self, size: int, options: Any) -> int:
+    def cost(self, size: int, options: Options) -> int:
         """What a part of this size takes of a batch's budget."""
         return size
 
-    def budget(self, input: Input, options: Any) -> int:
+    def budget(self, input: Input[X, Part, Batch], options: Options) -> int:
         """How much is in one batch of predictions."""
         return (None if options is None else options.batch_tokens) or input.budget
 
-    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def merge(self, x: X, parts: Sequence[Part], outputs: Sequence[Raw]) -> Raw:
         """The raw output of an item from those of its parts."""
         return outputs[0]
 
     @abstractmethod
-    def decide(self, x: Any, raw: Any, options: Any = None) -> Any:
+    def decide(self, x: X, raw: Raw, options: Options | None = None) -> Pred:
         """A prediction out of a raw output."""
 
-    def calibrate(self, run: "Run", raws: Sequence[Any], prepared: "Prepared") -> "Output":
+    def calibrate(
+        self, run: "Run", raws: Sequence[Raw], prepared: "Prepared[X, Y]"
+    ) -> "Output[X, Y, Part, Batch, Raw, Pred, Options]":
         """With temperature, thresholds and the like fitted to raw outputs of the validation examples."""
         return self
 
-    def validate(self, run: "Run", raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: "Run", raws: Sequence[Raw], examples: Sequence[Example[X, Y]]) -> dict[str, float]:
         """Scores in training: the metric that decides first (more is better), a loss second (less is better)."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
@@ -247,7 +254,7 @@ class Output(ABC):
 
     @abstractmethod
     def statistics(
-        self, run: "Run", examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
+        self, run: "Run", examples: Sequence[Example[X, Y]], predictions: Sequence[Pred], raws: Sequence[Raw]
     ) -> "dict[str, Statistics]":
         """Every metric that is a sum over examples, as counts of each: for scores, parts of the data and bootstrap."""
 
@@ -255,27 +262,27 @@ class Output(ABC):
         """Every score of all examples, or of some."""
         return {name: one.score(rows) for name, one in statistics.items()}
 
-    def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def scoring_options(self, given: dict[str, object]) -> tuple[object, dict[str, object]]:
         """Those options of `evaluate` that are about scores, and the others, which are about predictions."""
         return None, given
 
-    def scored_by(self, scoring: Any) -> "Output":
+    def scored_by(self, scoring: object) -> "Output[X, Y, Part, Batch, Raw, Pred, Options]":
         """The same output with these options of scores."""
         return self
 
-    def finished(self, evaluation: "Evaluation", scoring: Any) -> "Evaluation":
+    def finished(self, evaluation: "Evaluation[X, Y, Raw, Pred]", scoring: object) -> "Evaluation[X, Y, Raw, Pred]":
         """The evaluation with its ``extra``, and with scores that are no sums over examples."""
         return evaluation
 
-    def scores_json(self, evaluation: "Evaluation") -> dict[str, Any]:
+    def scores_json(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> dict[str, object]:
         """The scores as `evaluate --json` has them."""
         return dict(evaluation.values)
 
-    def without_json(self, evaluation: "Evaluation") -> dict[str, Any]:
+    def without_json(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> dict[str, object]:
         """The scores of the examples that the run was not trained on, as `evaluate --json` has them."""
         return dict(evaluation.without or {})
 
-    def score_table(self, evaluation: "Evaluation") -> "Table":
+    def score_table(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> "Table":
         """The scores as `evaluate` prints them: of all examples, and of those that the run was not trained on."""
         systems = {"all": (evaluation.values, len(evaluation.examples))}
         if evaluation.without is not None and evaluation.seen is not None:
@@ -298,16 +305,16 @@ class Output(ABC):
         """A metric's name as pictures show it."""
         return self.metric_name(metric)
 
-    def check_comparable(self, first: "Output", name: str) -> None:
+    def check_comparable(self, first: "SomeOutput", name: str) -> None:
         """Refuse to compare runs whose outputs mean different things."""
 
     def comparison_fields(
-        self, metric: str, examples: Sequence[Example], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
-    ) -> dict[str, Any]:
+        self, metric: str, examples: Sequence[Example[X, Y]], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
+    ) -> dict[str, object]:
         """Fields of `compare` for a metric besides scores: signature, by length. ``draw``: samples and seed."""
         return {}
 
-    def source_options(self) -> dict[str, Any]:
+    def source_options(self) -> dict[str, object]:
         """Options of the reader for data to score, as they were for the training data."""
         return {}
 
@@ -315,26 +322,28 @@ class Output(ABC):
         """The names of the columns of the training data, where they were given."""
         return None
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         """Write what `load` needs; gives fields for config.json and the names of files to seal."""
         return {}, []
 
     @classmethod
-    def load(cls, saved: "SavedRun", config: Any, input: Input) -> "Output":
+    def load(
+        cls, saved: "SavedRun", config: "TaskConfig", input: Input[X, Part, Batch]
+    ) -> "Output[X, Y, Part, Batch, Raw, Pred, Options]":
         """A fitted output from a run folder of unknown origin."""
         return cls(config)
 
-    def head_names(self, other: "Output") -> tuple[str, ...]:
+    def head_names(self, other: "SomeOutput") -> tuple[str, ...]:
         """Prefixes of tensors that cannot be kept for another output, such as one with new labels."""
         return ()
 
-    def notes(self, prepared: "Prepared") -> list[str]:
+    def notes(self, prepared: "Prepared[X, Y]") -> list[str]:
         """Remarks on the data after it was stored, such as labels that only validation data has."""
         return []
 
     # -- for people
 
-    def counts(self, prepared: "Prepared") -> str:
+    def counts(self, prepared: "Prepared[X, Y]") -> str:
         """How much there is to train on and to validate with."""
         rows = prepared.task.rows
         return f"{len(prepared.corpus):,} {rows} to train on, {len(prepared.valid):,} to validate"
@@ -343,7 +352,7 @@ class Output(ABC):
         """How large what was fitted is."""
         return ""
 
-    def card(self, run: "Run", prepared: "Prepared", raws: Sequence[Any], folder: Path) -> "Wording":
+    def card(self, run: "Run", prepared: "Prepared[X, Y]", raws: Sequence[Raw], folder: Path) -> "Wording":
         """The words of the model card; pictures go into the folder."""
         limits = (
             "It has learnt what is in its training data, and predicts something for anything else too.",
@@ -354,15 +363,15 @@ class Output(ABC):
     searches: ClassVar[bool] = False  # whether outputs are searched for, so that there is a beam
     bench_unit: ClassVar[str] = ""  # what `bench` counts predictions in, where that is not the input's noun
 
-    def benched(self) -> dict[str, dict[str, Any]]:
+    def benched(self) -> dict[str, dict[str, object]]:
         """Options of `predict` that `bench` measures, by name."""
         return {"predicting": {}}
 
-    def bench_items(self, run: "Run", xs: Sequence[Any]) -> list[Any]:
+    def bench_items(self, run: "Run", xs: Sequence[X]) -> list[X]:
         """Validation items as `bench` predicts them."""
         return list(xs)
 
-    def check_explained(self, run: "Run", given: Mapping[str, Any]) -> None:
+    def check_explained(self, run: "Run", given: Mapping[str, object]) -> None:
         """Refuse options of `view` that mean nothing for this output."""
         for name, value in given.items():
             if value is not None and not self.searches:
@@ -370,30 +379,30 @@ class Output(ABC):
                     f"{run.name} is a run of {run.task.name}, and {name} is for runs that write texts; leave it out"
                 )
 
-    def explain(self, run: "Run", x: Any, options: Any) -> "Explanation":
+    def explain(self, run: "Run", x: X, options: ExplainOptions) -> "Explanation":
         """The attention of a prediction; ``options`` are `sightline.tasks.explain.ExplainOptions`."""
         return explain_attention(run, x, options)
 
-    def line(self, x: Any, prediction: Any) -> str:
+    def line(self, x: X, prediction: Pred) -> str:
         """A prediction as a line of text."""
         return json.dumps(prediction, ensure_ascii=False)
 
-    def to_json(self, x: Any, prediction: Any) -> dict[str, Any]:
+    def to_json(self, x: X, prediction: Pred) -> dict[str, object]:
         """A prediction as plain data, with its probabilities."""
         return {"prediction": prediction}
 
-    def block_options(self, options: Any, block: int) -> Any:
+    def block_options(self, options: Options, block: int) -> Options:
         """The options for a block of items with this number: random draws differ from block to block."""
         return options
 
-    def for_json(self, options: Any) -> Any:
+    def for_json(self, options: Options) -> Options:
         """The options for predictions that are written as JSON, which may have more fields."""
         return options
 
-    def check_written(self, options: Any, as_json: bool) -> None:
+    def check_written(self, options: Options, as_json: bool) -> None:
         """Refuse options of `predict` that do not go together, or not with this form."""
 
-    def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
+    def warn(self, xs: Sequence[X], first: int, options: Options) -> None:
         """Warn on standard error of items that are predicted badly (long ones); ``first`` is the first's number."""
 
     def ensemble(self, runs: "Sequence[Run]") -> "Run":
@@ -402,17 +411,17 @@ class Output(ABC):
 
     writes_files: ClassVar[bool] = False  # `predict --out` is a folder with files for each item
 
-    def write_files(self, run: "Run", x: Any, prediction: Any, folder: Path, names: set[str]) -> None:
+    def write_files(self, run: "Run", x: X, prediction: Pred, folder: Path, names: set[str]) -> None:
         """The files of one prediction; ``names`` are paths that must not be written over (`sightline.files.place_of`):
         those of items that are yet to be read, and of files that were written before."""
 
-    def remark(self, x: Any, prediction: Any) -> str | None:
+    def remark(self, x: X, prediction: Pred) -> str | None:
         """A remark on a prediction that `predict` writes on standard error, if any."""
         return None
 
     pictures: ClassVar[tuple[str, ...]] = ()  # endings of pictures that `view` writes with `save_picture`, not of maps
 
-    def save_picture(self, run: "Run", x: Any, prediction: Any, path: Path) -> None:
+    def save_picture(self, run: "Run", x: X, prediction: Pred, path: Path) -> None:
         """A picture of a prediction by itself, in the format of the ending."""
 
     measures: ClassVar[bool] = True  # whether the evidence of its maps can be measured
@@ -422,41 +431,44 @@ class Output(ABC):
         """The names of all labels, where it gives labels."""
         return []
 
-    def served(self, x: Any, prediction: Any) -> Any:
+    def served(self, x: X, prediction: Pred) -> object:
         """A prediction as the server answers it."""
         return self.to_json(x, prediction)
 
     # The JSON schema of what `served` gives, with a description (`sightline.outputs.reports`).
-    answer: ClassVar[Mapping[str, Any]] = {"description": "A prediction."}
+    answer: ClassVar[Mapping[str, object]] = {"description": "A prediction."}
 
-    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
+    def row(self, example: Example[X, Y], prediction: Pred) -> dict[str, object]:
         """An example with its prediction, for `evaluate --out`."""
         return {"target": example.y, **self.to_json(example.x, prediction)}
 
-    def scored_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
+    def scored_row(self, evaluation: "Evaluation[X, Y, Raw, Pred]", number: int) -> dict[str, object]:
         """An example with its prediction and its scores."""
         return self.row(evaluation.examples[number], evaluation.predictions[number])
 
-    def error_row(self, evaluation: "Evaluation", number: int) -> dict[str, Any]:
+    def error_row(self, evaluation: "Evaluation[X, Y, Raw, Pred]", number: int) -> dict[str, object]:
         """The same for one of the worst predictions."""
         return evaluation.row(number)
 
-    def warnings(self, evaluation: "Evaluation") -> list[str]:
+    def warnings(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> list[str]:
         """Doubts about the data, which `evaluate` writes on standard error."""
         return []
 
-    def badness(self, evaluation: "Evaluation") -> list[float]:
+    def badness(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> list[float]:
         """How bad each prediction is; 0 and less is right. `evaluate --errors` shows the worst."""
         return [0.0] * len(evaluation.examples)
 
-    def summary(self, evaluation: "Evaluation") -> dict[str, Any]:
+    def summary(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> dict[str, object]:
         """Fields of `evaluate --json` besides counts and scores."""
         return {}
 
-    def tables(self, evaluation: "Evaluation") -> "list[Table | str]":
+    def tables(self, evaluation: "Evaluation[X, Y, Raw, Pred]") -> "list[Table | str]":
         """The tables and sentences that `evaluate` prints behind the scores."""
         return []
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
+    def shown_error(self, row: Mapping[str, object]) -> str:
         """One of the worst predictions as `evaluate --errors` prints it behind its number."""
         return "\n" + "\n".join(f"   {name:<12}{value}" for name, value in row.items())
+
+
+SomeOutput = Output[object, object, object, object, object, object, PredictOptions | None]

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from sightline.data.captioned import CaptionReport
-from sightline.data.checking import RowLimits
+from sightline.data.checking import Report, RowLimits
 from sightline.data.columns import TableRow
 from sightline.data.source import Source
 from sightline.data.splitting import normalise
@@ -19,7 +19,7 @@ from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence.subject import evaluating
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, ImageInput
+from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart, Photo
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
 from sightline.metrics.captions import CAPTION_METRICS, bleu_several
@@ -27,13 +27,16 @@ from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.tasks.card import Wording
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.prepare import Prepared, Rows, Setting, validation_sample
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Column, Example
+from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import START
 
 NO_WORDS = "empty caption"
+Captions = str | tuple[str, ...]  # one as it is read; all of an image once they are grouped
 SHOWN = 8  # captions in the card
 PAPER_NAMES = {
     **{f"bleu{order}": f"BLEU-{order}" for order in range(1, 5)},
@@ -56,7 +59,10 @@ class CaptionOptions(SequenceOptions):
     looks: bool = field(default=False, metadata={"internal": True})
 
 
-class CaptionOutput(SequenceOutput):
+CaptionEvaluation = Evaluation[Image, Captions, Searched, Prediction]
+
+
+class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
     """Captions. A target is all captions of an image."""
 
     noun = "captions"
@@ -71,8 +77,10 @@ class CaptionOutput(SequenceOutput):
     each = ("cider_d", "chrf")
     names = PAPER_NAMES
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(
+        self, config: TaskConfig, tokeniser: Tokeniser | None = None, shift: int = 0, remarks: Sequence[str] = ()
+    ) -> None:
+        super().__init__(config, tokeniser, shift, remarks)
         self.kept = self.too_long = self.images = 0  # captions that are trained on and that are not, and their images
 
     # -- reading and storing
@@ -88,34 +96,35 @@ class CaptionOutput(SequenceOutput):
             else:
                 yield from (row._replace(values=(row.values[0], one)) for one in several)
 
-    def read(self, cells: Mapping[str, Any], x: Any) -> str:
+    def read(self, cells: Mapping[str, object], x: Image) -> str:
         caption = text_of(cells, "caption")
         if not words_of(caption):
             raise BadValueError(f"{NO_WORDS}: found no word in {caption.strip()!r}, expected a caption")
         return normalise(caption)
 
-    def check(self, y: str, limits: RowLimits) -> None:
+    def check(self, y: Captions, limits: RowLimits) -> None:
         check_length(len(y), "a caption", limits)
 
     def report(self) -> CaptionReport:
         return CaptionReport()
 
-    def cannot_split(self, error: UserError, report: Any) -> UserError:
+    def cannot_split(self, error: UserError, report: Report) -> UserError:
+        assert isinstance(report, CaptionReport)
         if report.images > 1:
             return error
         images = f"{report.images} image"
         return UserError(f"validation: found {images}; expected two or more, to train on and to validate on")
 
-    def pack(self, y: tuple[str, ...]) -> list[Any]:
+    def pack(self, y: Captions) -> list[object]:
         return [list(y)]
 
-    def unpack(self, row: Sequence[Any]) -> tuple[str, ...]:
-        return tuple(row[0])
+    def unpack(self, row: Sequence[object]) -> tuple[str, ...]:
+        return tuple(cast("list[str]", row[0]))
 
-    def targets(self, y: Sequence[str], training: bool = False) -> Sequence[str]:
+    def targets(self, y: Captions, training: bool = False) -> Sequence[str]:
         return y[:1] if training else y
 
-    def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
+    def write(self, input: Input[Image, ImagePart, Tensor], rows: Rows[Image, Captions], setting: Setting) -> object:
         self.images = rows.count
         try:
             return super().write(input, rows, setting)
@@ -126,7 +135,7 @@ class CaptionOutput(SequenceOutput):
                 f"all {self.too_long:,} captions have more than {self.config.max_length:,} tokens; raise max_length"
             ) from None
 
-    def encode(self, x: Any, y: Sequence[str], parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
+    def encode(self, x: Image, y: Captions, parts: Sequence[ImagePart]) -> Iterator[tuple[ImagePart, list[int]]]:
         for part, tokens in super().encode(x, y, parts):
             if len(tokens) > self.config.max_length:
                 self.too_long += 1
@@ -134,7 +143,7 @@ class CaptionOutput(SequenceOutput):
                 self.kept += 1
                 yield part, tokens
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[Image, Captions]) -> list[str]:
         notes = super().notes(prepared)
         if self.too_long:
             notes.append(
@@ -143,14 +152,14 @@ class CaptionOutput(SequenceOutput):
             )
         return notes
 
-    def counts(self, prepared: Prepared) -> str:
+    def counts(self, prepared: Prepared[Image, Captions]) -> str:
         images = f"of {self.images:,} images " if self.images else ""
         return f"{len(prepared.corpus):,} captions {images}to train on, {len(prepared.valid):,} images to validate"
 
     def summary_of_fit(self) -> str:
         return f"{self.tokeniser.words:,} tokens"
 
-    def about_data(self, prepared: Prepared) -> dict[str, Any]:
+    def about_data(self, prepared: Prepared[Image, Captions]) -> dict[str, object]:
         images: Any = prepared.input
         return {
             "valid_pairs": sum(len(one.y) for one in prepared.valid),
@@ -161,17 +170,17 @@ class CaptionOutput(SequenceOutput):
 
     # -- predicting
 
-    def cost(self, size: int, options: Any) -> int:
+    def cost(self, size: int, options: SequenceOptions) -> int:
         return options.width * size
 
-    def budget(self, input: Input, options: Any) -> int:
+    def budget(self, input: Input[Image, ImagePart, Tensor], options: SequenceOptions) -> int:
         return AT_ONCE * options.width
 
-    def for_json(self, options: CaptionOptions) -> CaptionOptions:
-        return replace(options, looks=True)
+    def for_json(self, options: SequenceOptions) -> CaptionOptions:
+        return replace(cast("CaptionOptions", options), looks=True)
 
     def outputs(
-        self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
+        self, run: Run, xs: Sequence[Image], parts: Sequence[ImagePart], batch: Tensor, options: SequenceOptions
     ) -> list[Searched]:
         searched = super().outputs(run, xs, parts, batch, options)
         if not getattr(options, "looks", False):
@@ -194,58 +203,59 @@ class CaptionOutput(SequenceOutput):
 
     # -- scores
 
-    def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
+    def metrics(self, references: Sequence[Captions]) -> Mapping[str, Metric[...]]:
         return CAPTION_METRICS
 
-    def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
+    def arguments(self, metric: str, references: Sequence[Captions]) -> tuple[object, ...]:
         return ()
 
-    def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
+    def scoring_options(self, given: dict[str, object]) -> tuple[Scoring, dict[str, object]]:
         return Scoring(), given  # images have no length, and references are cut in one way
 
-    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+    def finished(self, evaluation: CaptionEvaluation, scoring: object) -> CaptionEvaluation:
         super().finished(evaluation, scoring)
         score = bleu_several([one.text for one in evaluation.predictions], [one.y for one in evaluation.examples])
-        evaluation.values["sacrebleu"], evaluation.extra["signatures"]["sacrebleu"] = score.value, score.signature
+        evaluation.values["sacrebleu"] = score.value
+        cast("dict[str, str]", evaluation.extra["signatures"])["sacrebleu"] = score.signature
         return evaluation
 
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        options, captions = evaluation.options, sum(len(one.y) for one in evaluation.examples)
+    def scores_json(self, evaluation: CaptionEvaluation) -> dict[str, object]:
+        options, captions = cast("CaptionOptions", evaluation.options), sum(len(one.y) for one in evaluation.examples)
         counts = {"captions": captions, "beam": options.beam, "length_penalty": options.length_penalty}
         return {**counts, "seconds": round(evaluation.seconds, 2), **super().scores_json(evaluation)}
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        images, options = len(evaluation.examples), evaluation.options
+    def tables(self, evaluation: CaptionEvaluation) -> list[Table | str]:
+        images, options = len(evaluation.examples), cast("CaptionOptions", evaluation.options)
         captions = sum(len(one.y) for one in evaluation.examples)
         return [
             f"{images:,} images with {captions:,} references, beam {options.beam}, length penalty "
             f"{options.length_penalty:g}; {images / max(evaluation.seconds, 1e-9):.1f} images a second"
         ]
 
-    def row(self, example: Example, prediction: Prediction) -> dict[str, Any]:
-        return {"image": example.x.file, "prediction": prediction.text, "references": list(example.y)}
+    def row(self, example: Example[Image, Captions], prediction: Prediction) -> dict[str, object]:
+        return {"image": cast("Photo", example.x).file, "prediction": prediction.text, "references": list(example.y)}
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
+    def badness(self, evaluation: CaptionEvaluation) -> list[float]:
         """The lowest CIDEr-D, and of equal ones the lowest chrF, is the worst; all are shown."""
-        each = evaluation.extra["each"]
+        each = cast("dict[str, list[float]]", evaluation.extra["each"])
         order = sorted(range(len(evaluation.examples)), key=lambda row: tuple(each[name][row] for name in self.each))
         return (len(order) - np.argsort(order)).astype(float).tolist()
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
+    def shown_error(self, row: Mapping[str, object]) -> str:
         head = f"{row['image']}: CIDEr-D {row['cider_d']:.1f}, chrF {row['chrf']:.1f}"
-        references = (f"   reference   {one}" for one in row["references"])
+        references = (f"   reference   {one}" for one in cast("list[str]", row["references"]))
         return "\n".join((head, f"   caption     {row['prediction']}", *references))
 
     # -- for people
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[Image, Captions], raws: Sequence[Searched], folder: Path) -> Wording:
         """With captions of a few validation images."""
         chosen = validation_sample(len(prepared.valid), run.config.validated, run.config.seed)[:SHOWN]
         examples = [prepared.valid[row] for row in chosen]
-        searched = run.raw([one.x for one in examples], options=CaptionOptions())
+        searched = cast("list[Searched]", run.raw([one.x for one in examples], options=CaptionOptions()))
         texts = [one.predictions[0].text for one in searched]
         rows = [
-            f"| {_cell(one.x.file)} | {_cell(text)} | {_cell(one.y[0])} |"
+            f"| {_cell(cast('Photo', one.x).file)} | {_cell(text)} | {_cell(one.y[0])} |"
             for one, text in zip(examples, texts, strict=True)
         ]
         signature = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature
@@ -262,10 +272,10 @@ class CaptionOutput(SequenceOutput):
             (f"`{run.config.metric}`: {signature}", "", "## Captions", "", *head, *rows, ""),
         )
 
-    def line(self, x: Any, prediction: Prediction) -> str:
-        return f"{path_name(x)}\t{prediction.text}"
+    def line(self, x: Image, prediction: Prediction) -> str:
+        return f"{path_name(cast('str', x))}\t{prediction.text}"
 
-    def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
+    def to_json(self, x: Image, prediction: Prediction) -> dict[str, object]:
         data = {"image": str(x), "caption": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}
         if prediction.others is not None:
             data["captions"] = self.served(x, prediction)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ from sightline.inputs.grid import GridFacts, collate
 from sightline.metrics import OfClass, Statistics, per_class
 from sightline.metrics import cells as metrics
 from sightline.models.grid import NOTHING, Gold, Grids
-from sightline.tasks.prepare import Prepared
+from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.prepare import SomePrepared
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class CellHandle:
 class CellBatches:
     """Images of like size together; what is drawn of each depends on the seed, the epoch and the batch's place."""
 
-    def __init__(self, prepared: Prepared, config: Any) -> None:
+    def __init__(self, prepared: SomePrepared, config: TaskConfig) -> None:
         self.corpus, self.output, self.config = prepared.corpus, prepared.output, config
         self.cell = prepared.input.facts.cell  # type: ignore[attr-defined]
 
@@ -71,7 +72,7 @@ class CellBatches:
             values.append(one)
             classes.append(gold)
         grids = collate(values, self.cell)
-        return grids, self.output.collate(classes, grids)
+        return grids, cast("Gold", self.output.collate(classes, grids))
 
 
 def cut_and_turn(
@@ -144,7 +145,7 @@ class GridPrediction(NamedTuple):
     pixel_probs: np.ndarray | None = None  # of being marked; of two classes, from a model that refines
     parts: int = 1  # in how many the image was labelled, each without the others
 
-    def to_json(self, facts: GridFacts) -> dict[str, Any]:
+    def to_json(self, facts: GridFacts) -> dict[str, object]:
         """Plain data: names of classes, a list for each row of cells."""
         probs = self.probs[:, :, 1] if len(facts.names) == 2 else self.probs
         return {

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -35,8 +35,9 @@ from sightline.outputs.reports import COUNT, NUMBER, TEXT, class_table, listed, 
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, TopK
 from sightline.tasks.card import Wording, table_section
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table, path_name
-from sightline.tasks.explain import LARGEST
+from sightline.tasks.explain import LARGEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import BadValueError, Example
@@ -117,7 +118,12 @@ class CellsOptions(ThresholdOptions):
     pixel_probs: bool = True
 
 
-class CellsOutput(Output):
+CellsInput = Input[GridItem, GridPart, Grids]
+CellsExamples = Sequence[Example[GridItem, Mask]]
+CellsEvaluation = Evaluation[GridItem, Mask, RawCells, GridPrediction]
+
+
+class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPrediction, CellsOptions | None]):
     """Labels of cells. Raw outputs are probabilities (`RawCells`)."""
 
     noun = "cells"
@@ -140,11 +146,11 @@ class CellsOutput(Output):
     compared = ("f1",)
     facts: GridFacts
 
-    def __init__(self, config: Any, facts: Any = None) -> None:
+    def __init__(self, config: TaskConfig, facts: GridFacts | None = None) -> None:
         super().__init__(config)
-        self.facts = facts
+        self.facts = cast("GridFacts", facts)  # None until it is fitted
 
-    def read(self, cells: Mapping[str, Any], x: GridItem) -> Mask:
+    def read(self, cells: Mapping[str, object], x: GridItem) -> Mask:
         path = str(cells.get("mask"))
         if x.row != NOT_STORED:
             return Mask(path)
@@ -157,15 +163,16 @@ class CellsOutput(Output):
     def report(self) -> GridReport:
         return GridReport()
 
-    def pack(self, y: Mask) -> list[Any]:
+    def pack(self, y: Mask) -> list[object]:
         return [list(y)]
 
-    def unpack(self, row: Sequence[Any]) -> Mask:
-        return Mask(*row[0])
+    def unpack(self, row: Sequence[object]) -> Mask:
+        return Mask(*cast("list[Any]", row[0]))
 
     # -- fitted and stored
 
-    def fit(self, input: Any, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+    def fit(self, input: CellsInput, rows: Rows[GridItem, Mask], setting: Setting) -> tuple[CellsInput, "CellsOutput"]:
+        assert isinstance(input, GridInput)
         store, config = input.stores[0], setting.config
         cell, names, start = config.cell if store.pixels else 0, store.classes.names, setting.start
         if start is not None and start.run.output.facts.names != names:
@@ -189,49 +196,53 @@ class CellsOutput(Output):
             "more images, or --valid"
         )
 
-    def write(self, input: Any, rows: Rows, setting: Setting) -> StoredRows:
+    def write(self, input: CellsInput, rows: Rows[GridItem, Mask], setting: Setting) -> StoredRows:
         """The images are stored already; which of them are trained on is written with `write_valid`."""
+        assert isinstance(input, GridInput)
         return StoredRows(input.stores[0], np.array([example.x.row for example in rows], dtype=np.int64))
 
-    def write_valid(self, input: Any, examples: Sequence[Example], setting: Setting) -> None:
+    def write_valid(self, input: CellsInput, examples: CellsExamples, setting: Setting) -> None:
+        assert isinstance(input, GridInput)
         valid, apart = [example.x.row for example in examples], len(input.stores) > 1
         kept = set() if apart else set(valid)
         train = [index for index in range(len(input.stores[0])) if index not in kept]
         write_text(setting.data / SPLIT, json.dumps({"train": train, "valid": valid, "apart": apart}))
 
-    def open(self, input: Any, setting: Setting) -> StoredRows:
+    def open(self, input: CellsInput, setting: Setting) -> StoredRows:
+        assert isinstance(input, GridInput)
         split, classes = _split(setting.data), self.facts.classes
         folders = FOLDERS if split["apart"] else FOLDERS[:1]
         input.stores = [GridStore.open(setting.data / name, classes) for name in folders]
         return StoredRows(input.stores[0], np.array(split["train"], dtype=np.int64))
 
-    def open_valid(self, input: Any, setting: Setting) -> list[Example]:
+    def open_valid(self, input: CellsInput, setting: Setting) -> list[Example[GridItem, Mask]]:
+        assert isinstance(input, GridInput)
         split = _split(setting.data)
         return [Example(input.stored_item(int(split["apart"]), index), Mask()) for index in split["valid"]]
 
-    def batches(self, prepared: Prepared, config: Any) -> CellBatches:
+    def batches(self, prepared: Prepared[GridItem, Mask], config: TaskConfig) -> CellBatches:
         return CellBatches(prepared, config)
 
     def collate(self, targets: Sequence[np.ndarray], batch: Grids) -> Gold:
         return cell_scores.collate_gold(targets, batch, self.facts.cell, self.facts.share, len(self.facts.names))
 
-    def counted(self, batch: tuple[Grids, Gold]) -> int:
+    def counted(self, batch: tuple[object, ...]) -> int:
         """Cells that have a label."""
-        return int((batch[1].cells >= 0).sum())
+        return int((cast("Gold", batch[1]).cells >= 0).sum())
 
     # -- predicting
 
-    def options(self, given: Mapping[str, Any]) -> CellsOptions:
+    def options(self, given: Mapping[str, object]) -> CellsOptions | None:
         if given.get("threshold") is not None and len(self.facts.names) > 2:
             raise UserError("threshold is for two classes; of several the likeliest is taken")
         return super().options(given)
 
-    def budget(self, input: Input, options: Any) -> int:
+    def budget(self, input: CellsInput, options: CellsOptions | None) -> int:
         return min(super().budget(input, options), self.config.most_cells)
 
     def outputs(
-        self, run: Run, xs: Sequence[Any], parts: Sequence[GridPart], batch: Grids, options: Any
-    ) -> list[tuple[np.ndarray, np.ndarray | None, float]]:
+        self, run: Run, xs: Sequence[GridItem], parts: Sequence[GridPart], batch: Grids, options: CellsOptions | None
+    ) -> list[RawCells]:
         began = time.perf_counter()
         cells, pixels = run.model.answer(batch)  # type: ignore[operator]
         if pixels is not None:
@@ -245,16 +256,17 @@ class CellsOutput(Output):
         for row, part in enumerate(parts):
             height, width = part.values.shape[:2]
             own = probs[row, : -(-height // side), : -(-width // side)].copy()
-            made.append((own, None if refined is None else refined[row, :height, :width].copy(), seconds))
+            pixel_probs = None if refined is None else refined[row, :height, :width].copy()
+            made.append(RawCells(own, pixel_probs, (height, width), 1, seconds))
         return made
 
-    def merge(self, x: GridItem, parts: Sequence[GridPart], outputs: Sequence[Any]) -> RawCells:
-        answers = ((part.place, (probs, refined)) for part, (probs, refined, _) in zip(parts, outputs, strict=True))
+    def merge(self, x: GridItem, parts: Sequence[GridPart], outputs: Sequence[RawCells]) -> RawCells:
+        answers = ((part.place, one[:2]) for part, one in zip(parts, outputs, strict=True))
         size = parts[0].size
         probs, refined = outputs[0][:2] if len(parts) == 1 else joined(size, self.facts.side, answers)
-        return RawCells(probs, refined, size, len(parts), sum(one[2] for one in outputs))
+        return RawCells(probs, refined, size, len(parts), sum(one.seconds for one in outputs))
 
-    def decide(self, x: GridItem, raw: RawCells, options: Any = None) -> GridPrediction:
+    def decide(self, x: GridItem, raw: RawCells, options: CellsOptions | None = None) -> GridPrediction:
         labels = cell_scores.label_cells(self.facts, raw.probs, None if options is None else options.threshold)
         pixels = cell_scores.paint(self.facts, labels, raw.refined, raw.size)
         marked = raw.refined if raw.refined is not None and raw.refined.dtype != np.uint8 else None
@@ -262,7 +274,7 @@ class CellsOutput(Output):
 
     # -- scoring
 
-    def gold(self, run: Run, examples: Sequence[Example]) -> Iterator[np.ndarray]:
+    def gold(self, run: Run, examples: CellsExamples) -> Iterator[np.ndarray]:
         """The class of every pixel or place, image by image."""
         assert isinstance(run.input, GridInput)
         for x, y in examples:
@@ -271,20 +283,20 @@ class CellsOutput(Output):
             else:
                 yield run.input.stores[x.store][x.row].classes
 
-    def with_thresholds(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> "CellsOutput":
+    def with_thresholds(self, run: Run, raws: Sequence[RawCells], examples: CellsExamples) -> "CellsOutput":
         """The same with the thresholds that are best on these images."""
         threshold, pixel_threshold = cell_scores.fit_thresholds(self.facts, raws, list(self.gold(run, examples)))
         return CellsOutput(self.config, replace(self.facts, threshold=threshold, pixel_threshold=pixel_threshold))
 
-    def calibrate(self, run: Run, raws: Sequence[RawCells], prepared: Prepared) -> "CellsOutput":
+    def calibrate(self, run: Run, raws: Sequence[RawCells], prepared: Prepared[GridItem, Mask]) -> "CellsOutput":
         return self.with_thresholds(run, raws, prepared.valid)
 
-    def _scored(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> Scored:
+    def _scored(self, run: Run, raws: Sequence[RawCells], examples: CellsExamples) -> Scored:
         """Everything that is counted, at the thresholds as they are."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         return Scored(self.facts, predictions, self.gold(run, examples))
 
-    def validate(self, run: Run, raws: Sequence[RawCells], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[RawCells], examples: CellsExamples) -> dict[str, float]:
         """The metric that decides, the loss, and the other metrics, at the thresholds that are best."""
         scored = self.with_thresholds(run, raws, examples)._scored(run, raws, examples)
         values = scored.values_of_all()
@@ -296,15 +308,15 @@ class CellsOutput(Output):
         ordered = {first: shown[first], "valid_loss": scored.loss()} | shown
         return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in ordered.items()}
 
-    def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def scoring_options(self, given: dict[str, object]) -> tuple[object, dict[str, object]]:
         return None, {"pixel_probs": False, **given}
 
     def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[GridPrediction], raws: Sequence[RawCells]
+        self, run: Run, examples: CellsExamples, predictions: Sequence[GridPrediction], raws: Sequence[RawCells]
     ) -> dict[str, Statistics]:
         return Scored(self.facts, predictions, self.gold(run, examples))
 
-    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+    def finished(self, evaluation: CellsEvaluation, scoring: object) -> CellsEvaluation:
         masks, scored = [one.y for one in evaluation.examples if one.x.row == NOT_STORED], evaluation.statistics
         assert isinstance(scored, Scored)
         doubt = None
@@ -319,25 +331,25 @@ class CellsOutput(Output):
         )
         return replace(evaluation, values=scored.values_of_all())
 
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+    def scores_json(self, evaluation: CellsEvaluation) -> dict[str, object]:
         values = {name: round(one, 4) if math.isfinite(one) else None for name, one in evaluation.values.items()}
         threshold = {"threshold": self._threshold(evaluation)} if len(self.facts.names) == 2 else {}
         return {"cells": evaluation.extra["cells"], **values, **threshold}
 
-    def without_json(self, evaluation: Evaluation) -> dict[str, Any]:
+    def without_json(self, evaluation: CellsEvaluation) -> dict[str, object]:
         return {name: round(value, 4) for name, value in (evaluation.without or {}).items()}
 
-    def _threshold(self, evaluation: Evaluation) -> float:
-        given = evaluation.options.threshold
+    def _threshold(self, evaluation: CellsEvaluation) -> float:
+        given = cast("CellsOptions", evaluation.options).threshold
         return self.facts.threshold if given is None else given
 
-    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
-        extra = evaluation.extra
+    def summary(self, evaluation: CellsEvaluation) -> dict[str, object]:
+        extra: Any = evaluation.extra
         doubt = {} if extra["doubt"] is None else {"doubt": extra["doubt"]}
         seconds = round(extra["seconds_per_image"], 4)
         return {"per_class": [vars(one) for one in extra["table"]], "seconds_per_image": seconds, **doubt}
 
-    def warnings(self, evaluation: Evaluation) -> list[str]:
+    def warnings(self, evaluation: CellsEvaluation) -> list[str]:
         doubt = evaluation.extra["doubt"]
         return [] if doubt is None else [f"{doubt}; expected masks with the same values"]
 
@@ -347,7 +359,7 @@ class CellsOutput(Output):
             return f"{pixel.replace('_', ' ')} within {distance} px"
         return super().metric_name(metric)
 
-    def score_table(self, evaluation: Evaluation) -> Table:
+    def score_table(self, evaluation: CellsEvaluation) -> Table:
         without = evaluation.without or {}
         names = ("score", "all", *(["not in the training data"] if without else []))
         rows = []
@@ -356,36 +368,40 @@ class CellsOutput(Output):
             rows.append((self.metric_name(name), f"{value:.2f}", *others))
         return Table(names, tuple(rows))
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        extra, images = evaluation.extra, len(evaluation.examples)
+    def tables(self, evaluation: CellsEvaluation) -> list[Table | str]:
+        extra: Any = evaluation.extra
+        images = len(evaluation.examples)
         speed = f"{extra['seconds_per_image'] * 1000:.0f} ms an image"
         lines: list[Table | str] = [f"{images:,} image{'' if images == 1 else 's'}, {extra['cells']:,} cells; {speed}"]
         if parted := sum(one.parts > 1 for one in evaluation.predictions):
             lines.append(f"{parted:,} of them too large to be labelled whole: in parts that overlap")
         if len(self.facts.names) == 2:
-            best = ", which was best on validation data" if evaluation.options.threshold is None else ""
+            given = cast("CellsOptions", evaluation.options).threshold
+            best = ", which was best on validation data" if given is None else ""
             lines.append(f"a cell is marked from a probability of {self._threshold(evaluation):.3f} on{best}")
         return [*lines, class_table(extra["table"], "class", "there")]
 
     def comparison_fields(
-        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
-    ) -> dict[str, Any]:
+        self, metric: str, examples: CellsExamples, systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, object]:
         """What holds 95 % of the differences to the first run."""
         (_, first), *others = systems.items()
         return {"difference_interval": {name: list(difference_interval(one, first, *draw)) for name, one in others}}
 
-    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+    def scored_row(self, evaluation: CellsEvaluation, number: int) -> dict[str, object]:
         return {**self.error_row(evaluation, number), **evaluation.predictions[number].to_json(self.facts)}
 
-    def error_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+    def error_row(self, evaluation: CellsEvaluation, number: int) -> dict[str, object]:
         """The scores of the photo, without its cells."""
-        scores = {name: round(values[number], 4) for name, values in evaluation.extra["each"].items()}
+        each = cast("dict[str, list[float]]", evaluation.extra["each"])
+        scores = {name: round(values[number], 4) for name, values in each.items()}
         return {"image": evaluation.predictions[number].name, **scores}
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
-        return [101 - value for value in evaluation.extra["each"]["f1"]]  # the worst photos, however good they are
+    def badness(self, evaluation: CellsEvaluation) -> list[float]:
+        each = cast("dict[str, list[float]]", evaluation.extra["each"])
+        return [101 - value for value in each["f1"]]  # the worst photos, however good they are
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
+    def shown_error(self, row: Mapping[str, object]) -> str:
         return f"{row['image']}: F1 {row['f1']:.1f}, precision {row['precision']:.1f}, recall {row['recall']:.1f}"
 
     # -- saving
@@ -393,17 +409,17 @@ class CellsOutput(Output):
     def columns(self) -> tuple[str, ...] | None:
         return self.facts.columns
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         RunFolder(folder).write_json(FACTS, asdict(self.facts))
         return {}, [FACTS]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any, input: Any) -> "CellsOutput":
-        return cls(config, input.facts)
+    def load(cls, saved: SavedRun, config: TaskConfig, input: CellsInput) -> "CellsOutput":
+        return cls(config, cast("GridInput", input).facts)
 
     # -- for people
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[GridItem, Mask]) -> list[str]:
         facts = self.facts
         total, counts = max(1, sum(facts.counts)), zip(facts.names, facts.counts, strict=True)
         shares = ", ".join(f"{name} {count:,} ({count / total:.1%})" for name, count in counts)
@@ -412,7 +428,7 @@ class CellsOutput(Output):
     def summary_of_fit(self) -> str:
         return f"{sum(self.facts.counts):,} cells, {len(self.facts.names)} classes"
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[RawCells], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[GridItem, Mask], raws: Sequence[RawCells], folder: Path) -> Wording:
         facts, scored = self.facts, self._scored(run, raws, prepared.valid)
         sections = table_section("Classes", "class", "cells", scored.table())
         if facts.cell:
@@ -437,7 +453,7 @@ class CellsOutput(Output):
             sections=tuple(sections),
         )
 
-    def explain(self, run: Run, x: GridItem, options: Any) -> Explanation:
+    def explain(self, run: Run, x: GridItem, options: ExplainOptions) -> Explanation:
         """Labels with their probabilities over the image; the maps have a row and a column for each cell."""
         assert isinstance(run.input, GridInput)
         if options.output is not None:
@@ -450,7 +466,7 @@ class CellsOutput(Output):
         x = x._replace(held=values)
         facts = self.facts
         (raw,) = run.raw([x], options=self.options({}))
-        prediction = self.decide(x, raw)
+        prediction = self.decide(x, cast("RawCells", raw))
         rows, columns = prediction.labels.shape
         axis = Grid(rows, columns)
         top = options.top or (LARGEST if len(axis) ** 2 > WHOLE else None)
@@ -481,13 +497,13 @@ class CellsOutput(Output):
         """Cells of one part are labelled without the other parts."""
         return f"{x.name} was labelled in {prediction.parts:,} parts that overlap" if prediction.parts > 1 else None
 
-    def to_json(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
+    def to_json(self, x: GridItem, prediction: GridPrediction) -> dict[str, object]:
         return prediction.to_json(self.facts)
 
     def label_names(self) -> list[str]:
         return list(self.facts.names)
 
-    def served(self, x: GridItem, prediction: GridPrediction) -> dict[str, Any]:
+    def served(self, x: GridItem, prediction: GridPrediction) -> dict[str, object]:
         """Without the name of the image, which the server is not told."""
         data = prediction.to_json(self.facts)
         return {name: data[name] for name in ("cell", "classes", "labels", "probabilities")}

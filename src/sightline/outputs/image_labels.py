@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from sightline.data.labelled import Label
 from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import believe
@@ -19,18 +20,18 @@ from sightline.explain.evidence.measures import leave_one_out
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief, Explanation, Stack
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, ImageInput, ImageSubject, Photo, of_images
+from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart, ImageSubject, Photo, of_images
 from sightline.models.image_to_labels import ImageToLabels
-from sightline.outputs.base import Output
 from sightline.outputs.encoder_maps import top_for
 from sightline.outputs.label_baselines import ImageBaselines
 from sightline.outputs.label_scores import LabelPrediction
-from sightline.outputs.labels import LabelsOutput
+from sightline.outputs.labels import LabelsOutput, Logits
 from sightline.outputs.labels_explain import LabelExplained
 from sightline.records import Grid, Record, Tokens
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import path_name
 from sightline.tasks.explain import ExplainOptions
-from sightline.tasks.prepare import Prepared, Setting
+from sightline.tasks.prepare import Prepared, Setting, SomePrepared
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 
@@ -41,10 +42,14 @@ TITLE, INSIDE = "From the label to the image", "Inside the image"
 COST = "What hiding each place costs the label"
 
 
+ImagesInput = Input[Image, ImagePart, Tensor]
+ImageExamples = list[Example[Image, Label]]
+
+
 class ImageBatches:
     """Images in an order that is drawn for each epoch. A row is written as its complement where it is mirrored."""
 
-    def __init__(self, prepared: Prepared, config: Any) -> None:
+    def __init__(self, prepared: SomePrepared, config: TaskConfig) -> None:
         self.input, self.output, self.corpus, self.config = prepared.input, prepared.output, prepared.corpus, config
 
     def epoch(self, number: int) -> list[np.ndarray]:
@@ -57,36 +62,36 @@ class ImageBatches:
     def batch(self, handle: np.ndarray) -> tuple[Tensor, Tensor]:
         rows = np.where(handle < 0, ~handle, handle)
         parts, targets = zip(*(self.corpus[row] for row in rows.tolist()), strict=True)
-        batch, turned = self.input.collate(parts), torch.from_numpy(handle < 0)
+        batch, turned = cast("Tensor", self.input.collate(parts)), torch.from_numpy(handle < 0)
         if turned.any():
             batch[turned] = batch[turned].flip(2)
-        return batch, self.output.collate(targets, batch)
+        return batch, cast("Tensor", self.output.collate(targets, batch))
 
 
-class ImageLabelsOutput(LabelsOutput):
+class ImageLabelsOutput(LabelsOutput[Image, ImagePart, Tensor]):
     """Labels of images."""
 
     baseline_models = ImageBaselines
 
-    def batches(self, prepared: Prepared, config: Any) -> ImageBatches:
+    def batches(self, prepared: Prepared[Image, Label], config: TaskConfig) -> ImageBatches:
         return ImageBatches(prepared, config)
 
-    def open(self, input: Input, setting: Setting) -> Any:
+    def open(self, input: ImagesInput, setting: Setting) -> object:
         if not (setting.data / EARLIER).exists():
             return super().open(input, setting)
-        examples = self._earlier(input, setting.data / EARLIER)[0]
+        examples = cast("list[Example[Photo, Label]]", self._earlier(input, setting.data / EARLIER)[0])
         return [(np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))) for x, y in examples]
 
-    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
+    def open_valid(self, input: ImagesInput, setting: Setting) -> ImageExamples:
         if not (setting.data / EARLIER).exists():
             return super().open_valid(input, setting)
         return self._earlier(input, setting.data / EARLIER)[1]
 
-    def _earlier(self, input: Any, path: Path) -> tuple[list[Example], list[Example]]:
+    def _earlier(self, input: ImagesInput, path: Path) -> tuple[ImageExamples, ImageExamples]:
         """Examples to train on, and to validate with."""
         assert isinstance(input, ImageInput)
         assert input.features is not None
-        sides: tuple[list[Example], list[Example]] = ([], [])
+        sides: tuple[ImageExamples, ImageExamples] = ([], [])
         try:
             for line in path.read_text(encoding="utf-8").splitlines():
                 name, label, key, row, apart = json.loads(line)
@@ -97,22 +102,24 @@ class ImageLabelsOutput(LabelsOutput):
             raise UserError(f"{path} is damaged: {error}") from None
         return sides
 
-    def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> Output:
+    def calibrate(
+        self, run: Run, raws: Sequence[Logits], prepared: Prepared[Image, Label]
+    ) -> LabelsOutput[Image, ImagePart, Tensor]:
         assert isinstance(run.model, ImageToLabels)
         run.model.blank.copy_(mean_place(run.model, prepared, self.config.seed))
         return super().calibrate(run, raws, prepared)
 
-    def about_data(self, prepared: Prepared) -> dict[str, Any]:
+    def about_data(self, prepared: Prepared[Image, Label]) -> dict[str, object]:
         return {**super().about_data(prepared), "images_per_second": prepared.input.per_second}  # type: ignore[attr-defined]
 
-    def explain(self, run: Run, x: Any, options: ExplainOptions) -> Explanation:
+    def explain(self, run: Run, x: Image, options: ExplainOptions) -> Explanation:
         """Everything there is to show about the label of an image; ``options.output`` is another label to explain."""
         model = run.model
         assert isinstance(model, ImageToLabels)
         (parts,) = run.encode([x])
-        source = run.input.collate(parts).clone().to(run.device)  # gradients may go through a clone
+        source = cast("Tensor", run.input.collate(parts)).clone().to(run.device)  # gradients may go through a clone
         (raw,) = run.raw([x], parts=[parts])
-        explained = LabelExplained.of(run, self.decide(x, raw), options.output)
+        explained = LabelExplained.of(run, self.decide(x, cast("Logits", raw)), options.output)
         grid = Grid(model.places.height, model.places.width)
         top = options.top or top_for(model, len(grid))
         with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:
@@ -137,18 +144,18 @@ class ImageLabelsOutput(LabelsOutput):
         explanation = explained.explanation("", records, stacks, notes=tuple(notes), belief=belief)
         return replace(explanation, **run.input.shown(x))
 
-    def line(self, x: Any, prediction: LabelPrediction) -> str:
+    def line(self, x: Image, prediction: LabelPrediction) -> str:
         return f"{path_name(self.input.label(x))}\t{super().line(x, prediction)}"
 
 
 @torch.inference_mode()
-def mean_place(model: ImageToLabels, prepared: Prepared, seed: int) -> Tensor:
+def mean_place(model: ImageToLabels, prepared: Prepared[Image, Label], seed: int) -> Tensor:
     """The mean features of a place, over at most some hundred training images."""
     rows = np.random.default_rng(seed).permutation(len(prepared.corpus))[:AVERAGED]
     total = torch.zeros(model.places.size, dtype=torch.double)
     for start in range(0, len(rows), AT_ONCE):
         parts = [prepared.corpus[row][0] for row in rows[start : start + AT_ONCE].tolist()]
-        source = prepared.input.collate(parts).to(model.blank.device)
+        source = cast("Tensor", prepared.input.collate(parts)).to(model.blank.device)
         total += model.see(source).double().mean(dim=1).sum(dim=0).cpu()
     return (total / len(rows)).to(model.blank)
 

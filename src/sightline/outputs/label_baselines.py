@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from sightline.baselines.texts import FACTS, WEIGHTS, LinearBaselines, fit_basel
 from sightline.data.features import Features
 from sightline.errors import UserError
 from sightline.outputs.label_scores import Labels
-from sightline.tasks.prepare import Prepared, Rows
+from sightline.tasks.prepare import SomePrepared, SomeRows
 
 MOST_ROWS = 100_000  # that baselines are fitted to, drawn from all
 
@@ -32,7 +32,7 @@ class LabelBaselines:
     def __init__(self, input: Any, labels: Labels, config: Any) -> None:
         self.input, self.labels, self.config = input, labels, config
 
-    def fit(self, rows: Rows, folder: Path) -> list[str]:
+    def fit(self, rows: SomeRows, folder: Path) -> list[str]:
         """Fit them to training rows, and save them in the run folder; the names of their files."""
         return []
 
@@ -40,7 +40,9 @@ class LabelBaselines:
         """Those of the files that a run folder has."""
         return []
 
-    def scores(self, folder: Path | None, xs: Sequence[Any], prepared: Prepared | None = None) -> dict[str, np.ndarray]:
+    def scores(
+        self, folder: Path | None, xs: Sequence[Any], prepared: SomePrepared | None = None
+    ) -> dict[str, np.ndarray]:
         """Of each baseline, logits (margins) or numbers of the items; ``prepared`` is given at the end of training."""
         return {}
 
@@ -76,7 +78,7 @@ class TextBaselines(LabelBaselines):
         "ngrams": "linear on word n-grams",
     }
 
-    def fit(self, rows: Rows, folder: Path) -> list[str]:
+    def fit(self, rows: SomeRows, folder: Path) -> list[str]:
         if not self.config.baselines:
             return []
         texts, given = zip(*rows.limited(MOST_ROWS, self.config.seed), strict=True)
@@ -87,7 +89,9 @@ class TextBaselines(LabelBaselines):
     def files(self, folder: Path) -> list[str]:
         return [WEIGHTS, FACTS] if (folder / FACTS).exists() else []
 
-    def scores(self, folder: Path | None, xs: Sequence[Any], prepared: Prepared | None = None) -> dict[str, np.ndarray]:
+    def scores(
+        self, folder: Path | None, xs: Sequence[Any], prepared: SomePrepared | None = None
+    ) -> dict[str, np.ndarray]:
         if folder is None or not self.files(folder):
             return {}
         floors, labels = LinearBaselines.load(folder), self.labels
@@ -118,12 +122,14 @@ class ImageBaselines(LabelBaselines):
     about = "A linear model on the same training images, scored on all validation data: what needs no attention."
     one = "The floor"
 
-    def scores(self, folder: Path | None, xs: Sequence[Any], prepared: Prepared | None = None) -> dict[str, np.ndarray]:
+    def scores(
+        self, folder: Path | None, xs: Sequence[Any], prepared: SomePrepared | None = None
+    ) -> dict[str, np.ndarray]:
         if prepared is None:
             return {}
         order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
         training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
-        gold = prepared.output.collate(targets, None)
+        gold = cast("Tensor", prepared.output.collate(targets, None))
         return linear_scores(
             self.input.features, [int(one[0]) for one in training], gold, [x.row for x in xs], self.labels
         )

@@ -144,8 +144,8 @@ class LabelPrediction(NamedTuple):
     probability: float | None = None
     probabilities: dict[str, float] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"label": self.label}
+    def to_json(self) -> dict[str, object]:
+        data: dict[str, object] = {"label": self.label}
         if self.probabilities is not None:
             data |= {"probability": self.probability, "probabilities": self.probabilities}
         return data

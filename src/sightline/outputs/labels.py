@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -22,15 +22,18 @@ from sightline.explain.explanation import Explanation
 from sightline.files import whole_file
 from sightline.inputs.base import Input
 from sightline.outputs import label_scores as scores
-from sightline.outputs.base import Output, ThresholdOptions, ranked_scores
+from sightline.outputs.base import Output, SomeOutput, ThresholdOptions, ranked_scores
 from sightline.outputs.label_baselines import LabelBaselines, TextBaselines
 from sightline.outputs.label_scores import LABELS, NONE, LabelPrediction, Labels, Truth, truth_of, values_of
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, structure
 from sightline.tasks.card import Wording, table_section
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import BadValueError, Column, Example
+from sightline.tasks.task import BadValueError, Batch, Column, Example, Part, X
+from sightline.text.encoding import Text
 from sightline.training.folder import RunFolder
 from sightline.view.charts import confusion_matrix, reliability
 
@@ -40,6 +43,7 @@ NUMBERS = "numbers.npy"
 CONFUSION, RELIABILITY = "confusion.png", "reliability.png"
 MOST_SHOWN = 12  # labels in a confusion matrix on a terminal
 TEXT_SHOWN = 300  # characters of a text that was wrong
+Logits = np.ndarray | np.float64  # before the temperature; or a number
 WHAT = {"one": "one label", "several": "several labels", "number": "a number"}
 
 
@@ -59,7 +63,10 @@ class NumberedCorpus:
         return self.corpus.lengths()
 
 
-class LabelsOutput(Output):
+LabelsEvaluation = Evaluation[X, Label, Logits, LabelPrediction]
+
+
+class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, ThresholdOptions | None]):
     """Labels of items, which are texts unless a subclass reads others. Raw outputs are logits before the temperature,
     or a number."""
 
@@ -77,14 +84,15 @@ class LabelsOutput(Output):
 
     def __init__(
         self,
-        config: Any,
-        labels: Any = None,
-        input: Any = None,
+        config: TaskConfig,
+        labels: Labels | None = None,
+        input: Input[X, Part, Batch] | None = None,
         temperature: float = 1.0,
         threshold: float = THRESHOLD,
     ) -> None:
         super().__init__(config)
-        self.labels, self.input = labels, input
+        self.labels = cast("Labels", labels)  # None until it is fitted, as is the input
+        self.input = cast("Input[X, Part, Batch]", input)
         self.temperature, self.threshold = temperature, threshold
         self._separator: str | None = None
 
@@ -105,12 +113,13 @@ class LabelsOutput(Output):
             return rows
         place = [column.name for column in columns].index("label")
         known = self._separator if self.labels is None else self.labels.separator
-        separator, rows = separated(rows, place, source.options.get("separator") or known)
+        given = cast("str | None", source.options.get("separator"))
+        separator, rows = separated(rows, place, given or known)
         if self.labels is None:
             self._separator = separator  # that of the training data, which comes first
         return rows
 
-    def read(self, cells: Mapping[str, Any], x: Any) -> Label:
+    def read(self, cells: Mapping[str, object], x: X) -> Label:
         try:
             return read_label(cells.get("label"), self.config.labels)
         except ValueError as error:
@@ -122,12 +131,14 @@ class LabelsOutput(Output):
     def strata(self, y: Label) -> tuple[str, ...] | float:
         return (y,) if isinstance(y, str) else y
 
-    def unpack(self, row: Sequence[Any]) -> Label:
-        return tuple(row[0]) if isinstance(row[0], list) else row[0]
+    def unpack(self, row: Sequence[object]) -> Label:
+        return tuple(row[0]) if isinstance(row[0], list) else cast("Label", row[0])
 
     # -- fitted
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+    def fit(
+        self, input: Input[X, Part, Batch], rows: Rows[X, Label], setting: Setting
+    ) -> tuple[Input[X, Part, Batch], "LabelsOutput[X, Part, Batch]"]:
         report = rows.report
         assert isinstance(report, LabelReport)
         second = report.lengths["second_characters"].count
@@ -139,8 +150,8 @@ class LabelsOutput(Output):
         fitted = input.fit(rows, setting)
         return fitted, type(self)(setting.config, labels, fitted)
 
-    def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
-        corpus = super().write(input, rows, setting)
+    def write(self, input: Input[X, Part, Batch], rows: Rows[X, Label], setting: Setting) -> object:
+        corpus = cast("Corpus", super().write(input, rows, setting))
         if self.labels.kind != "number":
             return corpus
         with whole_file(setting.data / NUMBERS) as part:
@@ -150,11 +161,13 @@ class LabelsOutput(Output):
             numbers.flush()
         return NumberedCorpus(corpus, _numbers(setting.data))
 
-    def open(self, input: Input, setting: Setting) -> Any:
-        corpus = super().open(input, setting)
+    def open(self, input: Input[X, Part, Batch], setting: Setting) -> object:
+        corpus = cast("Corpus", super().open(input, setting))
         return NumberedCorpus(corpus, _numbers(setting.data)) if self.labels.kind == "number" else corpus
 
-    def write_valid(self, input: Input, examples: Sequence[Example], setting: Setting) -> None:
+    def write_valid(
+        self, input: Input[X, Part, Batch], examples: Sequence[Example[X, Label]], setting: Setting
+    ) -> None:
         if any((len(input.texts(one.x)) > 1) != self.labels.pairs for one in examples):
             raise UserError("of training and validation data, one has pairs of texts and the other has not")
         super().write_valid(input, examples, setting)
@@ -164,16 +177,16 @@ class LabelsOutput(Output):
         """The simple models that scores are compared with."""
         return self.baseline_models(self.input, self.labels, self.config)
 
-    def baselines(self, input: Input, rows: Rows, setting: Setting) -> list[str]:
+    def baselines(self, input: Input[X, Part, Batch], rows: Rows[X, Label], setting: Setting) -> list[str]:
         return self.compared_with.fit(rows, setting.data.parent)
 
     def baseline_files(self, folder: Path) -> list[str]:
         return self.compared_with.files(folder)
 
-    def encode(self, x: Any, y: Label, parts: Sequence[Any]) -> Iterable[tuple[Any, Sequence[int]]]:
+    def encode(self, x: X, y: Label, parts: Sequence[Part]) -> Iterable[tuple[Part, Sequence[int]]]:
         return ((part, self.labels.ids(y)) for part in parts)
 
-    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
+    def collate(self, targets: Sequence[np.ndarray], batch: Batch) -> Tensor:
         if self.labels.kind != "several":
             dtype = np.float64 if self.labels.kind == "number" else np.int64
             return torch.from_numpy(np.concatenate(targets).astype(dtype))
@@ -182,16 +195,19 @@ class LabelsOutput(Output):
             gold[row, ids] = 1
         return torch.from_numpy(gold)
 
-    def outputs(self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: Any) -> list[Any]:
+    def outputs(
+        self, run: Run, xs: Sequence[X], parts: Sequence[Part], batch: Batch, options: ThresholdOptions | None
+    ) -> list[Logits]:
         return list(run.model.scores(batch).double().cpu().numpy())  # type: ignore[operator]
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Of each label, after the temperature."""
         return metrics.probabilities(logits, self.temperature, several=self.labels.kind == "several")
 
-    def decide(self, x: Any, raw: Any, options: Any = None) -> LabelPrediction:
+    def decide(self, x: X, raw: Logits, options: ThresholdOptions | None = None) -> LabelPrediction:
         if self.labels.kind == "number":
             return LabelPrediction(float(raw))
+        assert isinstance(raw, np.ndarray)
         probs = dict(zip(self.labels.names, self.probabilities(raw[None])[0].tolist(), strict=True))
         if self.labels.kind == "one":
             best = self.labels.names[int(raw.argmax())]
@@ -201,7 +217,9 @@ class LabelsOutput(Output):
         chosen = tuple(name for name, one in probs.items() if one >= least)
         return LabelPrediction(chosen, min((max(one, 1 - one) for one in probs.values()), default=1.0), probs)
 
-    def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> Output:
+    def calibrate(
+        self, run: Run, raws: Sequence[Logits], prepared: Prepared[X, Label]
+    ) -> "LabelsOutput[X, Part, Batch]":
         if self.labels.kind == "number":
             return self
         logits, truth = np.array(raws), truth_of(self.labels, [one.y for one in prepared.valid])
@@ -214,18 +232,24 @@ class LabelsOutput(Output):
 
     # -- scores
 
-    def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[Logits], examples: Sequence[Example[X, Label]]) -> dict[str, float]:
         outputs, truth = np.array(raws), truth_of(self.labels, [one.y for one in examples])
         values = values_of(scores.predictions_of(outputs, truth), truth)
         loss = scores.loss_of(outputs, truth, self.labels.spread)
         return ranked_scores(self.config.decisive, {"valid_loss": loss}, values)
 
     def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[LabelPrediction], raws: Sequence[Any]
+        self,
+        run: Run,
+        examples: Sequence[Example[X, Label]],
+        predictions: Sequence[LabelPrediction],
+        raws: Sequence[Logits],
     ) -> dict[str, metrics.Statistics]:
         return scores.statistics(*self.answers(examples, predictions))
 
-    def answers(self, examples: Sequence[Example], predictions: Sequence[LabelPrediction]) -> tuple[np.ndarray, Truth]:
+    def answers(
+        self, examples: Sequence[Example[X, Label]], predictions: Sequence[LabelPrediction]
+    ) -> tuple[np.ndarray, Truth]:
         """The predictions in the form of the truth, and the truth."""
         truth = truth_of(self.labels, [one.y for one in examples])
         predicted = self.labels.gold([one.label for one in predictions])
@@ -238,20 +262,21 @@ class LabelsOutput(Output):
     def compared(self) -> tuple[str, ...]:  # type: ignore[override]
         return scores.REPORTED[self.labels.kind]
 
-    def check_comparable(self, first: Any, name: str) -> None:
-        kinds = sorted({self.labels.kind, first.labels.kind})
+    def check_comparable(self, first: SomeOutput, name: str) -> None:
+        labels: Labels = first.labels  # type: ignore[attr-defined]
+        kinds = sorted({self.labels.kind, labels.kind})
         if len(kinds) > 1:
             raise UserError(f"the runs have labels of different kinds ({', '.join(kinds)}): they cannot be compared")
-        if self.labels.pairs != first.labels.pairs:
+        if self.labels.pairs != labels.pairs:
             raise UserError(f"{name} and the first run do not read alike: one of them reads pairs of texts")
 
     def columns(self) -> tuple[str, ...] | None:
         return self.labels.columns
 
-    def scoring_options(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def scoring_options(self, given: dict[str, object]) -> tuple[object, dict[str, object]]:
         return given.get("floors", True), {name: one for name, one in given.items() if name != "floors"}
 
-    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+    def finished(self, evaluation: LabelsEvaluation[X], scoring: object) -> LabelsEvaluation[X]:
         run, xs = evaluation.run, [one.x for one in evaluation.examples]
         predicted, truth = self.answers(evaluation.examples, evaluation.predictions)
         others = None if evaluation.without is None or evaluation.seen is None else ~evaluation.seen
@@ -277,12 +302,12 @@ class LabelsOutput(Output):
 
     # -- saving and loading
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         self.labels.save(RunFolder(folder))
         return {"temperature": self.temperature, "threshold": self.threshold}, [LABELS]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any, input: Input) -> "LabelsOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: Input[X, Part, Batch]) -> "LabelsOutput[X, Part, Batch]":
         labels = Labels.load(saved.path)
         with saved.reading():
             temperature = float(saved.about.get("temperature", 1.0))
@@ -291,16 +316,17 @@ class LabelsOutput(Output):
                 raise ValueError(f"temperature is {temperature!r} and threshold {threshold!r}")
         return cls(config, labels, input, temperature, threshold)
 
-    def head_names(self, other: Any) -> tuple[str, ...]:
-        same = (self.labels.kind, self.labels.names) == (other.labels.kind, other.labels.names)
+    def head_names(self, other: SomeOutput) -> tuple[str, ...]:
+        labels: Labels = other.labels  # type: ignore[attr-defined]
+        same = (self.labels.kind, self.labels.names) == (labels.kind, labels.names)
         return () if same else ("output.",)
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[X, Label]) -> list[str]:
         return unseen_line(self.labels.unseen([one.y for one in prepared.valid]))
 
     # -- for people
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[X, Label], raws: Sequence[Logits], folder: Path) -> Wording:
         xs, noun = [one.x for one in prepared.valid], self.input.noun
         predictions = [self.decide(x, raw) for x, raw in zip(xs, raws, strict=True)]
         predicted, truth = self.answers(prepared.valid, predictions)
@@ -326,10 +352,10 @@ class LabelsOutput(Output):
             tuple(sections),
         )
 
-    def explain(self, run: Run, x: Any, options: Any) -> Explanation:
+    def explain(self, run: Run, x: X, options: ExplainOptions) -> Explanation:
         from sightline.outputs.labels_explain import explain_label
 
-        return explain_label(run, x, options)
+        return explain_label(run, cast("Text", x), options)
 
     def written(self, label: Label) -> str:
         """A label, several or a number, as the training data has them."""
@@ -337,13 +363,13 @@ class LabelsOutput(Output):
             return (self.labels.separator or "|").join(label)
         return f"{label:.6g}" if isinstance(label, float) else label
 
-    def line(self, x: Any, prediction: LabelPrediction) -> str:
+    def line(self, x: X, prediction: LabelPrediction) -> str:
         return self.written(prediction.label)
 
-    def to_json(self, x: Any, prediction: LabelPrediction) -> dict[str, Any]:
+    def to_json(self, x: X, prediction: LabelPrediction) -> dict[str, object]:
         return {**self.input.fields(x), **prediction.to_json()}
 
-    def served(self, x: Any, prediction: Any) -> dict[str, Any]:
+    def served(self, x: X, prediction: LabelPrediction) -> dict[str, object]:
         return prediction._asdict()
 
     def label_names(self) -> list[str]:
@@ -351,25 +377,26 @@ class LabelsOutput(Output):
 
     def cut_line(self, count: int) -> str:
         """The remark on items that are read only in part."""
+        limit: int = self.input.limit  # type: ignore[attr-defined]
         return (
-            f"{count:,} {self.input.noun} have more than {self.input.limit:,} tokens, of which the model reads the "
+            f"{count:,} {self.input.noun} have more than {limit:,} tokens, of which the model reads the "
             "beginning and the end"
         )
 
-    def warn(self, xs: Sequence[Any], first: int, options: Any) -> None:
+    def warn(self, xs: Sequence[X], first: int, options: ThresholdOptions | None) -> None:
         if cut := self.input.too_long(xs):
             LOG.warning(self.cut_line(cut))
 
-    def row(self, example: Example, prediction: LabelPrediction) -> dict[str, Any]:
+    def row(self, example: Example[X, Label], prediction: LabelPrediction) -> dict[str, object]:
         fields = prediction.to_json()
         label = fields.pop("label")
         return {**self.input.fields(example.x), "label": example.y, "prediction": label, **fields}
 
     # -- evaluations; `finished` makes their ``extra``
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
+    def badness(self, evaluation: LabelsEvaluation[X]) -> list[float]:
         """The wrong labels with the highest probability; the numbers with the largest error."""
-        predicted, truth = evaluation.extra["predicted"], evaluation.extra["truth"]
+        predicted, truth = cast("np.ndarray", evaluation.extra["predicted"]), cast("Truth", evaluation.extra["truth"])
         if truth.kind == "number":
             return np.abs(predicted - truth.gold).tolist()
         if truth.kind == "several":
@@ -377,16 +404,17 @@ class LabelsOutput(Output):
         sure = np.array([one.probability for one in evaluation.predictions])
         return np.where(predicted != truth.gold, sure, 0.0).tolist()
 
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        sure = evaluation.extra["calibration"]
+    def scores_json(self, evaluation: LabelsEvaluation[X]) -> dict[str, object]:
+        sure = cast("scores.Calibration | None", evaluation.extra["calibration"])
         measured = {} if sure is None else {"calibration": sure.to_json()}
         return {"labels": self.labels.kind, **evaluation.values, **measured, "floors": evaluation.extra["floors"]}
 
-    def without_json(self, evaluation: Evaluation) -> dict[str, Any]:
+    def without_json(self, evaluation: LabelsEvaluation[X]) -> dict[str, object]:
         return {**super().without_json(evaluation), "floors": evaluation.extra["floors_without"]}
 
-    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
-        extra, data = evaluation.extra, dict[str, Any]()
+    def summary(self, evaluation: LabelsEvaluation[X]) -> dict[str, object]:
+        extra: Any = evaluation.extra
+        data: dict[str, object] = {}
         if extra["unseen"]:
             data["unseen_labels"] = {"rows": extra["unseen_rows"], "labels": extra["unseen"], "without": extra["known"]}
         if extra["table"]:
@@ -395,8 +423,9 @@ class LabelsOutput(Output):
             data["confusion"] = {"labels": list(extra["truth"].names), "rows": extra["confusion"].tolist()}
         return data if extra["cut"] is None else {**data, "cut": extra["cut"]}
 
-    def score_table(self, evaluation: Evaluation) -> Table:
-        extra, total = evaluation.extra, len(evaluation.examples)
+    def score_table(self, evaluation: LabelsEvaluation[X]) -> Table:
+        extra: Any = evaluation.extra
+        total = len(evaluation.examples)
         names = ("", *map(self.metric_name, evaluation.values), "rows")
         systems = {"this model": (evaluation.values, evaluation.without)}
         systems |= {name: (one, extra["floors_without"].get(name)) for name, one in extra["floors"].items()}
@@ -411,8 +440,9 @@ class LabelsOutput(Output):
             rows += [row(name, values, left) for name, (_, values) in systems.items() if values is not None]
         return Table(names, tuple(rows))
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        extra, total = evaluation.extra, len(evaluation.examples)
+    def tables(self, evaluation: LabelsEvaluation[X]) -> list[Table | str]:
+        extra: Any = evaluation.extra
+        total = len(evaluation.examples)
         parts: list[Table | str] = []
         if not extra["floors"] and self.compared_with.unknown:
             parts.append(self.compared_with.unknown)
@@ -438,7 +468,7 @@ class LabelsOutput(Output):
             parts.append(Table(("right ╲ given", *names), tuple(counts)))
         return [*parts, f"{total:,} {self.input.noun}, {total / max(evaluation.seconds, 1e-9):.1f} a second"]
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
+    def shown_error(self, row: Mapping[str, object]) -> str:
         sure = f", {row['probability']:.1%} sure" if "probability" in row else ""
         lines = [f"{_quoted(row['prediction'])}{sure}; right is {_quoted(row['label'])}"]
         known = ("label", "prediction", "probability", "probabilities", "in_training")

@@ -123,7 +123,7 @@ def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
         raise UserError(f"the attention of labels over {run.input.noun} cannot be shown")
     (prediction,) = run.predict([text])
     placed = place(run.input.reader, text, run.input.limit)
-    explained = LabelExplained.of(run, prediction, options.output)
+    explained = LabelExplained.of(run, cast("LabelPrediction", prediction), options.output)
     texts = to_device(run.input.collate([placed.tokens]), run.device)
     axis, row, model = axis_of(run.input.reader, placed), explained.row, run.model
     assert isinstance(model, Labeller)

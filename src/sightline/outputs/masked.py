@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.baselines.linear import begin_with, text_rows, word_vectors
+from sightline.data.checking import Report
 from sightline.data.plain import PlainReport
 from sightline.data.splitting import LEAST_TEXTS
 from sightline.data.store import Corpus
@@ -18,7 +19,7 @@ from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Choice, Explanation, OutputStep
 from sightline.inputs.base import Input
-from sightline.inputs.text import Masked, Plain, PlainInput
+from sightline.inputs.text import Masked, Plain, PlainInput, PlainPart
 from sightline.metrics import Statistics
 from sightline.models.masked import MaskedWords
 from sightline.models.text_to_labels import Texts
@@ -27,6 +28,7 @@ from sightline.outputs.encoder_maps import Axes, TextWindow, axis_of, read_maps,
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import VALID, Prepared, Rows, Setting
@@ -124,6 +126,11 @@ class Guesses(NamedTuple):
     followed: int = 0
 
 
+MaskGuess = tuple[int, list[int], list[float]]  # the number of a token, the likeliest words and their probabilities
+MaskedRaw = list[MaskGuess] | Guesses  # of masks in a text; of words that were hidden to score a model
+Filled = Filling | Guesses
+
+
 class Blocks:
     """A batch before it is made."""
 
@@ -137,7 +144,7 @@ class Blocks:
 class BlockBatches:
     """Training batches: blocks of the stream of all texts, with words hidden."""
 
-    def __init__(self, corpus: Any, reader: TextEncoder, config: Any, seed: int) -> None:
+    def __init__(self, corpus: Any, reader: TextEncoder, config: TaskConfig, seed: int) -> None:
         shape = (reader.words, reader.specials, config.hiding, config.blocks_at_once)
         self.blocks = MaskedBlocks(corpus, *shape, seed)
 
@@ -165,7 +172,12 @@ class _Tokens(NamedTuple):
         return self.rows[row], None
 
 
-class MaskedOutput(Output):
+MaskedInput = Input[Plain, PlainPart, Texts]
+MaskedExamples = Sequence[Example[Plain, None]]
+MaskedEvaluation = Evaluation[Plain, None, MaskedRaw, Filled]
+
+
+class MaskedOutput(Output[Plain, None, PlainPart, Texts, MaskedRaw, Filled, MaskedOptions | None]):
     """Hidden words. There are no targets in the data: words of the texts themselves are hidden, by the seed."""
 
     noun = "words"
@@ -182,24 +194,24 @@ class MaskedOutput(Output):
 
     input: PlainInput
 
-    def __init__(self, config: Any, input: Any = None) -> None:
+    def __init__(self, config: TaskConfig, input: PlainInput | None = None) -> None:
         super().__init__(config)
-        self.input = input
+        self.input = cast("PlainInput", input)  # None until it is fitted
         self.vectors: np.ndarray | None = None  # the first embeddings of the words of a new model
 
-    def read(self, cells: Mapping[str, Any], x: str) -> None:
+    def read(self, cells: Mapping[str, object], x: Plain) -> None:
         return None
 
     def report(self) -> PlainReport:
         return PlainReport()
 
-    def pack(self, y: None) -> list[Any]:
+    def pack(self, y: None) -> list[object]:
         return []
 
-    def unpack(self, row: Sequence[Any]) -> None:
+    def unpack(self, row: Sequence[object]) -> None:
         return None
 
-    def cannot_split(self, error: UserError, report: Any) -> UserError:
+    def cannot_split(self, error: UserError, report: Report) -> UserError:
         if not 0 < report.pairs < LEAST_TEXTS:
             return error
         bad = f" besides those that cannot be used ({'; '.join(report.places[:3])})" if report.bad else ""
@@ -208,74 +220,77 @@ class MaskedOutput(Output):
             "line, or give text to validate on (--valid)"
         )
 
-    def source_options(self) -> dict[str, Any]:
+    def source_options(self) -> dict[str, object]:
         return self.config.source_options()
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+    def fit(self, input: MaskedInput, rows: Rows[Plain, None], setting: Setting) -> tuple[MaskedInput, "MaskedOutput"]:
         fitted = input.fit(rows, setting)
-        return fitted, MaskedOutput(setting.config, fitted)
+        return fitted, MaskedOutput(setting.config, cast("PlainInput", fitted))
 
-    def write(self, input: Input, rows: Rows, setting: Setting) -> Any:
-        corpus = super().write(input, rows, setting)
+    def write(self, input: MaskedInput, rows: Rows[Plain, None], setting: Setting) -> object:
+        corpus = cast("Corpus", super().write(input, rows, setting))
         config = self.config
         if setting.start is None and config.latent:
             documents = text_rows(corpus, config.seed)
             self.vectors = word_vectors(documents, self.input.reader.words, config.model.size, config.seed)
         return corpus
 
-    def initialise(self, model: nn.Module, prepared: Prepared) -> None:
+    def initialise(self, model: nn.Module, prepared: Prepared[Plain, None]) -> None:
         """Initialise the embeddings with vectors of the texts that words occur in (latent)."""
         assert isinstance(model, MaskedWords)
         if self.vectors is not None:
             begin_with(model.encoder.embedding, self.vectors)
 
-    def encode(self, x: Plain, y: None, parts: Sequence[Any]) -> Iterator[tuple[Any, Sequence[int]]]:
+    def encode(self, x: Plain, y: None, parts: Sequence[PlainPart]) -> Iterator[tuple[PlainPart, Sequence[int]]]:
         return ((part, []) for part in parts)
 
-    def open_valid(self, input: Input, setting: Setting) -> list[Example]:
+    def open_valid(self, input: MaskedInput, setting: Setting) -> list[Example[Plain, None]]:
         """Runs of earlier versions have kept the tokens of the texts alone."""
         if (setting.data / VALID).exists():
             return super().open_valid(input, setting)
         corpus = Corpus.open(setting.data / "valid")
         return [Example(tuple(corpus[row][0].tolist()), None) for row in range(len(corpus))]
 
-    def validated(self, examples: Sequence[Example], config: Any) -> list[Example]:
+    def validated(self, examples: MaskedExamples, config: TaskConfig) -> list[Example[Plain, None]]:
         """All of them, as tokens: what is scored is counted in blocks."""
         return [Example(tuple(tokens), None) for tokens in self.input.tokens([one.x for one in examples])]
 
-    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Any:
+    def collate(self, targets: Sequence[np.ndarray], batch: Texts) -> NoReturn:
         raise TypeError("hidden words have batches of their own")
 
-    def batches(self, prepared: Prepared, config: Any) -> BlockBatches:
+    def batches(self, prepared: Prepared[Plain, None], config: TaskConfig) -> BlockBatches:
         return BlockBatches(prepared.corpus, self.input.reader, config, config.seed)
 
-    def counted(self, batch: Any) -> int:
-        return len(batch[2])
+    def counted(self, batch: tuple[object, ...]) -> int:
+        return len(cast("Tensor", batch[2]))
 
     def validation_options(self) -> MaskedOptions:
         return MaskedOptions(blocks=self.config.validated)
 
-    def outputs(self, run: Run, xs: Sequence[Any], parts: Sequence[Masked], batch: Texts, options: Any) -> list[Any]:
+    def outputs(
+        self, run: Run, xs: Sequence[Plain], parts: Sequence[PlainPart], batch: Texts, options: MaskedOptions | None
+    ) -> list[MaskedRaw]:
         """For each part its masks: the number of the token in the text, the likeliest words and their probabilities."""
         width = batch.words.shape[1]
-        places = [row * width + at for row, part in enumerate(parts) for at in part.masks]
+        masked = cast("Sequence[Masked]", parts)
+        places = [row * width + at for row, part in enumerate(masked) for at in part.masks]
         model: Any = run.model
         probs = torch.softmax(model.logits(batch, torch.tensor(places, device=batch.words.device)), dim=-1)
         top = probs.topk(min((options or MaskedOptions()).best, probs.shape[-1]), dim=-1)
         rows = iter(zip(top.indices.tolist(), top.values.tolist(), strict=True))
-        return [[(part.first + at - 1, *next(rows)) for at in part.masks] for part in parts]
+        return [[(part.first + at - 1, *next(rows)) for at in part.masks] for part in masked]
 
-    def merge(self, x: Plain, parts: Sequence[Masked], outputs: Sequence[Any]) -> list[Any]:
-        return [one for some in outputs for one in some]
+    def merge(self, x: Plain, parts: Sequence[PlainPart], outputs: Sequence[MaskedRaw]) -> list[MaskGuess]:
+        return [one for some in cast("Sequence[list[MaskGuess]]", outputs) for one in some]
 
-    def decide(self, x: Plain, raw: Any, options: Any = None) -> "Filling | Guesses":
+    def decide(self, x: Plain, raw: MaskedRaw, options: MaskedOptions | None = None) -> Filled:
         if isinstance(raw, Guesses):
             return raw
         if not raw:
             return Filling(self.input.label(x), ())
         return self._filled(self.input.with_masks(str(x)), raw)
 
-    def _filled(self, tokens: list[int], raw: Any) -> Filling:
+    def _filled(self, tokens: list[int], raw: list[MaskGuess]) -> Filling:
         tokeniser: Any = self.input.reader.tokeniser
         filled, masks = list(tokens), []
         for place, ids, probs in raw:
@@ -289,11 +304,11 @@ class MaskedOutput(Output):
         self,
         run: Run,
         xs: Sequence[Plain],
-        parts: Any = None,
-        options: Any = None,
+        parts: Sequence[Sequence[PlainPart]] | None = None,
+        options: MaskedOptions | None = None,
         on_predicted: Callable[[int], None] = lambda count: None,
         bad: dict[int, str] | None = None,
-    ) -> list[Guesses]:
+    ) -> list[MaskedRaw]:
         """Hide words of the texts, always the same ones for the run's seed, and count right guesses for each text.
 
         The seed is another one than in training. The texts are one stream that is cut into blocks, as in training.
@@ -328,12 +343,13 @@ class MaskedOutput(Output):
             np.add.at(counts[:, 3], first, 1.0)
             np.add.at(counts[:, 4], first, _numpy(predicted.bool() == follows))
 
-    def validate(self, run: Run, raws: Sequence[Guesses], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[MaskedRaw], examples: MaskedExamples) -> dict[str, float]:
         """The share of hidden words that are guessed, and the perplexity of the hidden words."""
-        return self._rounded(self.scores_of(self.statistics(run, examples, raws, raws), None))
+        guesses = cast("Sequence[Guesses]", raws)
+        return self._rounded(self.scores_of(self.statistics(run, examples, guesses, raws), None))
 
     def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[Guesses], raws: Sequence[Any]
+        self, run: Run, examples: MaskedExamples, predictions: Sequence[Filled], raws: Sequence[MaskedRaw]
     ) -> dict[str, Statistics]:
         rows = np.array(predictions, np.float64)
         statistics = {
@@ -346,19 +362,19 @@ class MaskedOutput(Output):
     def _rounded(values: Mapping[str, float]) -> dict[str, float]:
         return {name: round(value, 4) for name, value in values.items()}
 
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        return self._rounded(evaluation.values)
+    def scores_json(self, evaluation: MaskedEvaluation) -> dict[str, object]:
+        return {**self._rounded(evaluation.values)}
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any, input: Input) -> "MaskedOutput":
-        return cls(config, input)
+    def load(cls, saved: SavedRun, config: TaskConfig, input: MaskedInput) -> "MaskedOutput":
+        return cls(config, cast("PlainInput", input))
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[Plain, None]) -> list[str]:
         if self.vectors is None:
             return []
         return ["words begin with vectors of the texts that they occur in (latent)"]
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[Plain, None], raws: Sequence[MaskedRaw], folder: Path) -> Wording:
         return Wording(
             "that learnt from plain text which words were hidden",
             "texts",
@@ -383,7 +399,7 @@ class MaskedOutput(Output):
             placed = _hidden(run, placed)
             notes.append("no word of the text is hidden (<mask>): these were drawn by the run's seed and hidden")
         parts = reading.parts(placed.tokens[1:-1])
-        masks: list[Any] = run.raw([text], parts=[parts], options=self.options({"best": LIKELIEST}))[0]
+        masks = cast("list[MaskGuess]", run.raw([text], parts=[parts], options=self.options({"best": LIKELIEST}))[0])
         filling = self._filled(placed.tokens[1:-1], masks)
         steps = tuple(OutputStep(*words[0], tuple(Choice(*one) for one in words)) for words in filling.masks)
         windows, done = [], 0
@@ -396,24 +412,26 @@ class MaskedOutput(Output):
         maps = read_maps(model, model.encoder, windows, axes, options)
         return maps.explanation(run, notes, input=text, output=filling.text, steps=steps)
 
-    def bench_items(self, run: Run, xs: Sequence[Plain]) -> list[Any]:
+    def bench_items(self, run: Run, xs: Sequence[Plain]) -> list[Plain]:
         """With a masked word each: without one there is nothing to predict."""
         return [f"{MASK_SPELLING} {run.input.label(x)}" for x in xs]
 
-    def line(self, x: Plain, prediction: Filling) -> str:
-        return prediction.text.replace("\n", " ")
+    def line(self, x: Plain, prediction: Filled) -> str:
+        return cast("Filling", prediction).text.replace("\n", " ")
 
-    def to_json(self, x: Plain, prediction: Filling) -> dict[str, Any]:
+    def to_json(self, x: Plain, prediction: Filled) -> dict[str, object]:
+        assert isinstance(prediction, Filling)
         masks = [[{"word": word, "probability": share} for word, share in mask] for mask in prediction.masks]
         return {"text": x, "filled": prediction.text, "masks": masks}
 
-    def row(self, example: Example, prediction: Guesses) -> dict[str, Any]:
+    def row(self, example: Example[Plain, None], prediction: Filled) -> dict[str, object]:
+        assert isinstance(prediction, Guesses)
         return {"text": example.x, "hidden": prediction.words, "guessed": prediction.right}
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
-        return [float(one.words - one.right) for one in evaluation.predictions]
+    def badness(self, evaluation: MaskedEvaluation) -> list[float]:
+        return [float(one.words - one.right) for one in cast("list[Guesses]", evaluation.predictions)]
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
+    def shown_error(self, row: Mapping[str, object]) -> str:
         return f"{row['guessed']} of {row['hidden']} hidden words guessed\n   {row['text']}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -32,15 +32,18 @@ from sightline.metrics import BleuTokeniser, Metric, MetricScore, Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.outputs.unknown import words_of, written_out
-from sightline.state import select
+from sightline.state import State, select
 from sightline.tasks.card import Wording
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table
+from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.missing import count_missing
-from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting
+from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting, SomeRows
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import Divided, Example, PredictOptions
+from sightline.tasks.task import Batch, Divided, Example, Part, PredictOptions, X, Y
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
+from sightline.training.loop import BatchLoss
 from sightline.training.steps import to_device
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
@@ -61,7 +64,7 @@ class Prediction(NamedTuple):
     score: float
     tokens: tuple[int, ...] = ()
     others: tuple["Prediction", ...] | None = None
-    more: Mapping[str, Any] | None = None
+    more: Mapping[str, object] | None = None
 
     @property
     def all(self) -> list["Prediction"]:
@@ -117,10 +120,10 @@ def is_small(model: nn.Module, hypotheses: int) -> bool:
     return weight is not None and weight.device.type == "cpu" and hypotheses * weight.numel() < SMALL
 
 
-def conditioned(step: Step, going: Callable[[], None] | None, unknown: bool) -> Step:
+def conditioned(step: Step[State], going: Callable[[], None] | None, unknown: bool) -> Step[State]:
     """A step of search that calls ``going`` first, and without ``unknown`` never writes the unknown word."""
 
-    def conditioned_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def conditioned_step(tokens: Tensor, state: State) -> tuple[Tensor, State]:
         if going is not None:
             going()
         log_probs, state = step(tokens, state)
@@ -153,7 +156,10 @@ def perplexity(raws: Sequence[Any]) -> float:
     return math.exp(min(total / max(tokens, 1), 700))
 
 
-class SequenceOutput(Output):
+SequenceEvaluation = Evaluation[X, Y, Searched, Prediction]
+
+
+class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOptions]):
     """Texts, written with a tokeniser. Raw outputs are `Searched`.
 
     ``shift`` is by how many rows maps are moved when they are shown (`sightline.outputs.sequence_explain`). The first
@@ -180,22 +186,27 @@ class SequenceOutput(Output):
 
     tokeniser: Tokeniser
 
-    def __init__(self, config: Any, tokeniser: Any = None, shift: int = 0, remarks: Sequence[str] = ()) -> None:
+    def __init__(
+        self, config: TaskConfig, tokeniser: Tokeniser | None = None, shift: int = 0, remarks: Sequence[str] = ()
+    ) -> None:
         super().__init__(config)
-        self.tokeniser, self.shift, self.remarks = tokeniser, shift, tuple(remarks)
+        self.tokeniser = cast("Tokeniser", tokeniser)  # None until it is fitted
+        self.shift, self.remarks = shift, tuple(remarks)
 
     # -- reading and storing
 
-    def read(self, cells: Mapping[str, Any], x: Any) -> Any:
-        return side_of(cells, "target")
+    def read(self, cells: Mapping[str, object], x: X) -> Y:
+        return cast("Y", side_of(cells, "target"))
 
-    def check(self, y: Any, limits: RowLimits) -> None:
-        check_length(len(y), "the target", limits)
+    def check(self, y: Y, limits: RowLimits) -> None:
+        check_length(len(cast("str", y)), "the target", limits)
 
     def report(self) -> Report:
         return PairReport()
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, "SequenceOutput"]:
+    def fit(
+        self, input: Input[X, Part, Batch], rows: Rows[X, Y], setting: Setting
+    ) -> tuple[Input[X, Part, Batch], "SequenceOutput[X, Y, Part, Batch]"]:
         """A vocabulary of its own, or that of the earlier run; the input is fitted by itself."""
         if setting.start is None:
             learning = rows.limited(VOCABULARY_ROWS, setting.config.seed)
@@ -206,15 +217,15 @@ class SequenceOutput(Output):
             remarks = count_missing(tokeniser, (text for one in rows for text in self.targets(one.y))).lines()
         return input.fit(rows, setting), self.fitted(tokeniser, remarks)
 
-    def fitted(self, tokeniser: Tokeniser, remarks: Sequence[str] = ()) -> "SequenceOutput":
+    def fitted(self, tokeniser: Tokeniser, remarks: Sequence[str] = ()) -> "SequenceOutput[X, Y, Part, Batch]":
         """The same with a vocabulary, and remarks on it."""
         return type(self)(self.config, tokeniser, remarks=remarks)
 
-    def encode(self, x: Any, y: Any, parts: Sequence[Any]) -> Iterator[tuple[Any, list[int]]]:
+    def encode(self, x: X, y: Y, parts: Sequence[Part]) -> Iterator[tuple[Part, list[int]]]:
         for tokens in self.tokeniser.encode(list(self.targets(y))):
             yield from ((part, tokens) for part in parts[:1])
 
-    def collate(self, targets: Sequence[np.ndarray], batch: Any) -> Tensor:
+    def collate(self, targets: Sequence[np.ndarray], batch: Batch) -> Tensor:
         """Targets between `START` and `END`, padded behind."""
         collated = np.full((len(targets), max(map(len, targets)) + TARGET_EXTRA), PADDING, np.int64)
         collated[:, 0] = START
@@ -223,28 +234,28 @@ class SequenceOutput(Output):
             collated[row, 1 + len(tokens)] = END
         return torch.from_numpy(collated)
 
-    def batches(self, prepared: Prepared, config: Any) -> RowBatches:
+    def batches(self, prepared: Prepared[X, Y], config: TaskConfig) -> RowBatches:
         return (ResegmentedBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
 
-    def loss(self, model: nn.Module, batch: tuple[Any, Tensor], step: int) -> Any:
+    def loss(self, model: nn.Module, batch: tuple[object, ...], step: int) -> BatchLoss:
         return model.loss(*batch, smoothing=self.config.smoothing)  # type: ignore[operator]
 
-    def counted(self, batch: tuple[Any, Tensor]) -> int:
-        return int((batch[1][:, 1:] != PADDING).sum())
+    def counted(self, batch: tuple[object, ...]) -> int:
+        return int((cast("Tensor", batch[1])[:, 1:] != PADDING).sum())
 
     # -- predicting
 
     def validation_options(self) -> SequenceOptions:
         return SequenceOptions(beam=1)
 
-    def trial_options(self, examples: Sequence[Example]) -> SequenceOptions:
+    def trial_options(self, examples: Sequence[Example[X, Y]]) -> SequenceOptions:
         """An untrained model writes no end: it is stopped where the targets end."""
         texts = [text for one in examples for text in self.targets(one.y)]
         longest = max(map(len, self.tokeniser.encode(texts)), default=1)
         return self.with_targets(SequenceOptions(beam=1, max_length=max(1, longest)), examples, training=True)
 
     def with_targets(
-        self, options: SequenceOptions, examples: Sequence[Example], training: bool = False
+        self, options: SequenceOptions, examples: Sequence[Example[X, Y]], training: bool = False
     ) -> SequenceOptions:
         return replace(options, targets=[self.targets(one.y, training) for one in examples])
 
@@ -266,24 +277,24 @@ class SequenceOutput(Output):
     def cost(self, size: int, options: SequenceOptions) -> int:
         return options.width * (size + 8)
 
-    def budget(self, input: Input, options: SequenceOptions) -> int:
+    def budget(self, input: Input[X, Part, Batch], options: SequenceOptions) -> int:
         return options.batch_tokens or BATCH_TOKENS
 
-    def divided(self, xs: Sequence[Any], options: SequenceOptions) -> Divided | None:
+    def divided(self, xs: Sequence[X], options: SequenceOptions) -> Divided[X, Searched, SequenceOptions] | None:
         """Texts of any length, sentence by sentence; the blanks between sentences are kept."""
         if options is None or not options.split:
             return None
-        documents = [split_sentences(x) for x in xs]
+        documents = [split_sentences(x) for x in cast("Sequence[str]", xs)]
 
         def join(raws: Sequence[Searched]) -> list[Searched]:
             coming = iter(raws)
             return [joined([(next(coming), blank) for _, blank in document]) for document in documents]
 
         sentences = [sentence for document in documents for sentence, _ in document]
-        return Divided(sentences, replace(options, split=False), join)
+        return Divided(cast("list[X]", sentences), replace(options, split=False), join)
 
     def outputs(
-        self, run: Run, xs: Sequence[Any], parts: Sequence[Any], batch: Any, options: SequenceOptions
+        self, run: Run, xs: Sequence[X], parts: Sequence[Part], batch: Batch, options: SequenceOptions
     ) -> list[Searched]:
         with one_thread() if is_small(run.model, len(parts) * options.width) else nullcontext():
             beams = self.search(run, [run.input.size(part) for part in parts], batch, options)
@@ -294,7 +305,7 @@ class SequenceOutput(Output):
             for beam, loss in zip(beams, losses, strict=True)
         ]
 
-    def search(self, run: Run, sizes: Sequence[int], batch: Any, options: SequenceOptions) -> list[list[Hypothesis]]:
+    def search(self, run: Run, sizes: Sequence[int], batch: Batch, options: SequenceOptions) -> list[list[Hypothesis]]:
         """The best hypotheses for a batch of items of these sizes."""
         step, state = run.model.searching(batch)  # type: ignore[operator]
         # An unknown word is written only where a word of the source can be copied instead.
@@ -319,7 +330,7 @@ class SequenceOutput(Output):
         return [options.prefix] * count if options.prefixes is None else list(options.prefixes)
 
     def _texts(
-        self, run: Run, xs: Sequence[Any], beams: Sequence[Sequence[Hypothesis]], batch: Any, options: SequenceOptions
+        self, run: Run, xs: Sequence[X], beams: Sequence[Sequence[Hypothesis]], batch: Batch, options: SequenceOptions
     ) -> list[str]:
         """The texts of all hypotheses, with words of the source instead of unknown ones, or of the prefix."""
         rows = [row for row, beam in enumerate(beams) for _ in beam]
@@ -340,7 +351,7 @@ class SequenceOutput(Output):
             texts[place] = written_out(self.tokeniser, tokens[place], known)
         return texts
 
-    def perplexity(self, run: Run, examples: Sequence[Example]) -> float:
+    def perplexity(self, run: Run, examples: Sequence[Example[X, Y]]) -> float:
         """exp of the mean loss of a target token, without any search."""
         scored = []
         with evaluating(run.model):
@@ -352,7 +363,7 @@ class SequenceOutput(Output):
                 scored += [Searched([], *loss) for loss in losses]
         return perplexity(scored)
 
-    def _losses(self, run: Run, batch: Any, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
+    def _losses(self, run: Run, batch: Batch, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
         """Of the targets of each item: the loss without smoothing, summed over their tokens, and how many tokens."""
         rows = [row for row, texts in enumerate(targets) for _ in texts]
         ids = self.tokeniser.encode([text for texts in targets for text in texts])
@@ -371,14 +382,14 @@ class SequenceOutput(Output):
                 counts[row] += tokens
         return list(zip(losses, counts, strict=True))
 
-    def merge(self, x: Any, parts: Sequence[Any], outputs: Sequence[Searched]) -> Searched:
+    def merge(self, x: X, parts: Sequence[Part], outputs: Sequence[Searched]) -> Searched:
         return outputs[0] if outputs else Searched([Prediction("", 0.0, 0.0)])
 
-    def decide(self, x: Any, raw: Searched, options: SequenceOptions | None = None) -> Prediction:
+    def decide(self, x: X, raw: Searched, options: SequenceOptions | None = None) -> Prediction:
         first, *others = raw.predictions
         return first if options is None or options.best == 1 else first._replace(others=tuple(others))
 
-    def benched(self) -> dict[str, dict[str, Any]]:
+    def benched(self) -> dict[str, dict[str, object]]:
         return {"greedy": {"beam": 1}, "beam 5": {"beam": 5}}
 
     def ensemble(self, runs: Sequence[Run]) -> Run:
@@ -388,29 +399,29 @@ class SequenceOutput(Output):
 
     # -- scores
 
-    def metrics(self, references: Sequence[Any]) -> Mapping[str, Metric[...]]:
+    def metrics(self, references: Sequence[Y]) -> Mapping[str, Metric[...]]:
         """The metrics of texts against these references."""
-        if any("\n" in reference for reference in references):
+        if any("\n" in reference for reference in cast("Sequence[str]", references)):
             return {**metrics.METRICS, "rougeLsum": metrics.rouge("rougeLsum")}
         return metrics.METRICS
 
-    def arguments(self, metric: str, references: Sequence[Any]) -> tuple[Any, ...]:
+    def arguments(self, metric: str, references: Sequence[Y]) -> tuple[object, ...]:
         """What a metric takes besides texts and references."""
         if metric != "bleu":
             return ()
         # Chosen once, from all references: a part of them must not choose another.
-        return (self.scoring.bleu_tokenise or metrics.bleu_tokeniser(references),)
+        return (self.scoring.bleu_tokenise or metrics.bleu_tokeniser(cast("Sequence[str]", references)),)
 
-    def scoring_options(self, given: dict[str, Any]) -> tuple[Scoring, dict[str, Any]]:
-        own = {name: value for name, value in given.items() if name in Scoring._fields}
+    def scoring_options(self, given: dict[str, object]) -> tuple[Scoring, dict[str, object]]:
+        own: dict[str, Any] = {name: value for name, value in given.items() if name in Scoring._fields}
         return Scoring(**own), {name: value for name, value in given.items() if name not in own}
 
-    def scored_by(self, scoring: Scoring) -> "SequenceOutput":
+    def scored_by(self, scoring: object) -> "SequenceOutput[X, Y, Part, Batch]":
         same = copy.copy(self)
-        same.scoring = scoring
+        same.scoring = cast("Scoring", scoring)
         return same
 
-    def validate(self, run: Run, raws: Sequence[Any], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[Searched], examples: Sequence[Example[X, Y]]) -> dict[str, float]:
         """The metric of the outputs, and the perplexity of the targets."""
         texts, references = [raw.predictions[0].text for raw in raws], [one.y for one in examples]
         name = self.config.metric
@@ -418,7 +429,7 @@ class SequenceOutput(Output):
         return {name: round(value, 3), "perplexity": round(perplexity(raws), 3)}
 
     def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[Any], raws: Sequence[Any]
+        self, run: Run, examples: Sequence[Example[X, Y]], predictions: Sequence[Prediction], raws: Sequence[Searched]
     ) -> dict[str, Statistics]:
         texts, references = [one.text for one in predictions], [one.y for one in examples]
         return {
@@ -426,7 +437,7 @@ class SequenceOutput(Output):
             for name, metric in self.metrics(references).items()
         }
 
-    def finished(self, evaluation: Evaluation, scoring: Scoring) -> Evaluation:
+    def finished(self, evaluation: SequenceEvaluation[X, Y], scoring: object) -> SequenceEvaluation[X, Y]:
         texts, references = [one.text for one in evaluation.predictions], [one.y for one in evaluation.examples]
         signatures = {}
         for name, metric in self.metrics(references).items():
@@ -440,13 +451,13 @@ class SequenceOutput(Output):
         evaluation.extra.update(signatures=signatures, each=each)
         return evaluation
 
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
-        signatures = evaluation.extra["signatures"]
+    def scores_json(self, evaluation: SequenceEvaluation[X, Y]) -> dict[str, object]:
+        signatures = cast("dict[str, str]", evaluation.extra["signatures"])
         signed = {name: vars(MetricScore(evaluation.values[name], one)) for name, one in signatures.items()}
         return {"perplexity": evaluation.values["perplexity"], **signed}
 
-    def score_table(self, evaluation: Evaluation) -> Table:
-        signatures = {**evaluation.extra["signatures"], "perplexity": "per target token"}
+    def score_table(self, evaluation: SequenceEvaluation[X, Y]) -> Table:
+        signatures = {**cast("dict[str, str]", evaluation.extra["signatures"]), "perplexity": "per target token"}
         digits = {"perplexity": 3}
         rows = (
             (self.metric_name(name), f"{evaluation.values[name]:.{digits.get(name, 2)}f}", signature)
@@ -454,46 +465,50 @@ class SequenceOutput(Output):
         )
         return Table(("metric", "score", "how"), tuple(rows))
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+    def tables(self, evaluation: SequenceEvaluation[X, Y]) -> list[Table | str]:
         count = len(evaluation.examples)
         return [f"{count:,} {evaluation.run.task.rows}, {count / evaluation.seconds:.1f} a second"]
 
     def comparison_fields(
-        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
-    ) -> dict[str, Any]:
+        self, metric: str, examples: Sequence[Example[X, Y]], systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, object]:
         references = [one.y for one in examples]
         # A signature does not depend on the text, once the arguments are chosen: one pair is enough.
         given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
         return {"signature": self.metrics(references)[metric](*given).signature}
 
-    def targets(self, y: Any, training: bool = False) -> Sequence[str]:
+    def targets(self, y: Y, training: bool = False) -> Sequence[str]:
         """The texts of a target: those that are learnt and scored, or those whose loss is measured in training."""
-        return (y,)
+        return (cast("str", y),)
 
-    def row(self, example: Example, prediction: Any) -> dict[str, Any]:
+    def row(self, example: Example[X, Y], prediction: Prediction) -> dict[str, object]:
         return {self.item_name: str(example.x), "prediction": prediction.text, "reference": example.y}
 
-    def scored_row(self, evaluation: Evaluation, number: int) -> dict[str, Any]:
+    def scored_row(self, evaluation: SequenceEvaluation[X, Y], number: int) -> dict[str, object]:
         prediction = evaluation.predictions[number]
         searched = {"log_prob": prediction.log_prob, "score": prediction.score}
-        each = {name: values[number] for name, values in evaluation.extra["each"].items()}
+        of_each = cast("dict[str, list[float]]", evaluation.extra["each"])
+        each = {name: values[number] for name, values in of_each.items()}
         return {**self.row(evaluation.examples[number], prediction), **searched, **each}
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
-        return [101 - value for value in evaluation.extra["each"][self.each[0]]]  # right ones come last, and are shown
+    def badness(self, evaluation: SequenceEvaluation[X, Y]) -> list[float]:
+        each = cast("dict[str, list[float]]", evaluation.extra["each"])
+        return [101 - value for value in each[self.each[0]]]  # right ones come last, and are shown
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
+    def shown_error(self, row: Mapping[str, object]) -> str:
         texts = (f"   {name:<10}  {row[name]}" for name in (self.item_name, "prediction", "reference"))
         return "\n".join((f"chrF {row['chrf']:.1f}", *texts))
 
     # -- saving, explaining, for people
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         self.tokeniser.save(folder / self.tokeniser_file)
         return {"shift": self.shift, self.words_field: self.tokeniser.words}, [self.tokeniser_file]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any, input: Input) -> "SequenceOutput":
+    def load(
+        cls, saved: SavedRun, config: TaskConfig, input: Input[X, Part, Batch]
+    ) -> "SequenceOutput[X, Y, Part, Batch]":
         with saved.reading():
             shift = saved.about.get("shift", 0)  # runs of earlier versions have none
             if shift not in (-1, 0, 1):
@@ -501,22 +516,22 @@ class SequenceOutput(Output):
         tokeniser = saved.vocabulary(cls.tokeniser_file, cls.words_field, config.tokeniser.dropout)
         return cls(config, tokeniser, shift)
 
-    def open(self, input: Input, setting: Setting) -> Any:
+    def open(self, input: Input[X, Part, Batch], setting: Setting) -> object:
         self.tokeniser.dropout = setting.config.tokeniser.dropout
         return super().open(input, setting)
 
-    def explain(self, run: Run, x: Any, options: Any) -> Explanation:
+    def explain(self, run: Run, x: X, options: ExplainOptions) -> Explanation:
         from sightline.outputs.sequence_explain import explain_sequence
 
         return explain_sequence(run, x, options)
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[X, Y]) -> list[str]:
         return list(self.remarks)
 
     def summary_of_fit(self) -> str:
         return f"{self.tokeniser.words:,} target tokens"
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[X, Y], raws: Sequence[Searched], folder: Path) -> Wording:
         return Wording(f"from {run.input.noun} to text", run.task.rows)
 
     def check_written(self, options: SequenceOptions, as_json: bool) -> None:
@@ -524,16 +539,16 @@ class SequenceOutput(Output):
             several = f"several {self.written}s of one {self.item_name}"
             raise UserError(f"--best above 1 gives {several}; write them with --format jsonl")
 
-    def line(self, x: Any, prediction: Prediction) -> str:
+    def line(self, x: X, prediction: Prediction) -> str:
         return prediction.text.replace("\n", " ")
 
-    def to_json(self, x: Any, prediction: Prediction) -> dict[str, Any]:
+    def to_json(self, x: X, prediction: Prediction) -> dict[str, object]:
         item = {self.item_name: str(x)}
         if prediction.others is not None:
             return {**item, "predictions": self.served(x, prediction)}
         return {**item, "prediction": prediction.text, "log_prob": prediction.log_prob, "score": prediction.score}
 
-    def served(self, x: Any, prediction: Prediction) -> list[dict[str, Any]]:
+    def served(self, x: X, prediction: Prediction) -> list[dict[str, object]]:
         return [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in prediction.all]
 
 
@@ -546,7 +561,7 @@ class ResegmentedBatches(RowBatches):
         return batch, self.output.collate(resegmented(self.output.tokeniser, targets), batch)  # type: ignore[attr-defined]
 
 
-def learnt_lines(learning: Rows, rows: Rows) -> list[str]:
+def learnt_lines(learning: SomeRows, rows: SomeRows) -> list[str]:
     """Whether a vocabulary was learnt from a part of the data."""
     if learning is rows:
         return []

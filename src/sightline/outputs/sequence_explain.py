@@ -72,12 +72,13 @@ def measured_shift(run: Run, texts: Sequence[str]) -> int:
     return choose_shift(subjects, lambda subject: maps[id(subject)])
 
 
-def _outputs(run: Run, x: Any, parts: list[Any], options: ExplainOptions) -> tuple[list[Written], list[int]]:
+def _outputs(run: Run, x: Any, parts: Sequence[object], options: ExplainOptions) -> tuple[list[Written], list[int]]:
     """The output to explain with its alternatives, and the tokens that it was written with."""
     if options.output is not None:
         tokeniser: Tokeniser = run.output.tokeniser  # type: ignore[attr-defined]
         return [(options.output, 0.0)], tokeniser.encode([options.output])[0]
     best = min(1 + options.alternatives, options.beam)
+    raw: Any
     (raw,) = run.raw([x], parts=[parts], options=run.output.options({"beam": options.beam, "best": best}))
     return [(one.text, one.log_prob) for one in raw.predictions], list(raw.predictions[0].tokens)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,11 +22,12 @@ from sightline.outputs.encoder_maps import Axes, EncoderMaps, TextWindow, axis_o
 from sightline.outputs.reports import NUMBER, PLACE, TEXT, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import Example
+from sightline.tasks.task import Example, PredictOptions
 from sightline.text.words import TextOffsets, token_places, words_of_places
 from sightline.training.steps import to_device
 
@@ -127,7 +128,12 @@ class Pointed(NamedTuple):
     part: Stretch | None = None
 
 
-class SpanOutput(Output):
+SpanInput = Input[Question, Stretch, Texts]
+SpanExamples = Sequence[Example[Question, Answers]]
+SpanEvaluation = Evaluation[Question, Answers, Pointed, AnswerPrediction]
+
+
+class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPrediction, PredictOptions | None]):
     """Answers. ``unanswered``: the model may predict that the text does not hold the answer."""
 
     noun = "answers"
@@ -145,11 +151,11 @@ class SpanOutput(Output):
     )
     too_long = 0  # answers of more tokens than the model may give
 
-    def __init__(self, config: Any, unanswered: bool = False) -> None:
+    def __init__(self, config: TaskConfig, unanswered: bool = False) -> None:
         super().__init__(config)
         self.unanswered = unanswered
 
-    def read(self, cells: Mapping[str, Any], x: Question) -> Answers:
+    def read(self, cells: Mapping[str, object], x: Question) -> Answers:
         return answers_in(x[1], cells.get("answer"), cells.get("start"))
 
     def report(self) -> AnswerReport:
@@ -158,14 +164,14 @@ class SpanOutput(Output):
     def strata(self, y: Answers) -> tuple[str, ...]:
         return ("answer" if y[0] else "none",)
 
-    def pack(self, y: Answers) -> list[Any]:
+    def pack(self, y: Answers) -> list[object]:
         return [*y]
 
-    def unpack(self, row: Sequence[Any]) -> Answers:
-        answers, start = row
+    def unpack(self, row: Sequence[object]) -> Answers:
+        answers, start = cast("tuple[list[str], int]", row)
         return tuple(answers), start
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+    def fit(self, input: SpanInput, rows: Rows[Question, Answers], setting: Setting) -> tuple[SpanInput, "SpanOutput"]:
         assert isinstance(rows.report, AnswerReport)
         return input.fit(rows, setting), SpanOutput(setting.config, bool(rows.report.unanswered))
 
@@ -181,7 +187,7 @@ class SpanOutput(Output):
         return torch.from_numpy(np.stack([one.astype(np.int64) for one in targets]))
 
     def outputs(
-        self, run: Run, xs: Sequence[Any], parts: Sequence[Stretch], batch: Texts, options: Any
+        self, run: Run, xs: Sequence[Question], parts: Sequence[Stretch], batch: Texts, options: PredictOptions | None
     ) -> list[Pointed]:
         logits = run.model.scores(batch).float()  # type: ignore[operator]
         log_probs, inside = torch.log_softmax(logits, dim=-1), logits.clone()
@@ -203,7 +209,7 @@ class SpanOutput(Output):
         none = min(0.0, *(one.none for one in outputs))
         return Pointed(part.places[first][0], part.places[last][1], best.log_prob, none, nowhere, part)
 
-    def decide(self, x: Question, raw: Pointed, options: Any = None) -> AnswerPrediction:
+    def decide(self, x: Question, raw: Pointed, options: PredictOptions | None = None) -> AnswerPrediction:
         if raw.part is None or (self.unanswered and raw.nowhere):
             return AnswerPrediction("", None, None, float(np.exp(raw.none)))
         answer, likely = x[1][raw.start : raw.end], float(np.exp(raw.log_prob))
@@ -212,7 +218,7 @@ class SpanOutput(Output):
         start = raw.start + len(answer) - len(answer.lstrip())
         return AnswerPrediction(answer.strip(), start, start + len(answer.strip()), likely)
 
-    def validate(self, run: Run, raws: Sequence[Pointed], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[Pointed], examples: SpanExamples) -> dict[str, float]:
         """The metric that decides, then how unsure the model was, and the other metric."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
@@ -220,7 +226,7 @@ class SpanOutput(Output):
         return ranked_scores(self.config.metric, {"doubt": doubt}, values)
 
     def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[AnswerPrediction], raws: Sequence[Any]
+        self, run: Run, examples: SpanExamples, predictions: Sequence[AnswerPrediction], raws: Sequence[Pointed]
     ) -> dict[str, metrics.Statistics]:
         """Exact match and F1 of words, as SQuAD counts them."""
         predicted, gold = [one.answer for one in predictions], [list(one.y[0]) for one in examples]
@@ -229,14 +235,14 @@ class SpanOutput(Output):
             "exact": metrics.answer_exact.statistics(predicted, gold),
         }
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         return {"unanswered": self.unanswered}, []
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any, input: Input) -> "SpanOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: SpanInput) -> "SpanOutput":
         return cls(config, saved.about.get("unanswered") is True)
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[Question, Answers]) -> list[str]:
         if not self.too_long:
             return []
         return [
@@ -244,7 +250,7 @@ class SpanOutput(Output):
             "give them whole"
         ]
 
-    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+    def finished(self, evaluation: SpanEvaluation, scoring: object) -> SpanEvaluation:
         answered = [row for row, one in enumerate(evaluation.examples) if one.y[0]]
         if 0 < len(answered) < len(evaluation.examples):
             evaluation.extra.update(answered=self.scores_of(evaluation.statistics, answered), count=len(answered))
@@ -252,33 +258,34 @@ class SpanOutput(Output):
         evaluation.extra["in_stretches"] = sum(len(some) > 1 for some in parts)
         return evaluation
 
-    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+    def summary(self, evaluation: SpanEvaluation) -> dict[str, object]:
         return {name: evaluation.extra[name] for name in ("answered", "in_stretches") if name in evaluation.extra}
 
-    def score_table(self, evaluation: Evaluation) -> Table:
+    def score_table(self, evaluation: SpanEvaluation) -> Table:
         table, extra = super().score_table(evaluation), evaluation.extra
         if "answered" not in extra:
             return table
-        row = ("with an answer", *(f"{value:.2f}" for value in extra["answered"].values()), f"{extra['count']:,}")
+        answered = cast("dict[str, float]", extra["answered"])
+        row = ("with an answer", *(f"{value:.2f}" for value in answered.values()), f"{extra['count']:,}")
         return Table(table.names, (table.rows[0], row, *table.rows[1:]))
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+    def tables(self, evaluation: SpanEvaluation) -> list[Table | str]:
         if not (count := evaluation.extra["in_stretches"]):
             return []
         return [f"{count:,} texts are longer than the model reads at once: they were read in stretches"]
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
+    def badness(self, evaluation: SpanEvaluation) -> list[float]:
         """Wrong answers by how sure the model was of them."""
         exact = evaluation.statistics["exact"].of_each()
         pairs = zip(exact, evaluation.predictions, strict=True)
         return [0.0 if right else 1e-9 + one.probability for right, one in pairs]
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
-        right = ", ".join(map(repr, row["answers"])) or "that there is none"
+    def shown_error(self, row: Mapping[str, object]) -> str:
+        right = ", ".join(map(repr, cast("list[str]", row["answers"]))) or "that there is none"
         answer = f"{row['prediction']!r}, {row['probability']:.1%} sure; right is {right}"
-        return f"{row['question']}\n   {answer}\n   {' '.join(row['text'].split())[:SHOWN]}"
+        return f"{row['question']}\n   {answer}\n   {' '.join(str(row['text']).split())[:SHOWN]}"
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[Question, Answers], raws: Sequence[Pointed], folder: Path) -> Wording:
         always = "It points at words or at none" if self.unanswered else "It points at some words of any text"
         return Wording(
             "that finds the answer to a question in a text",
@@ -296,7 +303,7 @@ class SpanOutput(Output):
         """Everything there is to show about one answer; ``options.output`` is other words of the text to explain."""
         reading = run.input
         assert isinstance(reading, QuestionInput)
-        (raw,) = run.raw([x], options=self.options({}))
+        raw = cast("Pointed", run.raw([x], options=self.options({}))[0])
         prediction = self.decide(x, raw)
         parts = reading.encode([x])[0]
         part, places = _explained(x, parts, prediction, raw.part, options.output)
@@ -335,9 +342,9 @@ class SpanOutput(Output):
     def line(self, x: Question, prediction: AnswerPrediction) -> str:
         return " ".join(prediction.answer.split())
 
-    def to_json(self, x: Question, prediction: AnswerPrediction) -> dict[str, Any]:
+    def to_json(self, x: Question, prediction: AnswerPrediction) -> dict[str, object]:
         return {"question": x[0], **prediction._asdict()}
 
-    def row(self, example: Example, prediction: AnswerPrediction) -> dict[str, Any]:
+    def row(self, example: Example[Question, Answers], prediction: AnswerPrediction) -> dict[str, object]:
         given, fields = {"question": example.x[0], "text": example.x[1]}, prediction._asdict()
         return {**given, "answers": list(example.y[0]), "prediction": fields.pop("answer"), **fields}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -25,11 +25,12 @@ from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, listed_counts, structure
 from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
+from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import BadValueError, Example
+from sightline.tasks.task import BadValueError, Example, PredictOptions
 from sightline.text.encoding import owners
 from sightline.text.words import Place, TextOffsets
 from sightline.training.folder import RunFolder
@@ -78,6 +79,9 @@ def _step(names: tuple[str, ...], tag: str, label: int, log_probs: np.ndarray) -
     return OutputStep(tag, float(np.exp(log_probs[label])), likeliest)
 
 
+Tags = tuple[str, ...]
+
+
 class TagPrediction(NamedTuple):
     """The words of a sentence, a label for each, and how likely each label is."""
 
@@ -86,7 +90,12 @@ class TagPrediction(NamedTuple):
     probabilities: tuple[float, ...]
 
 
-class TagsOutput(Output):
+TagsInput = Input[Words, Cut, Texts]
+TagsExamples = Sequence[Example[Words, Tags]]
+TagsEvaluation = Evaluation[Words, Tags, np.ndarray, TagPrediction]
+
+
+class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, PredictOptions | None]):
     """Tags of words. Raw outputs are log-probabilities, ``words classes``."""
 
     noun = "tags"
@@ -101,16 +110,16 @@ class TagsOutput(Output):
 
     labels: Labels
 
-    def __init__(self, config: Any, labels: Any = None) -> None:
+    def __init__(self, config: TaskConfig, labels: Labels | None = None) -> None:
         super().__init__(config)
-        self.labels = labels
+        self.labels = cast("Labels", labels)  # None until it is fitted
 
     @property
     def spans(self) -> bool:
         """Whether the labels mark spans (B-PER, I-PER), so that spans are counted."""
         return metrics.are_spans(self.labels.names)
 
-    def read(self, cells: Mapping[str, Any], x: Words) -> tuple[str, ...]:
+    def read(self, cells: Mapping[str, object], x: Words) -> tuple[str, ...]:
         tags = words_of(cells.get("tags"), "labels")
         if len(x) != len(tags):
             raise BadValueError(f"lengths differ: found {len(x)} words and {len(tags)} labels, expected as many")
@@ -129,10 +138,10 @@ class TagsOutput(Output):
     def strata(self, y: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(y))
 
-    def unpack(self, row: Sequence[Any]) -> tuple[str, ...]:
-        return tuple(row[0])
+    def unpack(self, row: Sequence[object]) -> tuple[str, ...]:
+        return tuple(cast("list[str]", row[0]))
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, Output]:
+    def fit(self, input: TagsInput, rows: Rows[Words, Tags], setting: Setting) -> tuple[TagsInput, "TagsOutput"]:
         assert isinstance(rows.report, TagReport)
         names = sorted(rows.report.labels)
         counts = tuple(rows.report.labels[name] for name in names)
@@ -158,12 +167,12 @@ class TagsOutput(Output):
             gold[row, : len(labels)] = labels.astype(np.int64) - 1
         return torch.from_numpy(gold)
 
-    def counted(self, batch: tuple[Texts, Tensor]) -> int:
+    def counted(self, batch: tuple[object, ...]) -> int:
         """Words, each counted once however many pieces it has."""
-        return int((batch[1] != NOTHING).sum())
+        return int((cast("Tensor", batch[1]) != NOTHING).sum())
 
     def outputs(
-        self, run: Run, xs: Sequence[Any], parts: Sequence[Cut], batch: Texts, options: Any
+        self, run: Run, xs: Sequence[Words], parts: Sequence[Cut], batch: Texts, options: PredictOptions | None
     ) -> list[np.ndarray]:
         logits = torch.log_softmax(run.model.scores(batch).double(), dim=-1).cpu().numpy()  # type: ignore[operator]
         return [logits[row, part.places] for row, part in enumerate(parts)]
@@ -175,12 +184,12 @@ class TagsOutput(Output):
             whole[start:end] = own[start - part.first : end - part.first]
         return whole
 
-    def decide(self, x: Words, raw: np.ndarray, options: Any = None) -> TagPrediction:
+    def decide(self, x: Words, raw: np.ndarray, options: PredictOptions | None = None) -> TagPrediction:
         best = raw.argmax(axis=1)
         likely = np.exp(raw[np.arange(len(x)), best])
         return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
 
-    def validate(self, run: Run, raws: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[np.ndarray], examples: TagsExamples) -> dict[str, float]:
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
         first = self.config.metric or ("span_f1" if "span_f1" in values else "accuracy")
@@ -198,7 +207,7 @@ class TagsOutput(Output):
         return total / count if count else float("nan")
 
     def statistics(
-        self, run: Run, examples: Sequence[Example], predictions: Sequence[TagPrediction], raws: Sequence[Any]
+        self, run: Run, examples: TagsExamples, predictions: Sequence[TagPrediction], raws: Sequence[np.ndarray]
     ) -> dict[str, metrics.Statistics]:
         """Token accuracy always; F1 of spans where all tags mark spans, else macro-F1 of labels. What training did not
         have counts as wrong."""
@@ -231,18 +240,18 @@ class TagsOutput(Output):
     def columns(self) -> tuple[str, ...] | None:
         return self.labels.columns
 
-    def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         self.labels.save(RunFolder(folder))
         return {}, [LABELS]
 
     @classmethod
-    def load(cls, saved: SavedRun, config: Any, input: Input) -> "TagsOutput":
+    def load(cls, saved: SavedRun, config: TaskConfig, input: TagsInput) -> "TagsOutput":
         return cls(config, Labels.load(saved.path))
 
-    def notes(self, prepared: Prepared) -> list[str]:
+    def notes(self, prepared: Prepared[Words, Tags]) -> list[str]:
         return unseen_line(self.labels.unseen([tag for one in prepared.valid for tag in one.y]))
 
-    def finished(self, evaluation: Evaluation, scoring: Any) -> Evaluation:
+    def finished(self, evaluation: TagsEvaluation, scoring: object) -> TagsEvaluation:
         predicted, gold = [one.tags for one in evaluation.predictions], [one.y for one in evaluation.examples]
         parts = evaluation.run.input.encode([one.x for one in evaluation.examples])
         evaluation.extra.update(
@@ -253,17 +262,18 @@ class TagsOutput(Output):
         )
         return evaluation
 
-    def scores_json(self, evaluation: Evaluation) -> dict[str, Any]:
+    def scores_json(self, evaluation: TagsEvaluation) -> dict[str, object]:
         return {"words": evaluation.extra["words"], **evaluation.values}
 
-    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
-        extra = evaluation.extra
+    def summary(self, evaluation: TagsEvaluation) -> dict[str, object]:
+        extra: Any = evaluation.extra
         unseen = {"unseen_labels": extra["unseen"]} if extra["unseen"] else {}
         table = [vars(one) for one in extra["table"]]
         return {**unseen, "per_label": table, "in_stretches": extra["in_stretches"]}
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
-        extra, lines = evaluation.extra, list[Table | str]()
+    def tables(self, evaluation: TagsEvaluation) -> list[Table | str]:
+        extra: Any = evaluation.extra
+        lines: list[Table | str] = []
         if extra["unseen"]:
             named = listed_counts(extra["unseen"])
             total = f"{sum(extra['unseen'].values()):,} of {extra['words']:,} words"
@@ -276,19 +286,19 @@ class TagsOutput(Output):
         first = "kind" if "span_f1" in evaluation.values else "label"
         return [*lines, class_table(extra["table"], first, "there")]
 
-    def badness(self, evaluation: Evaluation) -> list[float]:
+    def badness(self, evaluation: TagsEvaluation) -> list[float]:
         return [
             float(sum(a != b for a, b in zip(one.tags, example.y, strict=True)))
             for one, example in zip(evaluation.predictions, evaluation.examples, strict=True)
         ]
 
-    def shown_error(self, row: Mapping[str, Any]) -> str:
-        triples = zip(row["words"], row["tags"], row["prediction"], strict=True)
+    def shown_error(self, row: Mapping[str, object]) -> str:
+        triples = zip(*(cast("Tags", row[name]) for name in ("words", "tags", "prediction")), strict=True)
         return "\n" + "\n".join(
             f"   {word}\t{given}" + ("" if right == given else f"\tright is {right}") for word, right, given in triples
         )
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[Words, Tags], raws: Sequence[np.ndarray], folder: Path) -> Wording:
         predicted = [self.decide(one.x, raw).tags for one, raw in zip(prepared.valid, raws, strict=True)]
         table = self._table(predicted, [one.y for one in prepared.valid])
         first, counted = ("kind", "spans") if self.spans else ("label", "words")
@@ -311,7 +321,7 @@ class TagsOutput(Output):
             raise UserError("there is nothing to explain: the sentence has no words")
         if options.output is not None and options.output not in labels.names:
             raise UserError(f"{run.name} has no tag {options.output!r}; it has {', '.join(labels.names[:10])}")
-        (raw,) = run.raw([x], options=self.options({}))
+        raw = cast("np.ndarray", run.raw([x], options=self.options({}))[0])
         tags = self.decide(x, raw).tags
         explained = tags if options.output is None else (options.output,) * len(x)
         ids = [labels.index(tag) for tag in explained]
@@ -337,12 +347,12 @@ class TagsOutput(Output):
     def line(self, x: Words, prediction: TagPrediction) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(prediction.words, prediction.tags, strict=True))
 
-    def to_json(self, x: Words, prediction: TagPrediction) -> dict[str, Any]:
+    def to_json(self, x: Words, prediction: TagPrediction) -> dict[str, object]:
         probabilities = [round(one, 6) for one in prediction.probabilities]
         return {"words": prediction.words, "tags": prediction.tags, "probabilities": probabilities}
 
     def label_names(self) -> list[str]:
         return list(self.labels.names)
 
-    def row(self, example: Example, prediction: TagPrediction) -> dict[str, Any]:
+    def row(self, example: Example[Words, Tags], prediction: TagPrediction) -> dict[str, object]:
         return {"words": example.x, "tags": example.y, "prediction": prediction.tags}

@@ -5,7 +5,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from torch import Tensor
 
 from sightline import metrics
 from sightline.attention import Attention
@@ -14,7 +16,7 @@ from sightline.data.store import Corpus, write_blocks
 from sightline.inputs.base import Input
 from sightline.inputs.text import SourceText
 from sightline.metrics import Bucket, Statistics
-from sightline.outputs.sequence import WARNED, SequenceOptions, SequenceOutput, learnt_lines
+from sightline.outputs.sequence import WARNED, Prediction, Searched, SequenceOptions, SequenceOutput, learnt_lines
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.missing import count_missing
@@ -43,7 +45,12 @@ class LengthScores(NamedTuple):
     values: dict[str, float]
 
 
-class TranslationOutput(SequenceOutput):
+TextPairEvaluation = Evaluation[str, str, Searched, Prediction]
+TextPairInput = Input[str, Sequence[int], Tensor]
+TextPairs = Sequence[Example[str, str]]
+
+
+class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
     """The targets of pairs of texts."""
 
     pair_split = True
@@ -51,7 +58,9 @@ class TranslationOutput(SequenceOutput):
     bench_unit = "sentences"
     warned = False
 
-    def fit(self, input: Input, rows: Rows, setting: Setting) -> tuple[Input, SequenceOutput]:
+    def fit(
+        self, input: TextPairInput, rows: Rows[str, str], setting: Setting
+    ) -> tuple[TextPairInput, SequenceOutput[str, str, Sequence[int], Tensor]]:
         assert isinstance(input, SourceText)
         config = setting.config.tokeniser
         if setting.start is None:
@@ -65,14 +74,14 @@ class TranslationOutput(SequenceOutput):
         source.dropout = target.dropout = config.dropout
         return type(input)(input.config, source), self.fitted(target, notes)
 
-    def write(self, input: Input, rows: Rows, setting: Setting) -> Corpus:
+    def write(self, input: TextPairInput, rows: Rows[str, str], setting: Setting) -> Corpus:
         """Tokenised in several processes where there are many pairs."""
         assert isinstance(input, SourceText)
         with closing(rows.spool.encoded(input.tokeniser, self.tokeniser, rows.marks)) as blocks:
             write_blocks(setting.data / TRAIN, blocks)
         return Corpus.open(setting.data / TRAIN)
 
-    def calibrate(self, run: Run, raws: Sequence[Any], prepared: Prepared) -> SequenceOutput:
+    def calibrate(self, run: Run, raws: Sequence[Searched], prepared: Prepared[str, str]) -> "TranslationOutput":
         """With the shift of its maps, measured on a few sentences of middle length."""
         from sightline.outputs.sequence_explain import measured_shift
 
@@ -83,7 +92,7 @@ class TranslationOutput(SequenceOutput):
             output.shift = measured_shift(run, texts)
         return output
 
-    def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
+    def card(self, run: Run, prepared: Prepared[str, str], raws: Sequence[Searched], folder: Path) -> Wording:
         return Wording()
 
     def warn(self, xs: Sequence[str], first: int, options: SequenceOptions) -> None:
@@ -98,24 +107,24 @@ class TranslationOutput(SequenceOutput):
 
     # -- scores by length, and which pairs were trained on
 
-    def lengths(self, evaluation: Evaluation) -> list[LengthScores]:
+    def lengths(self, evaluation: TextPairEvaluation) -> list[LengthScores]:
         """The run's own metric, BLEU and chrF, by the length of the source."""
         names = [one for one in dict.fromkeys((self.config.metric, "bleu", "chrf")) if one in evaluation.statistics]
         return _by_length(evaluation.examples, {name: evaluation.statistics[name] for name in names})
 
-    def _overlap(self, evaluation: Evaluation) -> Overlap | None:
+    def _overlap(self, evaluation: TextPairEvaluation) -> Overlap | None:
         run = evaluation.run
         if run.folder is None or not hasattr(run.input, "tokeniser"):
             return None
         pairs = [(one.x, one.y) for one in evaluation.examples]
         return overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs)
 
-    def summary(self, evaluation: Evaluation) -> dict[str, Any]:
+    def summary(self, evaluation: TextPairEvaluation) -> dict[str, object]:
         overlap = self._overlap(evaluation)
         known = {} if overlap is None else {"in_training": {"pairs": overlap.pairs, "sources": overlap.sources}}
         return {"by_length": [{**_bucket_json(one), **values} for one, values in self.lengths(evaluation)], **known}
 
-    def tables(self, evaluation: Evaluation) -> list[Table | str]:
+    def tables(self, evaluation: TextPairEvaluation) -> list[Table | str]:
         parts, overlap = super().tables(evaluation), self._overlap(evaluation)
         if overlap is not None and overlap.sources:
             parts.append(
@@ -124,7 +133,7 @@ class TranslationOutput(SequenceOutput):
             )
         return [*parts, self._length_table(evaluation)] if self.scoring.by_length else parts
 
-    def _length_table(self, evaluation: Evaluation) -> Table:
+    def _length_table(self, evaluation: TextPairEvaluation) -> Table:
         parts = self.lengths(evaluation)
         names = (f"source, {parts[0][0].unit}", "pairs", *map(self.metric_name, parts[0][1]))
         rows = (
@@ -133,8 +142,8 @@ class TranslationOutput(SequenceOutput):
         return Table(names, tuple(rows))
 
     def comparison_fields(
-        self, metric: str, examples: Sequence[Example], systems: Mapping[str, Statistics], draw: tuple[int, int]
-    ) -> dict[str, Any]:
+        self, metric: str, examples: TextPairs, systems: Mapping[str, Statistics], draw: tuple[int, int]
+    ) -> dict[str, object]:
         by_length = [{**_bucket_json(one), "runs": values} for one, values in _by_length(examples, systems)]
         return {**super().comparison_fields(metric, examples, systems, draw), "by_length": by_length}
 
@@ -142,10 +151,10 @@ class TranslationOutput(SequenceOutput):
         return PAPER_NAMES.get(metric, metric)
 
 
-def _by_length(examples: Sequence[Example], statistics: Mapping[str, Statistics]) -> list[LengthScores]:
+def _by_length(examples: TextPairs, statistics: Mapping[str, Statistics]) -> list[LengthScores]:
     buckets = metrics.buckets_by_length([one.x for one in examples])
     return [LengthScores(one, {name: some.score(one.rows) for name, some in statistics.items()}) for one in buckets]
 
 
-def _bucket_json(bucket: Bucket) -> dict[str, Any]:
+def _bucket_json(bucket: Bucket) -> dict[str, object]:
     return {"unit": bucket.unit, "least": bucket.least, "most": bucket.most, "pairs": len(bucket.rows)}

@@ -53,7 +53,7 @@ class Saliency:
         """The map at another size."""
         return resize(torch.from_numpy(self.map)[None, None], (height, width))[0, 0].numpy()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The scan path: x to the right and y down from the upper left corner, in pixels of the image."""
         about = {"width": self.width, "height": self.height, "most_salient": float(self.raw.max())}
         return {**about, "fixations": [asdict(one) for one in self.path]}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -25,6 +25,7 @@ from sightline.serve.refusals import RefusedError
 from sightline.serve.worker import ExplainJob, PredictJob, Worker
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
+from sightline.tasks.task import PredictOptions
 from sightline.view.page.live import Document, documentation_page, front_page
 from sightline.view.page.packing import pack
 
@@ -82,7 +83,8 @@ class Service:
                 raise RefusedError(422, _not_for(run, request, name, "for runs that read texts"))
         names = {*given, "beam"} if run.output.searches else ()
         try:
-            return TurnKey(request.run, run.output.options({name: getattr(request, name) for name in names}))
+            options = run.output.options({name: getattr(request, name) for name in names})
+            return TurnKey(request.run, cast("PredictOptions", options))
         except UserError as error:
             raise RefusedError(422, str(error)) from None
 
@@ -241,7 +243,7 @@ def _summary(service: Service) -> str:
 
 def _described(service: Service) -> str:
     """The description of the answers, task by task."""
-    tasks = {run.task.name: run.output.answer["description"] for run in service.runs.values()}
+    tasks = {run.task.name: str(run.output.answer["description"]) for run in service.runs.values()}
     return (
         " ".join(f"Of {name}: {text}" for name, text in tasks.items()) if len(tasks) > 1 else next(iter(tasks.values()))
     )

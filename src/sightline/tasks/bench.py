@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -64,7 +64,7 @@ def works(run: Run) -> list[Work]:
     xs = run.output.bench_items(run, [one.x for one in prepared.valid[:ITEMS]])
     few, unit = xs[:FEW], run.output.bench_unit or run.input.noun
     for name, options in run.output.benched().items():
-        together = partial(run.predict, xs, **options, batch_tokens=1 << 20)
+        together = partial(cast("Callable[..., object]", run.predict), xs, **options, batch_tokens=1 << 20)
         todo.append(Work(f"{name}, {len(xs)} together", unit, together, len(xs), True))
         todo.append(Work(f"{name}, one by one", unit, _one_by_one(run, few, options), len(few), False))
     return todo

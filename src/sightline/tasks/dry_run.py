@@ -14,7 +14,7 @@ import torch
 from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.machine import peak_memory
-from sightline.tasks.prepare import DATA, Prepared, Setting, preparing
+from sightline.tasks.prepare import DATA, Setting, SomePrepared, preparing
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task
 from sightline.tasks.train import TaskLesson, plan, untrained
@@ -29,7 +29,7 @@ class Estimate:
     """Upper bounds in seconds and bytes: training may end early."""
 
     training: TrainingConfig
-    prepared: Prepared
+    prepared: SomePrepared
     parameters: int
     steps_per_epoch: int
     tokens_per_second: float

@@ -1,10 +1,10 @@
 """Several runs as one: at every step, the mean of their probabilities."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,14 @@ from torch import Tensor, nn
 from sightline.decoding.search import Step
 from sightline.decoding.search import ensemble as mean_step
 from sightline.errors import UserError
-from sightline.inputs.base import Input
+from sightline.inputs.base import Input, SomeInput
 from sightline.models.writer import Loss
-from sightline.tasks.run import Run, is_bad
+from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.run import Run, SavedRun, is_bad
+from sightline.tasks.task import BadValueError
 from sightline.vocabulary import PADDING
+
+Joint = tuple[object, ...]  # what each of the inputs makes
 
 
 def ensemble(runs: Sequence[Run]) -> Run:
@@ -34,14 +38,14 @@ def ensemble(runs: Sequence[Run]) -> Run:
             )
     if not others:
         return first
-    joint = EnsembleInput([one.input for one in runs], [one.model for one in runs])
+    joint = cast("SomeInput", EnsembleInput([one.input for one in runs], [one.model for one in runs]))
     return replace(first, input=joint, model=EnsembleModel([one.model for one in runs]))
 
 
-class EnsembleInput(Input):
+class EnsembleInput(Input[object, Joint, Joint]):
     """Each model reads with its own input: a part is a tuple of theirs."""
 
-    def __init__(self, inputs: Sequence[Input], models: Sequence[nn.Module]) -> None:
+    def __init__(self, inputs: Sequence[SomeInput], models: Sequence[nn.Module]) -> None:
         super().__init__(inputs[0].config)
         own = set(vars(EnsembleInput))  # items are read and named by the first input
         self.__dict__ |= {name: getattr(inputs[0], name) for name in dir(Input) if not (name in own or name[0] == "_")}
@@ -49,32 +53,32 @@ class EnsembleInput(Input):
         if all(hasattr(one, "attended") for one in inputs):
             self.attended = self._attended
 
-    def read(self, cells: Any) -> Any:
+    def read(self, cells: Mapping[str, object]) -> object:
         return self.inputs[0].read(cells)
 
-    def encode(self, xs: Sequence[Any]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[object]) -> list[Sequence[Joint | BadValueError]]:
         encoded = zip(*(one.encode(xs) for one in self.inputs), strict=True)
         return [self._together(own) for own in encoded]
 
     @staticmethod
-    def _together(parts: Sequence[list[Any]]) -> list[Any]:
-        bad = next(filter(is_bad, parts), None)
+    def _together(parts: Sequence[Sequence[object]]) -> Sequence[Joint | BadValueError]:
+        bad = cast("list[BadValueError] | None", next(filter(is_bad, parts), None))
         return bad or ([tuple(own[0] for own in parts)] if all(parts) else [])
 
-    def size(self, part: tuple[Any, ...]) -> int:
+    def size(self, part: Joint) -> int:
         return max(one.size(own) for one, own in zip(self.inputs, part, strict=True))
 
-    def collate(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    def collate(self, parts: Sequence[Joint]) -> Joint:
         return tuple(one.collate(own) for one, own in zip(self.inputs, zip(*parts, strict=True), strict=True))
 
-    def save(self, folder: Path) -> Any:
+    def save(self, folder: Path) -> NoReturn:
         raise UserError("an ensemble cannot be saved; save its runs")
 
     @classmethod
-    def load(cls, saved: Any, config: Any) -> Any:
+    def load(cls, saved: SavedRun, config: TaskConfig) -> NoReturn:
         raise UserError("an ensemble cannot be loaded; load its runs")
 
-    def _attended(self, model: nn.Module, batch: tuple[Any, ...], xs: Sequence[Any], outputs: Any) -> list[list[Any]]:
+    def _attended(self, model: nn.Module, batch: Joint, xs: Sequence[Any], outputs: Any) -> list[list[Any]]:
         """The attention of the first model that has any to its source."""
         attended: list[list[Any]] = [[] for _ in outputs]
         for one, own, model in zip(self.inputs, batch, self.models, strict=True):
@@ -94,12 +98,12 @@ class EnsembleModel(nn.Module):
     def output(self) -> Any:
         return self.models[0].output
 
-    def searching(self, batch: tuple[Any, ...]) -> tuple[Step, Any]:
+    def searching(self, batch: Joint) -> tuple[Step[Joint], Joint]:
         models: Any = self.models
         steps, states = zip(*(one.searching(own) for one, own in zip(models, batch, strict=True)), strict=True)
         return mean_step(list(steps)), tuple(states)
 
-    def loss(self, batch: tuple[Any, ...], target: Tensor) -> Loss:
+    def loss(self, batch: Joint, target: Tensor) -> Loss:
         """The loss of the mean probabilities."""
         models: Any = self.models
         words, right = target[:, :-1], target[:, 1:]

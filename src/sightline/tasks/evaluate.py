@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.metrics import Resampled, Statistics, paired_bootstrap
 from sightline.tasks.prepare import read_examples, seen_in_training
-from sightline.tasks.task import Example
+from sightline.tasks.task import Example, Pred_co, PredictOptions, Raw_co, SomeExample, X_co, Y_co
 
 if TYPE_CHECKING:
     from sightline.tasks.run import Run
@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Generic[X_co, Y_co, Raw_co, Pred_co]):
     """Predictions for examples, and every score of them.
 
     ``seen`` marks the items that the run was trained on, where that is known; ``without`` are the scores of the others.
@@ -43,36 +43,36 @@ class Evaluation:
     """
 
     run: "Run"
-    examples: list[Example]
-    predictions: list[Any]
-    raws: list[Any]
+    examples: list[Example[X_co, Y_co]]
+    predictions: list[Pred_co]
+    raws: list[Raw_co]
     statistics: dict[str, Statistics]
     values: dict[str, float]
     seen: np.ndarray | None
     without: dict[str, float] | None
     seconds: float  # of predicting
-    options: Any = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    options: PredictOptions | None = None
+    extra: dict[str, object] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)  # items that could not be read and are left out: label, reason
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[dict[str, object]]:
         """Every example with its prediction."""
         return (self.row(number) for number in range(len(self.examples)))
 
-    def row(self, number: int) -> dict[str, Any]:
+    def row(self, number: int) -> dict[str, object]:
         """One example with its prediction."""
         row = self.run.output.scored_row(self, number)
         return row if self.seen is None else row | {"in_training": bool(self.seen[number])}
 
-    def worst(self, count: int) -> list[dict[str, Any]]:
+    def worst(self, count: int) -> list[dict[str, object]]:
         """The worst predictions, the worst first, without correct ones."""
         badness = self.run.output.badness(self)
         order = sorted((row for row, bad in enumerate(badness) if bad > 0), key=lambda row: -badness[row])
         return [self.run.output.error_row(self, row) for row in order[:count]]
 
-    def to_json(self, errors: int = 0) -> dict[str, Any]:
+    def to_json(self, errors: int = 0) -> dict[str, object]:
         """Everything except the predictions; with ``errors``, also that many of the worst."""
-        data: dict[str, Any] = {self.run.task.rows: len(self.examples)}
+        data: dict[str, object] = {self.run.task.rows: len(self.examples)}
         data |= self.run.output.scores_json(self)
         if self.bad:
             data[f"bad_{self.run.input.noun}"] = self.bad
@@ -85,13 +85,16 @@ class Evaluation:
         return data | ({"errors": self.worst(errors)} if errors else {})
 
 
+SomeEvaluation = Evaluation[object, object, object, object]
+
+
 def examples_for(
     run: "Run",
-    data: RowsLike | Sequence[Example] | None,
+    data: RowsLike | Sequence[SomeExample] | None,
     columns: Sequence[str] | None = None,
     limits: RowLimits | None = None,
-    **options: Any,
-) -> tuple[list[Example], Report | None]:
+    **options: object,
+) -> tuple[list[SomeExample], Report | None]:
     """The valid rows of data to score, and the report of the others; `Example`s are used as they are."""
     if isinstance(data, Sequence) and not isinstance(data, str) and data and isinstance(data[0], Example):
         return list(data), None
@@ -103,11 +106,11 @@ def examples_for(
 
 def evaluate(
     run: "Run",
-    examples: Sequence[Example],
+    examples: Sequence[SomeExample],
     *,
     on_predicted: Callable[[int], None] = lambda count: None,
-    **options: Any,
-) -> Evaluation:
+    **options: object,
+) -> "SomeEvaluation":
     """Every score of a run on examples; options are those of `Run.predict`, and of the output's own scores."""
     started = time.perf_counter()
     scoring, made = _predict(run, examples, options, on_predicted, measure_targets=True)
@@ -127,20 +130,20 @@ class Predicted(NamedTuple):
     """The examples that a run could read, and its predictions for them; ``bad`` are the others."""
 
     run: "Run"
-    examples: list[Example]
-    predictions: list[Any]
-    raws: list[Any]
-    options: Any
+    examples: list[SomeExample]
+    predictions: list[object]
+    raws: list[object]
+    options: PredictOptions | None
     bad: dict[str, str]
 
 
 def _predict(
     run: "Run",
-    examples: Sequence[Example],
-    options: dict[str, Any],
+    examples: Sequence[SomeExample],
+    options: dict[str, object],
     on_predicted: Callable[[int], None],
     measure_targets: bool,
-) -> tuple[Any, Predicted]:
+) -> tuple[object, Predicted]:
     """The options of the scores, and predictions to score; ``measure_targets``: also their loss, for perplexity."""
     if not examples:
         raise UserError(f"there is no row of {run.task.rows} to score; expected at least one")
@@ -170,10 +173,10 @@ class Comparison:
     samples: int
     seed: int
     resampled: dict[str, dict[str, Resampled]]
-    extra: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: signature, scores by length
+    extra: dict[str, dict[str, object]] = field(default_factory=dict)  # by metric: signature, scores by length
     bad: dict[str, str] = field(default_factory=dict)  # items that could not be read: label, reason
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         metrics = {
             metric: {**self.extra.get(metric, {}), "runs": {name: vars(one) for name, one in runs.items()}}
             for metric, runs in self.resampled.items()
@@ -184,13 +187,13 @@ class Comparison:
 
 def compare(
     runs: Mapping[str, "Run"],
-    examples: Sequence[Example],
+    examples: Sequence[SomeExample],
     *,
     metrics: Sequence[str] | None = None,
     samples: int = 1000,
     seed: int = 0,
     on_predicted: Callable[[int], None] = lambda count: None,
-    **options: Any,
+    **options: object,
 ) -> Comparison:
     """Whether runs differ by more than chance: paired bootstrap of each metric over the same examples.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
@@ -27,13 +27,13 @@ from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
 from sightline.files import whole_file, write_text
-from sightline.tasks.task import Column, Example, Task, Variant, imported
+from sightline.tasks.task import Column, Example, SomeExample, Task, Variant, X_co, Y_co, imported
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
-    from sightline.inputs.base import Input
-    from sightline.outputs.base import Output
+    from sightline.inputs.base import SomeInput
+    from sightline.outputs.base import SomeOutput
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
 VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from about this many rows at most
@@ -59,11 +59,15 @@ class Setting:
         return self.variant.columns or self.task.columns
 
 
-class Rows:
+class Rows(Generic[X_co, Y_co]):
     """The training examples; they can be read repeatedly."""
 
     def __init__(
-        self, spool: Spool, marks: Marks | None, unpack: Callable[[Sequence[Any]], Example], report: Report
+        self,
+        spool: Spool,
+        marks: Marks | None,
+        unpack: Callable[[Sequence[object]], Example[X_co, Y_co]],
+        report: Report,
     ) -> None:
         self.spool, self.marks, self.unpack, self.report = spool, marks, unpack, report
 
@@ -71,14 +75,14 @@ class Rows:
     def count(self) -> int:
         return self.spool.count if self.marks is None else self.marks.count
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[Example[X_co, Y_co]]:
         return map(self.unpack, self.spool.rows(self.marks))
 
-    def texts(self, of: Callable[[Example], Iterable[str]]) -> "VocabularyTexts":
+    def texts(self, of: Callable[[Example[X_co, Y_co]], Iterable[str]]) -> "VocabularyTexts[X_co, Y_co]":
         """VocabularyTexts of the examples to learn a vocabulary from; they can be read repeatedly."""
         return VocabularyTexts(self, of)
 
-    def limited(self, most: int, seed: int) -> "Rows":
+    def limited(self, most: int, seed: int) -> "Rows[X_co, Y_co]":
         """All rows, or about ``most`` of them drawn at random."""
         if self.count <= most:
             return self
@@ -88,11 +92,11 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class VocabularyTexts:
+class VocabularyTexts(Generic[X_co, Y_co]):
     """VocabularyTexts that can be read repeatedly; progress is reported while they are read."""
 
-    rows: Rows
-    of: Callable[[Example], Iterable[str]]
+    rows: Rows[X_co, Y_co]
+    of: Callable[[Example[X_co, Y_co]], Iterable[str]]
 
     def __iter__(self) -> Iterator[str]:
         for example in counted(self.rows, "learning the vocabulary", self.rows.count):
@@ -100,13 +104,13 @@ class VocabularyTexts:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Generic[X_co, Y_co]):
     """A fitted input and output, the training corpus on the disk, and the validation examples."""
 
-    input: "Input"
-    output: "Output"
+    input: "SomeInput"
+    output: "SomeOutput"
     corpus: Any
-    valid: list[Example]
+    valid: list[Example[X_co, Y_co]]
     config: Any  # as fitted to the data
     task: Task
     report: Report | None = None
@@ -130,6 +134,10 @@ class Prepared:
         return f"{rows}; {sizes}" if sizes else rows
 
 
+SomePrepared = Prepared[object, object]
+SomeRows = Rows[object, object]
+
+
 def overlap_lines(overlap: Overlap | None, rows: str, pairs: bool) -> list[str]:
     """A line on validation rows that are training rows too."""
     if overlap is None or not overlap.sources:
@@ -141,7 +149,7 @@ def overlap_lines(overlap: Overlap | None, rows: str, pairs: bool) -> list[str]:
     return [f"of {overlap.evaluation:,} validation {rows}, {same}: scores on them are too high"]
 
 
-def unfitted(setting: Setting) -> tuple["Input", "Output"]:
+def unfitted(setting: Setting) -> tuple["SomeInput", "SomeOutput"]:
     """The input and output of a task before they are fitted."""
     return imported(setting.variant.input)(setting.config), imported(setting.variant.output)(setting.config)
 
@@ -162,16 +170,16 @@ def expected_row(task: Task, columns: Sequence[Column]) -> str:
 
 def checked(
     rows: Iterable[TableRow],
-    input: "Input",
-    output: "Output",
+    input: "SomeInput",
+    output: "SomeOutput",
     columns: Sequence[Column],
     limits: RowLimits,
     expected: str,
-) -> Checked[Example, Report]:
+) -> Checked[SomeExample, Report]:
     """The valid examples among rows, to be read once; the report counts them meanwhile."""
     names = [column.name for column in columns]
 
-    def read(values: Sequence[Any]) -> Example:
+    def read(values: Sequence[Any]) -> SomeExample:
         cells = dict(zip(names, values, strict=False))
         x = input.read(cells)
         input.check(x, limits)
@@ -184,7 +192,7 @@ def checked(
     return Checked(rows, read, report, limits, expected)
 
 
-def grouped(examples: Iterable[Example], input: "Input") -> Iterator[Example]:
+def grouped(examples: Iterable[SomeExample], input: "SomeInput") -> Iterator[SomeExample]:
     """Items with all of their targets, for outputs with several references."""
     items: dict[str, Any] = {}
     targets: dict[str, list[Any]] = {}
@@ -196,7 +204,7 @@ def grouped(examples: Iterable[Example], input: "Input") -> Iterator[Example]:
 
 
 @contextmanager
-def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterator[tuple[Prepared, Rows]]:
+def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterator[tuple[SomePrepared, SomeRows]]:
     """Check, split, fit and store the data in ``setting.data``. Inside the block the training rows can be read."""
     source = _as_configured(source, setting.config)
     if not imported(setting.variant.input).reads_files:  # paths in a pipe are relative to the working folder
@@ -212,7 +220,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
     staged = input.stage(tables, setting)
     expected = expected_row(setting.task, setting.columns)
     readings = [checked(rows, input, output, setting.columns, setting.limits, expected) for rows in staged]
-    streams: list[Iterable[Example]] = [grouped(one, input) if output.grouped else one for one in readings]
+    streams: list[Iterable[SomeExample]] = [grouped(one, input) if output.grouped else one for one in readings]
     report, valid_report = readings[0].report, readings[1].report if len(readings) > 1 else None
     kept = list(streams[1]) if len(streams) > 1 else None
     pack = partial(_packed, input, output)
@@ -249,14 +257,14 @@ def _as_configured(source: Source, config: Any) -> Source:
     return replace(source, options={**given, **source.options}) if given and source.data is not None else source
 
 
-def reopened(setting: Setting, input: "Input", output: "Output") -> Prepared:
+def reopened(setting: Setting, input: "SomeInput", output: "SomeOutput") -> SomePrepared:
     """The data that an earlier session prepared."""
     input.reopen(setting)
     corpus = output.open(input, setting)
     return Prepared(input, output, corpus, output.open_valid(input, setting), setting.config, setting.task)
 
 
-def write_rows(input: "Input", output: "Output", rows: Rows, folder: Path) -> Corpus:
+def write_rows(input: "SomeInput", output: "SomeOutput", rows: SomeRows, folder: Path) -> Corpus:
     """Write the training corpus: each row holds the numbers of a part and of its target."""
 
     def encoded() -> Iterator[tuple[Any, Any]]:
@@ -269,13 +277,13 @@ def write_rows(input: "Input", output: "Output", rows: Rows, folder: Path) -> Co
     return write_corpus(folder / TRAIN, encoded())
 
 
-def write_valid(input: "Input", output: "Output", examples: Iterable[Example], folder: Path) -> None:
+def write_valid(input: "SomeInput", output: "SomeOutput", examples: Iterable[SomeExample], folder: Path) -> None:
     """The validation examples, a row of plain data each."""
     rows = (json.dumps(_packed(input, output, one), ensure_ascii=False) for one in examples)
     write_text(folder / VALID, "".join(f"{row}\n" for row in rows))
 
 
-def read_valid(input: "Input", output: "Output", folder: Path) -> list[Example]:
+def read_valid(input: "SomeInput", output: "SomeOutput", folder: Path) -> list[SomeExample]:
     """What `write_valid` wrote."""
     path = folder / VALID
     try:
@@ -288,8 +296,8 @@ def read_valid(input: "Input", output: "Output", folder: Path) -> list[Example]:
 
 
 def read_examples(
-    source: Source, task: Task, variant: Variant, input: "Input", output: "Output", limits: RowLimits
-) -> tuple[list[Example], Report]:
+    source: Source, task: Task, variant: Variant, input: "SomeInput", output: "SomeOutput", limits: RowLimits
+) -> tuple[list[SomeExample], Report]:
     """The valid rows of data to score, and the report on all rows."""
     columns = variant.columns or task.columns
     rows = input.stage_scored(output.stage(table_of(source, task, columns), source, columns))
@@ -297,7 +305,7 @@ def read_examples(
     return list(grouped(reading, input) if output.grouped else reading), reading.report
 
 
-def seen_in_training(run: Path | None, input: "Input", xs: Iterable[Any]) -> np.ndarray | None:
+def seen_in_training(run: Path | None, input: "SomeInput", xs: Iterable[Any]) -> np.ndarray | None:
     """For each item, whether it is in the run's training or validation data; None if the run has no data folder."""
     known = None if run is None else input.known_keys(run / DATA)
     return None if known is None else np.isin(np.array([input.key(x) for x in xs], dtype=np.uint64), known)
@@ -362,16 +370,16 @@ def read_keys(path: Path) -> np.ndarray | None:
     return known
 
 
-def _packed(input: "Input", output: "Output", example: Example) -> list[Any]:
+def _packed(input: "SomeInput", output: "SomeOutput", example: SomeExample) -> list[Any]:
     return [*input.pack(example.x), *output.pack(example.y)]
 
 
-def _unpacked(input: "Input", output: "Output", row: Any) -> Example:
+def _unpacked(input: "SomeInput", output: "SomeOutput", row: Any) -> SomeExample:
     x, rest = input.unpack(row)
     return Example(x, output.unpack(rest))
 
 
-def _key(input: "Input", row: Sequence[Any]) -> int:
+def _key(input: "SomeInput", row: Sequence[Any]) -> int:
     return input.key(input.unpack(row)[0])
 
 
@@ -385,7 +393,7 @@ def _write_keys(path: Path, keys: np.ndarray, apart: np.ndarray) -> None:
 class RowBatches:
     """Rows of similar length, at most ``batch_tokens`` in all, and at most ``batch_rows`` rows if that is set."""
 
-    def __init__(self, prepared: Prepared, config: Any) -> None:
+    def __init__(self, prepared: SomePrepared, config: Any) -> None:
         self.input, self.output, self.corpus = prepared.input, prepared.output, prepared.corpus
         source, target = self.corpus.lengths()
         both = self.output.sized_targets

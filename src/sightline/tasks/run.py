@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ from sightline.errors import UserError
 from sightline.explain.evidence.subject import evaluating
 from sightline.nn.lora import merge_lora
 from sightline.tasks.loading import SavedRun
-from sightline.tasks.task import BadValueError, Example, Task, Variant, imported
+from sightline.tasks.task import BadValueError, PredictOptions, SomeExample, Task, Variant, imported
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder, save_tensors
 from sightline.training.steps import to_device
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sightline.align.links import GoldLinks, Symmetrising
     from sightline.data.source import RowsLike
     from sightline.explain.explanation import Explanation
-    from sightline.inputs.base import Input
-    from sightline.outputs.base import Output
+    from sightline.inputs.base import SomeInput
+    from sightline.outputs.base import SomeOutput
     from sightline.tasks.configs.base import TaskConfig
-    from sightline.tasks.evaluate import Comparison, Evaluation
+    from sightline.tasks.evaluate import Comparison, SomeEvaluation
 
 __all__ = ["Run", "SavedRun"]
 
@@ -44,8 +44,8 @@ class Run:
     task: Task
     variant: Variant
     model: nn.Module
-    input: "Input"
-    output: "Output"
+    input: "SomeInput"
+    output: "SomeOutput"
     config: "TaskConfig"
     name: str = "the model"
     folder: Path | None = None
@@ -63,7 +63,7 @@ class Run:
 
     def predict(
         self, items: Sequence[object], *, on_predicted: Callable[[int], None] = _ignore, **options: object
-    ) -> list[Any]:
+    ) -> list[object]:
         """A prediction for each item, in their order. Options are those of the output, such as ``beam``."""
         self.input.check_several(items)
         chosen = self.output.options(options)
@@ -71,7 +71,7 @@ class Run:
         raws = self.raw(xs, options=chosen, on_predicted=on_predicted)
         return [self.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
 
-    def encode(self, xs: Sequence[object]) -> list[list[Any]]:
+    def encode(self, xs: Sequence[object]) -> Sequence[Sequence[object]]:
         """Items as the parts that the model reads; an item that cannot be used is an error that names it."""
         parts = self.input.encode(xs)
         for number, some in enumerate(parts):
@@ -83,11 +83,11 @@ class Run:
         self,
         xs: Sequence[object],
         *,
-        parts: Sequence[list[Any]] | None = None,
-        options: object = None,
+        parts: Sequence[Sequence[object]] | None = None,
+        options: PredictOptions | None = None,
         on_predicted: Callable[[int], None] = _ignore,
         bad: dict[int, str] | None = None,
-    ) -> list[Any]:
+    ) -> list[object]:
         """The raw output of each item: parts of similar size share a batch, and the outputs of an item are merged.
 
         Items that cannot be used are an error; with ``bad``, they are noted there by number and their output is None.
@@ -97,11 +97,11 @@ class Run:
             joined = divided.join(self.raw(divided.items, options=divided.options))
             on_predicted(len(xs))
             return joined
-        raws: list[Any] = []
+        raws: list[object] = []
         step = len(xs) if parts is not None else self.input.at_once
         for start in range(0, len(xs), max(1, step)):
             some = xs[start : start + step]
-            encoded: Sequence[list[Any] | None]
+            encoded: Sequence[Sequence[object] | None]
             if bad is None:
                 encoded = self.encode(some) if parts is None else parts
             else:
@@ -114,15 +114,15 @@ class Run:
     @torch.inference_mode()
     def _raw(
         self,
-        xs: Sequence[Any],
-        parts: Sequence[list[Any] | None],
-        options: Any,
+        xs: Sequence[object],
+        parts: Sequence[Sequence[object] | None],
+        options: PredictOptions | None,
         on_predicted: Callable[[int], None],
         first: int,
         items: int,
-    ) -> list[Any]:
+    ) -> list[object]:
         jobs = [(item, place, part) for item, some in enumerate(parts) for place, part in enumerate(some or ())]
-        outputs: list[list[Any]] = [[None] * len(some or ()) for some in parts]
+        outputs: list[list[object]] = [[None] * len(some or ()) for some in parts]
         sizes = [self.output.cost(self.input.size(part), options) for *_, part in jobs]
         with evaluating(self.model):
             for chosen in batches_by_size(sizes, self.output.budget(self.input, options)):
@@ -141,12 +141,12 @@ class Run:
 
     def evaluate(
         self,
-        data: "RowsLike | Sequence[Example]",
+        data: "RowsLike | Sequence[SomeExample]",
         *,
         columns: Sequence[str] | None = None,
         on_predicted: Callable[[int], None] = _ignore,
         **options: object,
-    ) -> "Evaluation":
+    ) -> "SomeEvaluation":
         """Every score on data with targets: a path, rows, a DataFrame, or a list of `Example`s.
 
         Options are those of `sightline.tasks.evaluate.evaluate`.
@@ -158,7 +158,7 @@ class Run:
     def compare(
         self,
         others: Sequence["Run"],
-        data: "RowsLike | Sequence[Example]",
+        data: "RowsLike | Sequence[SomeExample]",
         *,
         metrics: Sequence[str] | None = None,
         samples: int = 1000,
@@ -273,7 +273,7 @@ def by_name(runs: Iterable[Run]) -> dict[str, Run]:
     return named
 
 
-def is_bad(parts: Sequence[Any]) -> bool:
+def is_bad(parts: Sequence[object]) -> bool:
     """Whether these are the parts of an item that cannot be used."""
     return bool(parts) and isinstance(parts[0], BadValueError)
 

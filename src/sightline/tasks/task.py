@@ -15,7 +15,7 @@ An item x and its target y are plain data (text, numbers, tuples): they survive 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from sightline.errors import UserError
 
@@ -26,24 +26,55 @@ if TYPE_CHECKING:
 Sizes = Mapping[str, Mapping[str, object]]  # tiny, small, base -> fields of the model's configuration
 SIZES = ("tiny", "small", "base")
 
+# The types that inputs and outputs have as parameters.
+X = TypeVar("X")  # an item
+Y = TypeVar("Y")  # its target
+Part = TypeVar("Part")  # what a model reads at once of an item
+Batch = TypeVar("Batch")  # parts as tensors
+Raw = TypeVar("Raw")  # what a model gives for an item
+Pred = TypeVar("Pred")  # the prediction that is made of it
+Options = TypeVar("Options", bound="PredictOptions | None")  # those of `Run.predict`
+X_co = TypeVar("X_co", covariant=True)  # the same for data that is only read
+Y_co = TypeVar("Y_co", covariant=True)
+Raw_co = TypeVar("Raw_co", covariant=True)
+Pred_co = TypeVar("Pred_co", covariant=True)
+
 
 class BadValueError(ValueError):
     """A value that cannot be used: ``kind: what was found, what was expected``."""
 
 
-class Example(NamedTuple):
-    """An item and its target."""
+if TYPE_CHECKING:
 
-    x: Any
-    y: Any
+    class Example(NamedTuple, Generic[X_co, Y_co]):
+        """An item and its target."""
+
+        x: X_co
+        y: Y_co
+
+else:  # what checks signatures in tests does not know generic named tuples
+
+    class Example(NamedTuple):
+        """An item and its target."""
+
+        x: object
+        y: object
+
+        @classmethod
+        def __class_getitem__(cls, types: object) -> type:
+            return cls
 
 
-class Divided(NamedTuple):
+SomeExample = Example[object, object]
+
+
+@dataclass(frozen=True)
+class Divided(Generic[X, Raw, Options]):
     """Items that replace others (the sentences of a text), their options, and what joins their outputs."""
 
-    items: Sequence[Any]
-    options: Any
-    join: Callable[[Sequence[Any]], list[Any]]
+    items: Sequence[X]
+    options: Options
+    join: Callable[[Sequence[Raw]], list[Raw]]
 
 
 @dataclass(frozen=True)
@@ -104,12 +135,12 @@ class Variant:
     config: str
     models: Mapping[str, Sizes]
     stored: str
-    rates: Mapping[str, Any] = field(default_factory=dict)
+    rates: Mapping[str, object] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     start: str = "sightline.tasks.warm_start:SameTask"
     accepts: str | None = None  # ``module:function`` of a Source: whether this variant reads it; None: always
     columns: tuple[Column, ...] = ()  # where they are not the task's own
-    differs: Mapping[str, Any] = field(default_factory=dict)  # fields of the task that this variant replaces
+    differs: Mapping[str, object] = field(default_factory=dict)  # fields of the task that this variant replaces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +221,8 @@ class Task:
 
     def of(self, variant: Variant) -> "Task":
         """The task with the fields that a variant replaces."""
-        return replace(self, **variant.differs) if variant.differs else self
+        fields: Any = variant.differs
+        return replace(self, **fields) if fields else self
 
     def variant_of(self, stored: str) -> Variant:
         """The variant that a run folder names."""

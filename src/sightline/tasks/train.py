@@ -20,23 +20,24 @@ from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.nn.lora import merge_lora
 from sightline.tasks.card import ABOUT, CARD, CURVES, card
-from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing, reopened
+from sightline.tasks.prepare import DATA, OnItems, Setting, SomePrepared, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
 from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.loop import OtherRank, Outcome, train
+from sightline.training.loop import BatchLoss, OtherRank, Outcome, train
 from sightline.training.ranks import Ranks
 
 
 class TaskLesson:
     """Batches, loss and score for the training loop (`sightline.training.loop.Lesson`)."""
 
-    def __init__(self, run: Run, prepared: Prepared) -> None:
+    def __init__(self, run: Run, prepared: SomePrepared) -> None:
         config = run.config
-        self.run, self.batches = run, run.output.batches(prepared, config)
+        self.run = run
+        self.batches: Any = run.output.batches(prepared, config)
         self.valid = run.output.validated(prepared.valid, config)
         self.step = 0
-        self._parts: list[list[Any]] | None = None
+        self._parts: Sequence[Sequence[object]] | None = None
 
     def epoch(self, number: int) -> Sequence[Any]:
         return self.batches.epoch(number)
@@ -47,7 +48,7 @@ class TaskLesson:
     def tokens(self, batch: Any) -> int:
         return self.run.output.counted(batch)
 
-    def loss(self, model: nn.Module, batch: Any) -> Any:
+    def loss(self, model: nn.Module, batch: Any) -> BatchLoss:
         return self.run.output.loss(model, batch, self.step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -56,7 +57,7 @@ class TaskLesson:
         return run.output.validate(run, self.raws(run), self.valid)
 
     @torch.no_grad()
-    def raws(self, run: Run) -> list[Any]:
+    def raws(self, run: Run) -> list[object]:
         """Raw outputs of the validation examples, which are encoded only once."""
         xs = [one.x for one in self.valid]
         if self._parts is None and len(xs) <= run.input.at_once:
@@ -65,7 +66,7 @@ class TaskLesson:
         return run.output.scored(run, xs, self._parts, options)
 
 
-Report = Callable[[Prepared, nn.Module], None]
+Report = Callable[[SomePrepared, nn.Module], None]
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def building(*, from_earlier: bool = False) -> Iterator[None]:
         raise UserError(f"{what}: {str(error).strip().splitlines()[0]}") from None
 
 
-def build(prepared: Prepared, start: Any = None) -> nn.Module:
+def build(prepared: SomePrepared, start: Any = None) -> nn.Module:
     """The model for this data, the same for the same seed; ``start`` gives the weights of an earlier run."""
     config = prepared.config
     torch.manual_seed(config.seed)
@@ -159,14 +160,14 @@ def train_task(
     return finish(run, prepared, lesson, folder, outcome, sealed), outcome
 
 
-def untrained(prepared: Prepared, variant: Variant, out: Path, start: Any = None) -> Run:
+def untrained(prepared: SomePrepared, variant: Variant, out: Path, start: Any = None) -> Run:
     """The run to train, with a model that is built for its data."""
     model = build(prepared, start)
     return Run(prepared.task, variant, model, prepared.input, prepared.output, prepared.config, str(out), out)
 
 
 def finish(
-    run: Run, prepared: Prepared, lesson: TaskLesson, folder: RunFolder, outcome: Outcome, sealed: list[str]
+    run: Run, prepared: SomePrepared, lesson: TaskLesson, folder: RunFolder, outcome: Outcome, sealed: list[str]
 ) -> Run:
     """Calibrate on validation data, save, draw, write the card, seal."""
     valid = prepared.valid if run.output.calibrates else []
@@ -185,7 +186,7 @@ def finish(
 
 
 def describe(
-    prepared: Prepared, source: Source, valid: Source | None, start: Path | None, command: str
+    prepared: SomePrepared, source: Source, valid: Source | None, start: Path | None, command: str
 ) -> dict[str, Any]:
     """The content of about.json. It has file names only, not paths, for privacy."""
     overlap = prepared.overlap

@@ -9,7 +9,7 @@
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -230,7 +230,7 @@ class TextStart:
         """The configuration with small learning rates, for fine-tuning."""
         foreign = self.start.tokeniser is None
         training = TrainingConfig(
-            learning_rate=TUNING_RATE if foreign else self.variant.rates["tiny"] / 2,
+            learning_rate=TUNING_RATE if foreign else cast("float", self.variant.rates["tiny"]) / 2,
             warmup=1000,  # a tenth of the training at most
             weight_decay=0.01,
             epochs=TUNING_EPOCHS if foreign else None,
@@ -268,7 +268,7 @@ class PretrainStart(TextStart):
         model = self.start.model
         if not isinstance(model, EncoderConfig):
             raise UserError(f"{self.path} has a model of the kind {model.kind!r}; expected an encoder")
-        training = replace(config.training, learning_rate=self.variant.rates["base"] / 4)
+        training = replace(config.training, learning_rate=cast("float", self.variant.rates["base"]) / 4)
         return replace(config, training=training, **self.variant.fields["base"])
 
     def with_model(self, config: Any) -> Any:
@@ -308,7 +308,10 @@ class TranslationStart(SameTask):
         """That of the earlier run, with a smaller learning rate; of a pre-training, a Transformer like its encoder."""
         if self.start is None:
             return super().config()
-        fields, rate = self.variant.fields["tiny"], self.variant.rates["transformer"]["tiny"] / 2
+        fields, rate = (
+            self.variant.fields["tiny"],
+            cast("dict[str, float]", self.variant.rates["transformer"])["tiny"] / 2,
+        )
         config = imported(self.variant.config)(
             model=translating(self.encoder.config),
             tokeniser=self.start.tokeniser,

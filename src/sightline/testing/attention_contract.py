@@ -2,13 +2,14 @@
 
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from sightline.attention import Attention, AttentionConfig, Block, Causal, Composed, Memory, Read, Window, select
+from sightline.attention.allow import Allow
+from sightline.attention.contract import Carry
 from sightline.explain.capture import capture
 
 BATCH, QUERIES, KEYS = 3, 4, 6
@@ -48,8 +49,15 @@ class Case:
             mask,
         )
 
-    def read(self, memory: Memory, query: Tensor | None = None, **options: Any) -> Read:
-        return self.attention(self.query if query is None else query, memory, need_weights=True, **options)
+    def read(
+        self,
+        memory: Memory,
+        query: Tensor | None = None,
+        carry: Carry | None = None,
+        allow: Allow | Tensor | None = None,
+    ) -> Read:
+        query = self.query if query is None else query
+        return self.attention(query, memory, carry, need_weights=True, allow=allow)
 
     def remember(self) -> Memory:
         return self.attention.remember(self.keys, self.values, self.mask)

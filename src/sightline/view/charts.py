@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int
@@ -89,7 +88,7 @@ TRAINED, VALIDATED = "#0072B2", "#D55E00"
 NOT_SCORES = {"step", "epoch", "seconds", "loss", "tokens_per_second", "learning_rate", "perplexity", "valid_loss"}
 
 
-def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, unit: str = "nats a token") -> Path | None:
+def draw_curves(metrics: Sequence[Mapping[str, object]], path: Path, unit: str = "nats a token") -> Path | None:
     """The score, and the losses, against steps. ``metrics`` are the lines of a run's metrics.jsonl."""
     lines = [line for line in metrics if "epoch" in line and "seconds" in line]
     if not lines:
@@ -108,7 +107,7 @@ def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, unit: str = "n
     return save(figure, path)
 
 
-def _draw_score(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]]) -> None:
+def _draw_score(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, object]]) -> None:
     name = next((key for key in lines[0] if key not in NOT_SCORES), None)
     if name is None:
         axes.set_axis_off()
@@ -124,7 +123,7 @@ def _draw_score(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]
     axes.set_title(f"{name.replace('_', ' ')} on validation data", fontsize=10)
 
 
-def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, Any]], unit: str) -> None:
+def _draw_losses(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, object]], unit: str) -> None:
     names = ("loss", "perplexity", "valid_loss")
     trained, perplexity, validated = (
         np.array([line.get(name, np.nan) for line in lines], dtype=float) for name in names

@@ -15,8 +15,8 @@ from sightline.training.loop import TrainingConfig
 
 if TYPE_CHECKING:
     from sightline.data.source import Source
-    from sightline.inputs.base import Input
-    from sightline.outputs.base import Output
+    from sightline.inputs.base import SomeInput
+    from sightline.outputs.base import SomeOutput
 
 
 def text_training() -> TrainingConfig:
@@ -51,19 +51,19 @@ class TaskConfig(Config):
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
 
-    def source_options(self) -> dict[str, Any]:
+    def source_options(self) -> dict[str, object]:
         """Options of the data's reader that the configuration sets."""
         return {}
 
-    def for_source(self, source: "Source") -> Any:
+    def for_source(self, source: "Source") -> "TaskConfig":
         """The configuration as options of the data's reader need it."""
         return self
 
-    def build(self, input: "Input", output: "Output") -> nn.Module:
+    def build(self, input: "SomeInput", output: "SomeOutput") -> nn.Module:
         """The model for a fitted input and output."""
         raise TypeError(f"{type(self).__name__} does not define how to build a model")
 
-    def fitted(self, input: "Input", output: "Output", new: bool) -> "TaskConfig":
+    def fitted(self, input: "SomeInput", output: "SomeOutput", new: bool) -> "TaskConfig":
         """The configuration as the data needs it; ``new``: there is no earlier run whose model must be kept."""
         return self
 
