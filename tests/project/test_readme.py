@@ -66,7 +66,11 @@ def run_page(page, folder):
             )
             assert shell.returncode == 0, f"{page}: {command}: {shell.stderr}"
             continue
-        arguments = [*arguments[1:], *QUICK.get(arguments[1], [])]
+        arguments = [
+            *arguments[1:],
+            *QUICK.get(arguments[1], []),
+            *(["--verify", "2"] if "--verify" in arguments else []),
+        ]
         if arguments[0] == "serve":
             assert_it_serves([sys.executable, "-m", "sightline", *arguments], folder)
             continue
