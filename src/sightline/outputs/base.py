@@ -73,6 +73,7 @@ class Output(ABC):
     unit: str = "nats a token"  # of the loss
     sized_targets: ClassVar[bool] = False  # targets count in the budget of a training batch too
     calibrates: ClassVar[bool] = True  # `calibrate` and `card` need raw outputs of all validation examples
+    calibrated_files: ClassVar[tuple[str, ...]] = ()  # of those that `save` writes, the ones that `calibrate` changes
     freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
     compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are given; empty: all
     less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns

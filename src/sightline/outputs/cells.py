@@ -124,6 +124,7 @@ class CellsOutput(Output):
     unit = "nats a cell"
     least_split = 2
     predict_options = CellsOptions
+    calibrated_files = (FACTS,)
     writes_files = True
     pictures = (".png", ".jpg", ".jpeg", ".webp")
     measures = False

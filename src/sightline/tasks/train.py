@@ -23,7 +23,7 @@ from sightline.tasks.card import ABOUT, CARD, CURVES, card
 from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
-from sightline.training.folder import CONFIG, RunFolder
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import OtherRank, Outcome, train
 from sightline.training.ranks import Ranks
 
@@ -129,6 +129,7 @@ def train_task(
     """Train a new run in ``out``; if ``source`` is None, resume the run that is there."""
     if source is None:
         folder = RunFolder.open(out)
+        folder.verify_data()
         before = Run.load(out)
         config = replace(config, model=before.config.model)  # as fitted to the data
         setting = Setting(before.task, before.variant, config, out / DATA, before.task.limits(), None, device)
@@ -147,7 +148,8 @@ def train_task(
                 on_report(prepared, run.model)
                 sealed = prepared.output.baselines(prepared.input, rows, setting)
         folder.write_json(ABOUT, describe(prepared, source, valid, start, command))
-        run.save(folder, "untrained")
+        changing = {CONFIG, MODEL, METRICS, *run.output.calibrated_files}
+        folder.seal_data([*sealed, *(name for name in run.save(folder, "untrained") if name not in changing)])
     model = run.model
     lesson = TaskLesson(run, prepared)
     torch.manual_seed(run.config.seed)  # training draws the same numbers, whatever was drawn before

@@ -6,6 +6,7 @@
     model.safetensors    what predict uses
     metrics.jsonl        one line for each thing measured
     checksums.json       of every file that the run needs
+    data/                what it learns from and is validated with, with checksums of its own
     checkpoints/step-N/  for resuming
 """
 
@@ -36,6 +37,7 @@ NAMED = 255  # characters of a name that are said
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
 LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
+PREPARED = f"{DATA}/{CHECKSUMS}"
 
 
 class RunFolder:
@@ -162,6 +164,17 @@ class RunFolder:
         if not (self.path / CHECKSUMS).exists():
             return  # training has not come to its first end
         verify_files(self.path, self.read_json(CHECKSUMS), CHECKSUMS, without, self._advice)
+
+    def seal_data(self, names: Collection[str]) -> None:
+        """Write the checksums of the prepared data and of these files beside it: none may change while the run learns."""
+        stored = [path for path in sorted((self.path / DATA).rglob("*")) if path.is_file()]
+        there = [path.relative_to(self.path).as_posix() for path in stored]
+        self.write_json(PREPARED, {name: checksum(self.path / name) for name in (*there, *names) if name != PREPARED})
+
+    def verify_data(self) -> None:
+        """Everything that `seal_data` saw is what it was. Runs of earlier versions have no such checksums."""
+        if (self.path / PREPARED).exists():
+            verify_files(self.path, self.read_json(PREPARED), PREPARED)
 
     def _advice(self, name: str) -> str:
         """What is left where the weights are lost."""
