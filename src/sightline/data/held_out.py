@@ -11,6 +11,7 @@ from sightline.data.checking import Report
 from sightline.data.disk import hash_of
 from sightline.data.splitting import (
     Overlap,
+    choose_groups,
     choose_keys,
     count_known,
     key_of,
@@ -43,10 +44,20 @@ def _row_hash(row: Sequence[Any]) -> int:
 
 
 def split_rows(
-    spool: Spool, hashes: Hashes, input: "Input", output: "Output", share: float, report: Report, what: str
+    spool: Spool, hashes: Hashes, input: "Input", output: "Output", share: float, report: Report, what: str, seed: int
 ) -> tuple[Marks, Marks]:
-    """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called."""
+    """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called.
+
+    Where rows name their documents, validation gets whole documents, and training leaves out items that are there too:
+    neighbours share names and words, so single rows drawn from running text would score too high.
+    """
     _, items, targets = hashes
+    if len(report.documents) == spool.count:
+        apart, split_by = choose_groups(np.array(report.documents, np.uint64), share, seed, what)
+        left = ~np.isin(items, np.unique(items[np.flatnonzero(apart)]))
+        if 2 * left.sum() > len(left):  # else the same few items are everywhere, and documents mean little
+            report.split_by = split_by
+            return spool.mark(lambda start, end: left[start:end]), spool.mark(lambda start, end: apart[start:end])
     if output.pair_split:
         split = split_hashes(items, targets, share)
         return spool.mark(split.train), spool.mark(split.valid)

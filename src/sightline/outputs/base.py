@@ -91,6 +91,10 @@ class Output(ABC):
     def read(self, cells: Mapping[str, Any], x: Any) -> Any:
         """The target in a row, or a `BadValueError`."""
 
+    def document(self, cells: Mapping[str, Any]) -> str | None:
+        """The document that a row is from, where the data names it: a document is on one side of a split only."""
+        return None
+
     def check(self, y: Any, limits: "RowLimits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
 

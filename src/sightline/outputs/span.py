@@ -27,7 +27,7 @@ from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Example
-from sightline.text.words import TextOffsets, token_places, words_of_places
+from sightline.text.words import TextOffsets, to_whole_words, token_places, words_of_places
 from sightline.training.steps import to_device
 
 NOTHING = "no answer"  # what is shown where the text does not hold the answer
@@ -113,7 +113,7 @@ class AnswerPrediction(NamedTuple):
 
 
 class Pointed(NamedTuple):
-    """The likeliest span of a part, by the places of its tokens; of a whole text, by its characters.
+    """The likeliest span of a part, by the places of its tokens; of a whole text, by its characters, in whole words.
 
     ``log_prob`` is its, ``none`` that of there being no answer: of several parts, the least of them. ``nowhere``: in
     every part "none" is likelier. ``part`` is the one with the span, or None where there is no text.
@@ -201,7 +201,8 @@ class SpanOutput(Output):
         first, last = (part.first + token - part.offset for token in best[:2])
         nowhere = all(one.none >= one.log_prob for one in outputs)
         none = min(0.0, *(one.none for one in outputs))
-        return Pointed(part.places[first][0], part.places[last][1], best.log_prob, none, nowhere, part)
+        start, end = to_whole_words(x[1], part.places[first][0], part.places[last][1])
+        return Pointed(start, end, best.log_prob, none, nowhere, part)
 
     def decide(self, x: Question, raw: Pointed, options: Any = None) -> AnswerPrediction:
         if raw.part is None or (self.unanswered and raw.nowhere):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Choice, Explanation, OutputStep
 from sightline.inputs.base import Input
 from sightline.inputs.words import Cut, Words, WordsInput, cut_words, piece_places, words_of
+from sightline.models.crf import Allowed, CrfTags, allowed_tags, best_sequence
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
@@ -101,9 +103,15 @@ class TagsOutput(Output):
 
     labels: Labels
 
-    def __init__(self, config: Any, labels: Any = None) -> None:
+    def __init__(self, config: Any, labels: Any = None, strict: bool = False) -> None:
+        """``strict``: the training data keeps the rules of its scheme, so predictions do too."""
         super().__init__(config)
-        self.labels = labels
+        self.labels, self.strict = labels, strict
+
+    @cached_property
+    def allowed(self) -> Allowed | None:
+        """Which tags may follow each other, where the training data keeps to a scheme."""
+        return allowed_tags(self.labels.names) if self.strict else None
 
     @property
     def spans(self) -> bool:
@@ -123,6 +131,10 @@ class TagsOutput(Output):
                 raise BadValueError(problem)
         return tags
 
+    def document(self, cells: Mapping[str, Any]) -> str | None:
+        document = cells.get("document")
+        return None if document is None else str(document)
+
     def report(self) -> TagReport:
         return TagReport()
 
@@ -141,7 +153,16 @@ class TagsOutput(Output):
         if self.config.metric == ("macro_f1" if spans else "span_f1"):
             there = "span_f1 and accuracy" if spans else "accuracy and macro_f1: no label begins with B-"
             raise UserError(f"metric is {self.config.metric}; of these labels there is {there}")
-        return input.fit(rows, setting), TagsOutput(setting.config, labels)
+        return input.fit(rows, setting), TagsOutput(setting.config, labels, spans and self._keeps_rules(rows, labels))
+
+    @staticmethod
+    def _keeps_rules(rows: Rows, labels: Labels) -> bool:
+        """Whether at most a hundredth of the spans break the rules of the scheme; in IOB1 most begin with I."""
+        allowed, broken, spans = allowed_tags(labels.names), 0, 0
+        for _, tags in rows:
+            broken += allowed.breaks([labels.index(tag) for tag in tags])
+            spans += len(metrics.spans_of(tags))
+        return broken <= spans / 100
 
     def encode(self, x: Words, y: tuple[str, ...], parts: Sequence[Cut]) -> Iterator[tuple[Cut, list[int]]]:
         """For each token the label of its word and one, or 0 where it is no first piece."""
@@ -165,8 +186,11 @@ class TagsOutput(Output):
     def outputs(
         self, run: Run, xs: Sequence[Any], parts: Sequence[Cut], batch: Texts, options: Any
     ) -> list[np.ndarray]:
-        logits = torch.log_softmax(run.model.scores(batch).double(), dim=-1).cpu().numpy()  # type: ignore[operator]
-        return [logits[row, part.places] for row, part in enumerate(parts)]
+        logits = run.model.scores(batch).double()  # type: ignore[operator]
+        of_words = [logits[row, part.places] for row, part in enumerate(parts)]
+        crf = isinstance(run.model, CrfTags)
+        log_probs = (run.model.log_marginals(one) if crf else torch.log_softmax(one, dim=-1) for one in of_words)
+        return [one.cpu().numpy() for one in log_probs]
 
     def merge(self, x: Words, parts: Sequence[Cut], outputs: Sequence[np.ndarray]) -> np.ndarray:
         whole = np.zeros((len(x), self.labels.classes))
@@ -176,7 +200,7 @@ class TagsOutput(Output):
         return whole
 
     def decide(self, x: Words, raw: np.ndarray, options: Any = None) -> TagPrediction:
-        best = raw.argmax(axis=1)
+        best = raw.argmax(axis=1) if self.allowed is None or not len(x) else best_sequence(raw, self.allowed)
         likely = np.exp(raw[np.arange(len(x)), best])
         return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
 
@@ -233,11 +257,11 @@ class TagsOutput(Output):
 
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
         self.labels.save(RunFolder(folder))
-        return {}, [LABELS]
+        return {"strict_tags": self.strict}, [LABELS]
 
     @classmethod
     def load(cls, saved: SavedRun, config: Any, input: Input) -> "TagsOutput":
-        return cls(config, Labels.load(saved.path))
+        return cls(config, Labels.load(saved.path), saved.about.get("strict_tags") is True)
 
     def notes(self, prepared: Prepared) -> list[str]:
         return unseen_line(self.labels.unseen([tag for one in prepared.valid for tag in one.y]))

@@ -19,6 +19,7 @@ import numpy as np
 from sightline.data.batches import BatchPlan, BatchRows, drawn_share
 from sightline.data.checking import Checked, Report, RowLimits
 from sightline.data.columns import TableRow
+from sightline.data.disk import hash_of
 from sightline.data.held_out import overlap_with, row_hashes, split_rows
 from sightline.data.progress import counted
 from sightline.data.source import Source, spool_pipe
@@ -171,16 +172,19 @@ def checked(
     """The valid examples among rows, to be read once; the report counts them meanwhile."""
     names = [column.name for column in columns]
 
+    report = output.report()
+    report.input = input
+
     def read(values: Sequence[Any]) -> Example:
         cells = dict(zip(names, values, strict=False))
         x = input.read(cells)
         input.check(x, limits)
         y = output.read(cells, x)
         output.check(y, limits)
+        if (document := output.document(cells)) is not None:
+            report.documents.append(hash_of(document))
         return Example(x, y)
 
-    report = output.report()
-    report.input = input
     return Checked(rows, read, report, limits, expected)
 
 
@@ -223,7 +227,8 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         marks, overlap = None, None
         if kept is None:
             share = setting.config.valid_share
-            marks, apart = split_rows(spool, hashes, input, output, share, report, setting.task.rows)
+            seed = setting.config.seed
+            marks, apart = split_rows(spool, hashes, input, output, share, report, setting.task.rows, seed)
             kept = [_unpacked(input, output, row) for row in spool.rows(apart)]
         else:
             overlap = overlap_with(hashes, [pack(one) for one in kept], input, output, setting.config.seed)

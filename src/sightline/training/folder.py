@@ -166,7 +166,7 @@ class RunFolder:
         verify_files(self.path, self.read_json(CHECKSUMS), CHECKSUMS, without, self._advice)
 
     def seal_data(self, names: Collection[str]) -> None:
-        """Write the checksums of the prepared data and of these files beside it: none may change while the run learns."""
+        """Write the checksums of the prepared data and of these files: none may change while the run learns."""
         stored = [path for path in sorted((self.path / DATA).rglob("*")) if path.is_file()]
         there = [path.relative_to(self.path).as_posix() for path in stored]
         self.write_json(PREPARED, {name: checksum(self.path / name) for name in (*there, *names) if name != PREPARED})

@@ -304,6 +304,7 @@ class _Loop:
     def validate(self, stopping: Stopping) -> None:
         """The scores, and a checkpoint. The first process validates, the others wait for its scores."""
         progress, trained = self.progress, self.window.metrics(self.progress)
+        self.stepper.check(trained.get("loss"))
         scores: dict[str, float] = {}
         if self.ranks.is_first:
             stopping.at_once = self.ranks.count == 1
