@@ -204,16 +204,14 @@ def choose_groups(documents: np.ndarray, share: float, seed: int, what: str) -> 
     sizes, apart = np.bincount(numbers), np.zeros(len(first), bool)
     asked, taken = min(max(1, round(share * count)), MOST_VALID), 0
     for group in np.random.default_rng(seed).permutation(len(first)).tolist():
-        if taken < asked and taken + sizes[group] <= max(2 * asked, sizes.min()) and not apart.sum() == len(apart) - 1:
+        if taken < asked and taken + sizes[group] <= max(2 * asked, sizes.min()):
             apart[group], taken = True, taken + sizes[group]
-    if not apart.any() or taken == count:
+    if not taken or taken == count:
         raise UserError(f"validation: {count:,} {what} are too few to split; give validation data of your own")
     drawn = f"{apart.sum():,} of {len(apart):,}"
     if named >= LEAST_DOCUMENTS:
-        return apart[numbers], f"validation {what} are those of {drawn} documents, not drawn one by one"
-    return apart[
-        numbers
-    ], f"validation {what} are {drawn} blocks that run on, not drawn one by one: no documents are marked"
+        return apart[numbers], f"validation {what} are those of {drawn} documents"
+    return apart[numbers], f"no documents are marked: validation {what} are {drawn} blocks that run on"
 
 
 def different_keys(keys: np.ndarray) -> np.ndarray:

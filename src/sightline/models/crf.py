@@ -6,6 +6,7 @@ transitions that no sentence has.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class Allowed(NamedTuple):
         """How often a sequence of tags breaks the rules."""
         if not tags:
             return 0
-        inner = sum(not self.pairs[one, other] for one, other in zip(tags, tags[1:], strict=False))
+        inner = sum(not self.pairs[one, other] for one, other in pairwise(tags))
         return inner + int(not self.first[tags[0]]) + int(not self.last[tags[-1]])
 
 
