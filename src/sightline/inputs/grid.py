@@ -176,7 +176,8 @@ class GridInput(Input):
 
     kind = "grid"
     noun = "images"
-    single = ()  # one path is a list of one image
+    refused = (int, float, list, dict, set)
+    example = "a path"
     at_once = 8
     budget = BATCH_CELLS
     keys_file = ""  # the stores hold the keys
@@ -362,8 +363,8 @@ class GridInput(Input):
         return GridItem("image 1", held=given) if isinstance(given, bytes | np.ndarray) else GridItem(str(given))
 
     def items(self, given: Any) -> list[GridItem]:
-        """One path is one image; what has no name has its number."""
-        items = map(self.item, [given] if isinstance(given, str | Path) else given)
+        """What has no name has its number."""
+        items = map(self.item, given)
         return [x if x.held is None else x._replace(name=f"image {number}") for number, x in enumerate(items, start=1)]
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:

@@ -36,6 +36,9 @@ from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
+NO_TEXT = (int, float, bytes, Path, dict, set)
+
+
 class ReaderInput(Input):
     """Items that a fitted `TextEncoder` reads; the base of texts, words and questions.
 
@@ -43,6 +46,7 @@ class ReaderInput(Input):
     """
 
     reads_pairs = False
+    refused = NO_TEXT
     reader: TextEncoder
 
     def __init__(self, config: Any, reader: Any = None) -> None:
@@ -174,6 +178,8 @@ class TextInput(ReaderInput):
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
 
     def item(self, given: Any) -> Text:
+        if not isinstance(given, str) and (len(given) != 2 or not all(isinstance(one, str) for one in given)):
+            raise UserError(f"expected a text or a pair of texts, found {given!r:.60}")
         return given if isinstance(given, str) else tuple(given)
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
@@ -243,6 +249,7 @@ class SourceText(Input):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
     keys_file = ""  # the training corpus itself tells which pairs were trained on
+    refused = (*NO_TEXT, list, tuple)
     decodes = "one vector for the whole source"
     most_measured = 400  # tokens; hiding each of them in turn grows with the cube
 
@@ -344,6 +351,8 @@ class Masked(NamedTuple):
 
 class PlainInput(ReaderInput):
     """Texts. Only those with a mask have something to predict; around each, ``config.max_length`` tokens are read."""
+
+    refused = (*NO_TEXT, list, tuple)
 
     def stage(self, tables: Sequence[Iterable[TableRow]], setting: Any) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]

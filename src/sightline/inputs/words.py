@@ -79,7 +79,10 @@ class WordsInput(ReaderInput):
         return " ".join(x)
 
     def item(self, given: Any) -> Words:
-        return tuple(given.split() if isinstance(given, str) else given)
+        words = tuple(given.split() if isinstance(given, str) else given)
+        if not all(isinstance(word, str) and word for word in words):
+            raise UserError(f"expected the words of a sentence, found {given!r:.60}")
+        return words
 
     joins_lines = True
 

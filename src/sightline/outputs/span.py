@@ -65,7 +65,7 @@ def _characters(x: Question, part: Stretch, places: list[int]) -> tuple[int, int
     if places == [NONE, NONE]:
         return 0, 0
     first, last = (part.first + token - part.offset for token in places)
-    return part.places[first][0], part.places[last][1]
+    return to_whole_words(x[1], part.places[first][0], part.places[last][1])
 
 
 def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choice, ...]:
@@ -76,7 +76,7 @@ def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choi
     log_probs = torch.log_softmax(logits, dim=-1)[0]
     choices = {NOTHING: float(log_probs[:, NONE].sum().exp())} if run.output.unanswered else {}  # type: ignore[attr-defined]
     logits[:, :, NONE] = torch.finfo(logits.dtype).min
-    for _ in range(LIKELIEST if part.behind > part.first else 0):
+    for _ in range(min(LIKELIEST, part.behind - part.first)):
         first, last = SpanHead.best(logits, run.config.longest_answer)[0].tolist()
         probability = float((log_probs[0, first] + log_probs[1, last]).exp())
         start, end = _characters(x, part, [first, last])

@@ -65,6 +65,7 @@ class TaskLesson:
         return run.output.scored(run, xs, self._parts, options)
 
 
+LISTENERS = ("on_step", "on_scores", "on_remark", "on_begin")  # of `sightline.training.loop.train`
 Report = Callable[[Prepared, nn.Module], None]
 
 
@@ -124,9 +125,15 @@ def train_task(
     command: str = "",
     on_report: Report = lambda prepared, model: None,
     on_items: OnItems | None = None,
+    overwrite: bool = False,
     **listeners: Any,
 ) -> tuple[Run, Outcome]:
-    """Train a new run in ``out``; if ``source`` is None, resume the run that is there."""
+    """Train a new run in ``out``; if ``source`` is None, resume the run that is there.
+
+    ``overwrite`` replaces a run that is there, once the data is prepared.
+    """
+    for name in listeners.keys() - LISTENERS:  # before the folder is made
+        raise TypeError(f"train_task has no argument {name!r}; listeners are {', '.join(LISTENERS)}")
     if source is None:
         folder = RunFolder.open(out)
         folder.verify_data()
@@ -140,7 +147,7 @@ def train_task(
         sealed: list[str] = before.output.baseline_files(out)
     else:
         task, variant, config, earlier = plan(task, source, config, start)
-        with RunFolder.creating(out) as folder:
+        with RunFolder.creating(out, overwrite) as folder:
             given = limits or task.limits()
             setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items)
             with preparing(source, valid, setting) as (prepared, rows):
@@ -223,9 +230,9 @@ def train_together(
     ranks = Ranks.join(device)
     restarted = ranks.is_restart()
     if ranks.is_first and source is not None and (out / CONFIG).exists():
-        if not restarted:
+        if not restarted and not (fresh or {}).get("overwrite"):
             RunFolder.create(out)  # raises: there is a run already
-        source = None
+        source = None if restarted else source
     if not ranks.is_first:
         ranks.wait()  # the first process prepares the data; then this one resumes its run
         with suppress(OtherRank):

@@ -58,9 +58,25 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def creating(cls, path: Path) -> Iterator["RunFolder"]:
+    def creating(cls, path: Path, overwrite: bool = False) -> Iterator["RunFolder"]:
         """A new run while its data is prepared. Data that cannot be used leaves nothing behind, nor does an interrupt;
-        what a killed process leaves, the next try clears away."""
+        what a killed process leaves, the next try clears away. With ``overwrite``, an earlier run is kept aside until
+        then."""
+        if overwrite and (path / CONFIG).exists():
+            cls(path).read_config()  # or else it is no run
+            with cls(path).locked():
+                pass  # nobody trains it
+            aside = path.with_name(f".{path.name}.replaced")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            try:
+                with cls.creating(path) as folder:
+                    yield folder
+            except BaseException:
+                aside.rename(path)
+                raise
+            shutil.rmtree(aside, ignore_errors=True)
+            return
         was_there = path.exists()
         folder = cls.create(path)
         marker = path / PREPARING
