@@ -229,6 +229,8 @@ def _train(
         return  # the first process prints the result
     outcome = trained[1]
     scores = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
+    if outcome.verdict:
+        display.remark(outcome.verdict)
     display.remark(f"ended after {outcome.reason}; {outcome.source}: {scores}\nrun     {out}\ncard    {out / CARD}")
 
 

@@ -30,6 +30,9 @@ from sightline.tasks.prepare import (
 )
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Column, Divided, Example, PredictOptions
+from sightline.training.folder import RunFolder
+
+BASELINES = "baselines.json"
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,11 +145,38 @@ class Output(ABC):
 
     def baselines(self, input: Input, rows: "Rows", setting: "Setting") -> list[str]:
         """Fit the simple models that a score is compared with; gives the names of files to seal."""
-        return []
+        facts = self.baseline_facts(input, rows)
+        if facts is None:
+            return []
+        RunFolder(setting.data.parent).write_json(BASELINES, facts)
+        return [BASELINES]
 
     def baseline_files(self, folder: Path) -> list[str]:
         """The files of `baselines` that a run folder has."""
-        return []
+        return [BASELINES] if (folder / BASELINES).exists() else []
+
+    def baseline_facts(self, input: Input, rows: "Rows") -> dict[str, Any] | None:
+        """What the baselines need of the training data (`sightline.outputs.simple_baselines`); None: nothing."""
+        return None
+
+    def baseline_predictions(
+        self, run: "Run", examples: Sequence[Example], facts: Mapping[str, Any]
+    ) -> dict[str, list[Any]]:
+        """By name, what baselines predict; ``facts`` is empty for runs that have none stored."""
+        return {}
+
+    def baseline_scores(self, run: "Run", examples: Sequence[Example]) -> dict[str, dict[str, float]]:
+        """By name, the scores of the baselines on these examples."""
+        there = run.folder is not None and bool(Output.baseline_files(self, run.folder))
+        facts = RunFolder(run.folder).read_json(BASELINES) if there and run.folder is not None else {}
+        scores = {}
+        try:
+            for name, predictions in self.baseline_predictions(run, examples, facts).items():
+                statistics = self.statistics(run, examples, predictions, [None] * len(examples))
+                scores[name] = self.scores_of(statistics, None)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"{run.name}: {BASELINES} is damaged: {error}") from None
+        return scores
 
     def about_data(self, prepared: "Prepared") -> dict[str, Any]:
         """Fields of about.json on the data that only some outputs have."""

@@ -26,6 +26,7 @@ from sightline.metrics.captions import CAPTION_METRICS, bleu_several
 from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
+from sightline.outputs.simple_baselines import usual_text
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.prepare import Prepared, Rows, Setting, validation_sample
@@ -235,6 +236,14 @@ class CaptionOutput(SequenceOutput):
         head = f"{row['image']}: CIDEr-D {row['cider_d']:.1f}, chrF {row['chrf']:.1f}"
         references = (f"   reference   {one}" for one in row["references"])
         return "\n".join((head, f"   caption     {row['prediction']}", *references))
+
+    def baseline_facts(self, input: Any, rows: Rows) -> dict[str, Any]:
+        return {"text": usual_text([one.y[0] for one in rows], self.config.seed)}
+
+    def baseline_predictions(
+        self, run: Run, examples: Sequence[Example], facts: Mapping[str, Any]
+    ) -> dict[str, list[Prediction]]:
+        return {"one caption for every image": [Prediction(facts["text"], 0.0, 0.0)] * len(examples)} if facts else {}
 
     # -- for people
 

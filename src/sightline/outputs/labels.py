@@ -170,6 +170,9 @@ class LabelsOutput(Output):
     def baseline_files(self, folder: Path) -> list[str]:
         return self.compared_with.files(folder)
 
+    def baseline_scores(self, run: Run, examples: Sequence[Example]) -> dict[str, dict[str, float]]:
+        return {}  # `finished` and `card` score them with the labels
+
     def encode(self, x: Any, y: Label, parts: Sequence[Any]) -> Iterable[tuple[Any, Sequence[int]]]:
         return ((part, self.labels.ids(y)) for part in parts)
 
@@ -324,6 +327,8 @@ class LabelsOutput(Output):
                 "Where it looked is not why it decided: attention is a picture of the computation, not an explanation.",
             ),
             tuple(sections),
+            baselines={self.compared_with.names.get(name, name): values for name, values in baselines.items()},
+            own=values_of(predicted, truth),
         )
 
     def explain(self, run: Run, x: Any, options: Any) -> Explanation:

@@ -20,6 +20,7 @@ from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
 from sightline.outputs.encoder_maps import Axes, EncoderMaps, TextWindow, axis_of, read_maps, word_axis
 from sightline.outputs.reports import NUMBER, PLACE, TEXT, structure
+from sightline.outputs.simple_baselines import likely_sentence
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
@@ -229,6 +230,14 @@ class SpanOutput(Output):
             "f1": metrics.answer_f1.statistics(predicted, gold),
             "exact": metrics.answer_exact.statistics(predicted, gold),
         }
+
+    def baseline_predictions(
+        self, run: Run, examples: Sequence[Example], facts: Mapping[str, Any]
+    ) -> dict[str, list[AnswerPrediction]]:
+        sentences = [likely_sentence(*one.x) for one in examples]
+        answers = [AnswerPrediction(one, None, None, 1.0) for one in sentences]
+        nothing = [AnswerPrediction("", None, None, 1.0)] * len(examples)
+        return {"the sentence with most words of the question": answers, "no answer": nothing}
 
     def save(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
         return {"unanswered": self.unanswered}, []

@@ -25,6 +25,7 @@ from sightline.outputs.base import Output, ranked_scores
 from sightline.outputs.encoder_maps import Axes, TextWindow, axis_of, read_maps
 from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, listed_counts, structure
+from sightline.outputs.simple_baselines import usual_tags
 from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.evaluate import Evaluation, Table
@@ -251,6 +252,18 @@ class TagsOutput(Output):
     @property
     def compared(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("span_f1", "accuracy") if self.spans else ("accuracy", "macro_f1")
+
+    def baseline_facts(self, input: Input, rows: Rows) -> dict[str, Any]:
+        return usual_tags(rows)
+
+    def baseline_predictions(
+        self, run: Run, examples: Sequence[Example], facts: Mapping[str, Any]
+    ) -> dict[str, list[TagPrediction]]:
+        if not facts:
+            return {}
+        rows = [tuple(facts["words"].get(word, facts["any"]) for word in one.x) for one in examples]
+        tagged = [TagPrediction(one.x, tags, (1.0,) * len(tags)) for one, tags in zip(examples, rows, strict=True)]
+        return {"the usual tag of each word": tagged}
 
     def columns(self) -> tuple[str, ...] | None:
         return self.labels.columns

@@ -14,7 +14,7 @@ from sightline.data.store import Corpus, write_blocks
 from sightline.inputs.base import Input
 from sightline.inputs.text import SourceText
 from sightline.metrics import Bucket, Statistics
-from sightline.outputs.sequence import WARNED, SequenceOptions, SequenceOutput, learnt_lines
+from sightline.outputs.sequence import WARNED, Prediction, SequenceOptions, SequenceOutput, learnt_lines
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.missing import count_missing
@@ -82,6 +82,11 @@ class TranslationOutput(SequenceOutput):
         if any(isinstance(module, Attention) for module in run.model.modules()):
             output.shift = measured_shift(run, texts)
         return output
+
+    def baseline_predictions(
+        self, run: Run, examples: Sequence[Example], facts: Mapping[str, Any]
+    ) -> dict[str, list[Prediction]]:
+        return {"a copy of the source": [Prediction(one.x, 0.0, 0.0) for one in examples]}
 
     def card(self, run: Run, prepared: Prepared, raws: Sequence[Any], folder: Path) -> Wording:
         return Wording()

@@ -2,8 +2,8 @@
 
 import json
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -30,6 +30,20 @@ class Wording:
         "An attention map is a picture of the computation, not an explanation of the output.",
     )
     sections: tuple[str, ...] = ()
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # their scores on validation data
+    own: Mapping[str, float] = field(default_factory=dict)  # those of the run on the same data
+
+
+def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], first: str | None = None) -> str:
+    """Whether a baseline is as good as a run, in the metric that decides or the first that all have; "" for none."""
+    known = [name for name in own if baselines and all(name in values for values in baselines.values())]
+    if not known:
+        return ""
+    metric = first if first in known else known[0]
+    best = max(baselines, key=lambda name: baselines[name][metric])
+    won = "A BASELINE WON" if baselines[best][metric] >= own[metric] else "the run is above its baselines"
+    shown = metric.replace("_", " ")
+    return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'"
 
 
 def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording) -> str:
@@ -48,6 +62,7 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         + ("" if overlap is None else f" Of these, {overlap:,} are in the training data too."),
         *([f"Started from the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
     ]
+    compared = verdict(wording.own or outcome.scores, wording.baselines, next(iter(outcome.scores), None))
     limits = list(wording.limits)
     limits[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
     command = about.get("command")
@@ -60,6 +75,7 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         f"{wording.scored} These data chose the weights, so a test on other data may be lower: `sightline evaluate` "
         "gives it.",
         f"| metric | score |\n| --- | --- |\n{scores}",
+        *([f"**{compared[0].upper()}{compared[1:]}.**"] if compared else []),
         f"Weights: {outcome.source}. Training ended after {outcome.reason}: {progress.step:,} steps, "
         f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "
         f"(PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}).",

@@ -16,6 +16,7 @@ from sightline.data.source import RowsLike, Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.metrics import Resampled, Statistics, paired_bootstrap
+from sightline.tasks.card import verdict
 from sightline.tasks.prepare import read_examples, seen_in_training
 from sightline.tasks.task import Example
 
@@ -55,6 +56,17 @@ class Evaluation:
     extra: dict[str, Any] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)  # items that could not be read and are left out: label, reason
 
+    @property
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """By name, the scores of the baselines on the same examples."""
+        return self.extra.get("floors") or self.extra.get("baselines") or {}
+
+    @property
+    def verdict(self) -> str:
+        """Whether a baseline is as good as the run."""
+        decisive = getattr(self.run.config, "decisive", None) or getattr(self.run.config, "metric", None)
+        return verdict(self.values, self.baselines, decisive)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every example with its prediction."""
         return (self.row(number) for number in range(len(self.examples)))
@@ -82,6 +94,8 @@ class Evaluation:
             noun = self.run.input.known_by or self.run.input.noun
             data[f"without_training_{noun}"] = self.run.output.without_json(self)
         data |= self.run.output.summary(self)
+        if self.baselines:
+            data["baselines"] = self.baselines
         return data | ({"errors": self.worst(errors)} if errors else {})
 
 
@@ -120,6 +134,7 @@ def evaluate(
     values = run.output.scores_of(statistics, None)
     scores = (statistics, values, seen, without, seconds, made.options)
     evaluation = Evaluation(run, made.examples, made.predictions, made.raws, *scores, bad=made.bad)
+    evaluation.extra["baselines"] = run.output.baseline_scores(run, made.examples)
     return run.output.finished(evaluation, scoring)
 
 

@@ -19,7 +19,7 @@ from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.nn.lora import merge_lora
-from sightline.tasks.card import ABOUT, CARD, CURVES, card
+from sightline.tasks.card import ABOUT, CARD, CURVES, card, verdict
 from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
@@ -165,7 +165,7 @@ def train_task(
     model.load_state_dict(outcome.weights)
     merge_lora(model)
     model.eval()
-    return finish(run, prepared, lesson, folder, outcome, sealed), outcome
+    return finish(run, prepared, lesson, folder, outcome, sealed)
 
 
 def untrained(prepared: Prepared, variant: Variant, out: Path, start: Any = None) -> Run:
@@ -176,8 +176,8 @@ def untrained(prepared: Prepared, variant: Variant, out: Path, start: Any = None
 
 def finish(
     run: Run, prepared: Prepared, lesson: TaskLesson, folder: RunFolder, outcome: Outcome, sealed: list[str]
-) -> Run:
-    """Calibrate on validation data, save, draw, write the card, seal."""
+) -> tuple[Run, Outcome]:
+    """Calibrate on validation data, save, draw, compare with baselines, write the card, seal."""
     valid = prepared.valid if run.output.calibrates else []
     raws = run.raw([one.x for one in valid], options=run.output.validation_options())
     output = run.output.calibrate(run, raws, prepared)
@@ -188,9 +188,12 @@ def finish(
 
     draw_curves(folder.metrics(), folder.path / CURVES, run.output.unit)
     wording = run.output.card(run, prepared, raws, folder.path)
+    wording = replace(wording, baselines=wording.baselines or run.output.baseline_scores(run, lesson.valid))
+    own = wording.own or outcome.scores
+    outcome = outcome._replace(verdict=verdict(own, wording.baselines, next(iter(outcome.scores), None)))
     write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording))
     folder.seal([*names, *sealed])
-    return run
+    return run, outcome
 
 
 def describe(
