@@ -43,6 +43,7 @@ def train(
     minutes: float | None = None,
     device: str = "auto",
     overwrite: bool = False,
+    folds: int | None = None,
     progress: bool | None = None,
     on_items: OnItems | None = None,
     on_report: Report | None = None,
@@ -58,7 +59,7 @@ def train(
     or that of ``model`` in its ``size``, or that of the run to ``start`` from. ``options`` are the task's own, as on
     the command line, such as ``labels="several"`` of classify. ``overwrite`` replaces a run that is there.
     ``progress`` shows how training goes; by default, on a terminal and in a notebook, unless ``on_step`` or
-    ``on_scores`` is given.
+    ``on_scores`` is given. ``folds``: first cross-validate with this many parts of the data; the card has the result.
     """
     from sightline.cli.display import Display
     from sightline.cli.train import base_config, with_fields
@@ -87,13 +88,19 @@ def train(
     listeners: dict[str, Any] = {} if display is None else display.listeners()
     own_listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
     listeners |= {name: one for name, one in own_listeners.items() if one is not None}
-    fresh = {
+    fresh: dict[str, Any] = {
         "valid": None if valid is None else Source.of(valid, columns),
         "limits": limits,
         "start": begin,
         "on_items": on_items or (None if display is None else display.items),
         "overwrite": overwrite,
     }
+    if folds is not None:
+        from sightline.tasks.folds import cross_validate
+
+        options_of_folds = {name: fresh[name] for name in ("valid", "limits", "start")}
+        place, where = Path(out), choose_device(device)
+        fresh["folds"] = cross_validate(chosen, source, place, whole, folds, device=where, **options_of_folds)
     with nullcontext() if display is None else display.progress:
         trained = train_together(
             chosen, source, Path(out), whole, device=choose_device(device), fresh=fresh, **listeners

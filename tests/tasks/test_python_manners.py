@@ -1,6 +1,7 @@
 """Training from Python and again: what is refused before a folder is made, what a new limit does, what is printed."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -81,6 +82,29 @@ def test_new_limits_replace_those_of_the_run(trained):
     assert read_progress(checkpoints(out)[-1]).step == 7
     training = json.loads((out / "config.json").read_text())["config"]["training"]
     assert (training["steps"], training["learning_rate"]) == (7, 0.001)
+
+
+def test_tidy_keeps_what_predictions_need(trained, tmp_path):
+    copy = shutil.copytree(trained[3], tmp_path / "run")
+    before = sightline.load(copy).predict(["ga di gi"])
+    optimisers = [path for path in checkpoints(copy) if (path / "optimiser.safetensors").exists()]
+    assert optimisers == checkpoints(copy)[-1:]
+    done = run("tidy", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "MB removed" in done.stdout
+    assert [path.name for path in (copy / "data").iterdir()] == ["texts.npy"]
+    assert sightline.load(copy).predict(["ga di gi"]) == before
+    assert sightline.load(copy).evaluate(str(trained[0])).seen.all()
+    refused = run("resume", "run", "--steps", "9", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "has no data and no checkpoints (sightline tidy removes them)" in refused.stderr
+
+
+def test_a_run_that_has_not_ended_is_not_tidied(trained, tmp_path):
+    copy = shutil.copytree(trained[3], tmp_path / "run")
+    (copy / "checksums.json").unlink()
+    assert "has not ended" in run("tidy", "run", cwd=tmp_path).stderr
+    assert checkpoints(copy)
 
 
 def test_fields_that_look_like_options_have_a_hint(tmp_path):

@@ -21,6 +21,7 @@ TRAINING = (
     Arg("epochs", int, "Stop after this many passes; 30 if there is no other limit."),
     Arg("steps", int, "Stop after this many updates."),
     Arg("minutes", float, "Stop after this many minutes."),
+    Arg("folds", int, "First cross-validate with this many parts of the data: for small data."),
     Arg("learning-rate", float, "The highest learning rate; by default, that of the preset."),
     Arg("seed", int, "The same seed, data and threads give the same model; 0 by default."),
     Arg("dry-run", bool, "Train a few batches, print time, memory and disk, and keep nothing."),

@@ -48,6 +48,13 @@ DEMO = Command(
     "sightline.cli.demo:run_demo",
 )
 
+TIDY = Command(
+    "tidy",
+    "Remove what predictions do not need: the checkpoints and the prepared data of a run.",
+    (RUN,),
+    "sightline.cli.tidy:tidy_command",
+)
+
 RESUME = Command(
     "resume",
     "Resume training from the last valid checkpoint, at the same position in the data.",

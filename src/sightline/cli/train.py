@@ -126,7 +126,28 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     command = shlex.join(["sightline", *sys.argv[1:]])
     fresh = {"valid": valid, "limits": limits, "start": values["start"], "command": command}
     fresh["overwrite"] = values["overwrite"]
+    if values["folds"] is not None:
+        fresh["folds"] = _cross_validate(task, source, out, config, values["folds"], device, fresh)
     _train(task, source, out, config, device, Board(out) if values["tensorboard"] else None, fresh=fresh)
+
+
+def _cross_validate(
+    task: Task, source: Source, out: Path, config: Any, folds: int, device: str, fresh: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The scores of a cross-validation, printed fold by fold."""
+    from sightline.tasks.folds import cross_validate, lines_of
+
+    if Ranks.is_launched():
+        raise UserError("--folds is for one process; leave it out, or start without a launcher")
+
+    def say(number: int, scores: dict[str, float]) -> None:
+        shown = ", ".join(f"{name} {value:g}" for name, value in scores.items())
+        print(f"fold {number + 1} of {folds}: {shown}", flush=True)
+
+    options = {name: fresh[name] for name in ("valid", "limits", "start")}
+    crossed = cross_validate(task, source, out, config, folds, say, device=device, **options)
+    print(*lines_of(crossed, folds), sep="\n", flush=True)
+    return crossed
 
 
 def print_estimate(costs: Estimate, config: Any, task: Task) -> None:

@@ -214,6 +214,18 @@ def choose_groups(documents: np.ndarray, share: float, seed: int, what: str) -> 
     return apart[numbers], f"no documents are marked: validation {what} are {drawn} blocks that run on"
 
 
+def fold_keys(keys: np.ndarray, strata: np.ndarray, fold: tuple[int, int], what: str) -> np.ndarray:
+    """The keys of one of several folds (its number from 0, how many there are): strata are in all of them alike."""
+    number, folds = fold
+    different, first = np.unique(keys, return_index=True)
+    if len(different) < 2 * folds:
+        raise UserError(
+            f"--folds is {folds}, and there are {len(different):,} different {what}; expected 2 for each fold"
+        )
+    order = np.lexsort((different, strata[first]))
+    return different[order[number::folds]]
+
+
 def different_keys(keys: np.ndarray) -> np.ndarray:
     """Each key once, in order, in a file and not in memory."""
     different, count = scratch_array(len(keys), np.uint64), 0

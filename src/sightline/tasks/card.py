@@ -62,6 +62,11 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         + ("" if overlap is None else f" Of these, {overlap:,} are in the training data too."),
         *([f"Started from the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
     ]
+    folds = about.get("folds") or {}
+    crossed = ", ".join(
+        f"{name.replace('_', ' ')} {one['mean']:.2f} (95 % interval {one['low']:.2f} to {one['high']:.2f})"
+        for name, one in folds.items()
+    )
     compared = verdict(wording.own or outcome.scores, wording.baselines, next(iter(outcome.scores), None))
     limits = list(wording.limits)
     limits[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
@@ -75,6 +80,7 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         f"{wording.scored} These data chose the weights, so a test on other data may be lower: `sightline evaluate` "
         "gives it.",
         f"| metric | score |\n| --- | --- |\n{scores}",
+        *([f"Cross-validated, the mean of models that were trained on the other parts: {crossed}."] if crossed else []),
         *([f"**{compared[0].upper()}{compared[1:]}.**"] if compared else []),
         f"Weights: {outcome.source}. Training ended after {outcome.reason}: {progress.step:,} steps, "
         f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "

@@ -5,7 +5,7 @@
     rows -> preparing (checked, split, fitted, stored) -> model -> training loop -> calibrated -> saved, scored, sealed
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from sightline.tasks.card import ABOUT, CARD, CURVES, card, verdict
 from sightline.tasks.prepare import DATA, OnItems, Prepared, Setting, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
+from sightline.training.checkpoint import checkpoints, drop_optimisers
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import OtherRank, Outcome, train
 from sightline.training.ranks import Ranks
@@ -65,6 +66,7 @@ class TaskLesson:
         return run.output.scored(run, xs, self._parts, options)
 
 
+Interval = dict[str, float]  # mean, low and high of a score over the folds of a cross-validation
 LISTENERS = ("on_step", "on_scores", "on_remark", "on_begin")  # of `sightline.training.loop.train`
 Report = Callable[[Prepared, nn.Module], None]
 
@@ -126,16 +128,21 @@ def train_task(
     on_report: Report = lambda prepared, model: None,
     on_items: OnItems | None = None,
     overwrite: bool = False,
+    fold: tuple[int, int] | None = None,
+    folds: Mapping[str, Interval] | None = None,
     **listeners: Any,
 ) -> tuple[Run, Outcome]:
     """Train a new run in ``out``; if ``source`` is None, resume the run that is there.
 
-    ``overwrite`` replaces a run that is there, once the data is prepared.
+    ``overwrite`` replaces a run that is there, once the data is prepared. ``fold`` is the part of the rows to validate
+    on, in a cross-validation, and ``folds`` are the scores of one that was done before.
     """
     for name in listeners.keys() - LISTENERS:  # before the folder is made
         raise TypeError(f"train_task has no argument {name!r}; listeners are {', '.join(LISTENERS)}")
     if source is None:
         folder = RunFolder.open(out)
+        if not checkpoints(out) and not any(path.is_dir() for path in (out / DATA).glob("*")):
+            raise UserError(f"{out} has no data and no checkpoints (sightline tidy removes them); it cannot be resumed")
         folder.verify_data()
         before = Run.load(out)
         config = replace(config, model=before.config.model)  # as fitted to the data
@@ -149,12 +156,13 @@ def train_task(
         task, variant, config, earlier = plan(task, source, config, start)
         with RunFolder.creating(out, overwrite) as folder:
             given = limits or task.limits()
-            setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items)
+            setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items, fold=fold)
             with preparing(source, valid, setting) as (prepared, rows):
                 run = untrained(prepared, variant, out, earlier)  # fails before anything is kept
                 on_report(prepared, run.model)
                 sealed = prepared.output.baselines(prepared.input, rows, setting)
-        folder.write_json(ABOUT, describe(prepared, source, valid, start, command))
+        about = describe(prepared, source, valid, start, command)
+        folder.write_json(ABOUT, about if folds is None else {**about, "folds": folds})
         changing = {CONFIG, MODEL, METRICS, *run.output.calibrated_files}
         folder.seal_data([*sealed, *(name for name in run.save(folder, "untrained") if name not in changing)])
     model = run.model
@@ -193,6 +201,7 @@ def finish(
     outcome = outcome._replace(verdict=verdict(own, wording.baselines, next(iter(outcome.scores), None)))
     write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording))
     folder.seal([*names, *sealed])
+    drop_optimisers(checkpoints(folder.path)[:-1])
     return run, outcome
 
 

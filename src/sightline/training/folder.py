@@ -192,6 +192,20 @@ class RunFolder:
         if (self.path / PREPARED).exists():
             verify_files(self.path, self.read_json(PREPARED), PREPARED)
 
+    def tidy(self, kept: Collection[str] = ()) -> int:
+        """Remove what predictions do not need: checkpoints, and data but for these names; how many bytes that is."""
+        if not (self.path / CHECKSUMS).exists():
+            raise UserError(f"{self.path} has not ended: it needs its checkpoints; first: sightline resume {self.path}")
+        removed = 0
+        with self.locked():
+            for path in (self.path / "checkpoints", self.path / "tensorboard", *(self.path / DATA).glob("*")):
+                if path.name in kept and path.parent == self.path / DATA:
+                    continue
+                files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+                removed += sum(one.lstat().st_size for one in files)
+                path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path, ignore_errors=True)
+        return removed
+
     def _advice(self, name: str) -> str:
         """What is left where the weights are lost."""
         last = max((self.path / "checkpoints").glob("step-*"), key=lambda path: path.stat().st_mtime, default=None)

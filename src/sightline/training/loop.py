@@ -58,7 +58,7 @@ class Lesson(Protocol):
         """
 
 
-DEFAULT_EPOCHS, LEAST_STEPS = 30, 3000
+DEFAULT_EPOCHS, LEAST_STEPS, MOST_EPOCHS = 30, 3000, 1000
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,11 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
 
     def limited(self, batches: int) -> "TrainingConfig":
-        """With a limit where none was given: 30 epochs of this many batches, more where they are few."""
+        """With a limit where none was given: 30 epochs of this many batches, up to 1,000 where they are few."""
         if self.epochs is not None or self.steps is not None or self.minutes is not None:
             return self
-        return replace(self, epochs=max(DEFAULT_EPOCHS, math.ceil(LEAST_STEPS / self.steps_in(batches))))
+        wanted = math.ceil(LEAST_STEPS / self.steps_in(batches))
+        return replace(self, epochs=max(DEFAULT_EPOCHS, min(wanted, MOST_EPOCHS)))
 
     def steps_in(self, batches: int) -> int:
         """Updates in an epoch of this many batches."""
