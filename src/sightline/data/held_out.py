@@ -62,7 +62,7 @@ def split_rows(
     gets that part of the rows (`fold_keys`).
     """
     _, items, targets = hashes
-    of_documents = len(report.documents) == spool.count
+    of_documents = len(report.documents) == spool.count > 1
     if fold is not None:
         units = np.array(report.documents, np.uint64) if of_documents else np.array(items)
         apart = np.isin(units, fold_keys(units, _strata(spool, input, output), fold, what))

@@ -219,9 +219,7 @@ def fold_keys(keys: np.ndarray, strata: np.ndarray, fold: tuple[int, int], what:
     number, folds = fold
     different, first = np.unique(keys, return_index=True)
     if len(different) < 2 * folds:
-        raise UserError(
-            f"--folds is {folds}, and there are {len(different):,} different {what}; expected 2 for each fold"
-        )
+        raise UserError(f"--folds is {folds}, and there are {len(different):,} different {what}; expected 2 for each")
     order = np.lexsort((different, strata[first]))
     return different[order[number::folds]]
 

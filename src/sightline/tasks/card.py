@@ -46,8 +46,10 @@ def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float
     return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'"
 
 
-def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording) -> str:
-    """A page in Markdown."""
+def card(
+    folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording, limits: str = ""
+) -> str:
+    """A page in Markdown; ``limits`` are those that training had."""
     about = folder.read_json(ABOUT) if (folder.path / ABOUT).exists() else {}
     data = config.to_json()
     progress = outcome.progress
@@ -68,8 +70,8 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         for name, one in folds.items()
     )
     compared = verdict(wording.own or outcome.scores, wording.baselines, next(iter(outcome.scores), None))
-    limits = list(wording.limits)
-    limits[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
+    of_model = list(wording.limits)
+    of_model[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
     command = about.get("command")
     paragraphs = [
         f"# {folder.path.name}",
@@ -82,7 +84,9 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         f"| metric | score |\n| --- | --- |\n{scores}",
         *([f"Cross-validated, the mean of models that were trained on the other parts: {crossed}."] if crossed else []),
         *([f"**{compared[0].upper()}{compared[1:]}.**"] if compared else []),
-        f"Weights: {outcome.source}. Training ended after {outcome.reason}: {progress.step:,} steps, "
+        f"Weights: {outcome.source}. Training ended after {outcome.reason}"
+        + (f" (limits: {limits})" if limits else "")
+        + f": {progress.step:,} steps, "
         f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "
         f"(PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}).",
         f"![Loss and scores during training]({CURVES})",
@@ -90,7 +94,7 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         "## Command",
         f"```{'bash' if command else ''}\n{command or 'trained from Python'}\n```",
         "## Limits",
-        "\n".join(f"- {limit}" for limit in limits),
+        "\n".join(f"- {limit}" for limit in of_model),
         "## Configuration",
         f"```json\n{json.dumps(data, indent=2, ensure_ascii=False)}\n```",
     ]

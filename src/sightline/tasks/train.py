@@ -25,7 +25,7 @@ from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
 from sightline.training.checkpoint import checkpoints, drop_optimisers
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
-from sightline.training.loop import OtherRank, Outcome, train
+from sightline.training.loop import OtherRank, Outcome, TrainingConfig, train
 from sightline.training.ranks import Ranks
 
 
@@ -173,7 +173,7 @@ def train_task(
     model.load_state_dict(outcome.weights)
     merge_lora(model)
     model.eval()
-    return finish(run, prepared, lesson, folder, outcome, sealed)
+    return finish(run, prepared, lesson, folder, outcome, sealed, training)
 
 
 def untrained(prepared: Prepared, variant: Variant, out: Path, start: Any = None) -> Run:
@@ -183,7 +183,13 @@ def untrained(prepared: Prepared, variant: Variant, out: Path, start: Any = None
 
 
 def finish(
-    run: Run, prepared: Prepared, lesson: TaskLesson, folder: RunFolder, outcome: Outcome, sealed: list[str]
+    run: Run,
+    prepared: Prepared,
+    lesson: TaskLesson,
+    folder: RunFolder,
+    outcome: Outcome,
+    sealed: list[str],
+    training: TrainingConfig,
 ) -> tuple[Run, Outcome]:
     """Calibrate on validation data, save, draw, compare with baselines, write the card, seal."""
     valid = prepared.valid if run.output.calibrates else []
@@ -199,7 +205,7 @@ def finish(
     wording = replace(wording, baselines=wording.baselines or run.output.baseline_scores(run, lesson.valid))
     own = wording.own or outcome.scores
     outcome = outcome._replace(verdict=verdict(own, wording.baselines, next(iter(outcome.scores), None)))
-    write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording))
+    write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording, training.limits()))
     folder.seal([*names, *sealed])
     drop_optimisers(checkpoints(folder.path)[:-1])
     return run, outcome

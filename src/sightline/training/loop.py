@@ -107,6 +107,11 @@ class TrainingConfig(Config):
         wanted = math.ceil(LEAST_STEPS / self.steps_in(batches))
         return replace(self, epochs=max(DEFAULT_EPOCHS, min(wanted, MOST_EPOCHS)))
 
+    def limits(self) -> str:
+        """What ends training, in words."""
+        given = [f"{getattr(self, name):,g} {name}" for name in ("epochs", "steps", "minutes") if getattr(self, name)]
+        return ", ".join([*given, f"{self.patience:,} validations without a better score"])
+
     def steps_in(self, batches: int) -> int:
         """Updates in an epoch of this many batches."""
         return math.ceil(batches / self.accumulate)
