@@ -37,9 +37,22 @@ def test_the_interval_is_that_of_a_t_test():
     assert found["high"] - 2 == pytest.approx(4.303 / math.sqrt(3))
 
 
-@pytest.mark.parametrize("kind", ["translate", "grid"])
-def test_a_run_is_cross_validated(kind, tmp_path):
-    task, data, config, _ = sample(kind, tmp_path)
+def test_folds_of_pairs_share_neither_sources_nor_targets(tmp_path):
+    data = tmp_path / "data.tsv"
+    data.write_text("source\ttarget\n" + "".join(f"a{n} b\tc{n // 2} d\n" for n in range(30)))
+    (tmp_path / "sample").mkdir()
+    config = sample("translate", tmp_path / "sample").config
+    apart = []
+    for number in range(3):
+        with prepared_as("translate", data, tmp_path / f"data{number}", config, fold=(number, 3)) as (prepared, rows):
+            apart += [one.x for one in prepared.valid]
+            for side in range(2):
+                assert not {one[side] for one in rows} & {one[side] for one in prepared.valid}
+    assert sorted(apart) == sorted(f"a{n} b" for n in range(30))
+
+
+def test_a_run_is_cross_validated(tmp_path):
+    task, data, config, _ = sample("classify-text", tmp_path)
     config = replace(config, training=replace(config.training, steps=1, epochs=None, minutes=None))
     sightline.train(str(data), tmp_path / "out" / "run", task=task, config=config, folds=2)
     about = json.loads((tmp_path / "out" / "run" / "about.json").read_text())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
-NO_TEXT = (int, float, bytes, Path, dict, set)
+NO_TEXT: tuple[type, ...] = (int, float, bytes, Path, dict, set)
 
 
 class ReaderInput(Input):
@@ -46,7 +46,7 @@ class ReaderInput(Input):
     """
 
     reads_pairs = False
-    refused = NO_TEXT
+    refused: ClassVar[tuple[type, ...]] = NO_TEXT
     reader: TextEncoder
 
     def __init__(self, config: Any, reader: Any = None) -> None:
@@ -249,7 +249,7 @@ class SourceText(Input):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
     keys_file = ""  # the training corpus itself tells which pairs were trained on
-    refused = (*NO_TEXT, list, tuple)
+    refused: ClassVar[tuple[type, ...]] = (*NO_TEXT, list, tuple)
     decodes = "one vector for the whole source"
     most_measured = 400  # tokens; hiding each of them in turn grows with the cube
 
@@ -352,7 +352,7 @@ class Masked(NamedTuple):
 class PlainInput(ReaderInput):
     """Texts. Only those with a mask have something to predict; around each, ``config.max_length`` tokens are read."""
 
-    refused = (*NO_TEXT, list, tuple)
+    refused: ClassVar[tuple[type, ...]] = (*NO_TEXT, list, tuple)
 
     def stage(self, tables: Sequence[Iterable[TableRow]], setting: Any) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]

@@ -65,10 +65,8 @@ def estimate(
     steps = training.steps_in(len(batches))
     # By rows, not by tokens: with BPE dropout the same rows have more tokens.
     per_epoch = sum(map(len, batches)) * spent / rows + validation * steps / training.interval(len(batches))
-    # A checkpoint is the model and two moments of each parameter; one more is written before the oldest is deleted.
-    checkpoints = (
-        4 * parameters * (training.averaged + 3 + 2 * (RESUMABLE + 1))
-    )  # weights, and optimisers of the newest
+    # Models, and two moments of each parameter of the newest ones; one more is written before the oldest is deleted.
+    checkpoints = 4 * parameters * (training.averaged + 3 + 2 * (RESUMABLE + 1))
     return Estimate(
         training,
         prepared,
