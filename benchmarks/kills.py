@@ -63,6 +63,8 @@ def _make() -> Any:
     """The module that makes the data of the frozen runs."""
     sys.path.insert(0, str(RUNS.parents[1] / "helpers"))
     spec = importlib.util.spec_from_file_location("make_runs", RUNS / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
     make = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make)
     return make

@@ -189,9 +189,10 @@ class TagsOutput(Output):
     ) -> list[np.ndarray]:
         logits = run.model.scores(batch).double()  # type: ignore[operator]
         of_words = [logits[row, part.places] for row, part in enumerate(parts)]
-        crf = isinstance(run.model, CrfTags)
-        log_probs = (run.model.log_marginals(one) if crf else torch.log_softmax(one, dim=-1) for one in of_words)
-        return [one.cpu().numpy() for one in log_probs]
+        model = run.model
+        if isinstance(model, CrfTags):
+            return [model.log_marginals(one).cpu().numpy() for one in of_words]
+        return [torch.log_softmax(one, dim=-1).cpu().numpy() for one in of_words]
 
     def merge(self, x: Words, parts: Sequence[Cut], outputs: Sequence[np.ndarray]) -> np.ndarray:
         whole = np.zeros((len(x), self.labels.classes))

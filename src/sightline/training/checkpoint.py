@@ -172,7 +172,7 @@ def resume_from(
     Damaged checkpoints are named and left behind: training comes to their place again.
     """
     put_back(folder.path)
-    there = [path for path in checkpoints(folder.path) if (path / OPTIMISER).exists()]
+    there = checkpoints(folder.path)
     for path in reversed(there):
         try:
             verify_checkpoint(path)

@@ -208,7 +208,9 @@ class RunFolder:
 
     def _advice(self, name: str) -> str:
         """What is left where the weights are lost."""
-        last = max((self.path / "checkpoints").glob("step-*"), key=lambda path: path.stat().st_mtime, default=None)
+        last = max(
+            (self.path / "checkpoints").glob("step-*"), key=lambda path: (len(path.name), path.name), default=None
+        )
         return f"; the weights of its last checkpoint are in {last}" if name == MODEL and last is not None else ""
 
 
