@@ -172,7 +172,7 @@ class Output(ABC):
         scores = {}
         try:
             for name, predictions in self.baseline_predictions(run, examples, facts).items():
-                statistics = self.statistics(run, examples, predictions, [None] * len(examples))
+                statistics = self.statistics(run, examples, predictions, [])
                 scores[name] = self.scores_of(statistics, None)
         except (LookupError, TypeError, AttributeError) as error:
             raise UserError(f"{run.name}: {BASELINES} is damaged: {error}") from None
