@@ -63,12 +63,12 @@ def test_a_run_is_cross_validated(tmp_path):
         sightline.train(str(data), tmp_path / "other", task=task, config=config, folds=2, valid=str(data))
 
 
-def test_twenty_pairs_have_four_to_validate_on_and_that_is_said(tmp_path):
+def test_twenty_pairs_have_two_to_validate_on_and_that_is_said(tmp_path):
     data = tmp_path / "data.tsv"
     data.write_text("source\ttarget\n" + "".join(f"a{n} b\tc{n} d\n" for n in range(20)))
     (tmp_path / "sample").mkdir()
     _, _, config, _ = sample("translate", tmp_path / "sample")
     with prepared_as("translate", data, tmp_path / "data", config) as (prepared, rows):
-        assert len(prepared.valid) == 4
-        assert rows.count == 16
-        assert any("only 4 pairs to validate on: a score of so few says little" in line for line in prepared.lines())
+        assert len(prepared.valid) == 2
+        assert rows.count == 18
+        assert any("only 2 pairs to validate on: a score of so few says little" in line for line in prepared.lines())

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sightline.outputs.base import Output
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
-LEAST_VALID = 10  # different items to validate on, where a share of few comes to less; at most a fifth of them
+LEAST_VALID = 10  # different items to validate on, where a share of few comes to less; at most a tenth of them
 FEW_VALID = 30  # of so few rows a score says little
 VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from about this many rows at most
 OnItems = Callable[[int, int, float], None]  # items done, all items, items per second
@@ -126,9 +126,9 @@ class Prepared:
             lines += ["of the validation data:", *self.valid_report.left_out_lines()]
         lines += self.output.notes(self)
         if self.report is not None and len(self.valid) < FEW_VALID:
-            advice = "" if self.valid_report is not None else ", or cross-validate with --folds 5"
+            advice = "" if self.valid_report is not None else "; cross-validate with --folds 5, or give --valid"
             few = f"only {len(self.valid):,} {self.task.rows} to validate on"
-            lines.append(f"{few}: a score of so few says little; give more{advice}")
+            lines.append(f"{few}: a score of so few says little{advice}")
         return lines + overlap_lines(self.overlap, self.task.rows, self.output.pair_split)
 
     def summary(self) -> str:
@@ -234,7 +234,7 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         marks, overlap = None, None
         if kept is None:
             different = count_different(hashes[1])
-            share = max(setting.config.valid_share, min(LEAST_VALID, different // 5) / max(1, different))
+            share = max(setting.config.valid_share, min(LEAST_VALID, different // 10) / max(1, different))
             named = setting.task.rows, setting.config.seed, setting.fold
             marks, apart = split_rows(spool, hashes, input, output, share, report, *named)
             kept = [_unpacked(input, output, row) for row in spool.rows(apart)]

@@ -190,7 +190,10 @@ class RunFolder:
     def verify_data(self) -> None:
         """Everything that `seal_data` saw is what it was. Runs of earlier versions have no such checksums."""
         if (self.path / PREPARED).exists():
-            verify_files(self.path, self.read_json(PREPARED), PREPARED)
+            try:
+                verify_files(self.path, self.read_json(PREPARED), PREPARED)
+            except UserError as error:
+                raise UserError(f"{error}; without its data as it was, the run cannot be resumed") from None
 
     def tidy(self, kept: Collection[str] = ()) -> int:
         """Remove what predictions do not need: checkpoints, and data but for these names; how many bytes that is."""
