@@ -2,9 +2,11 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
 
 from sightline.config import Config
 from sightline.data.checking import RowLimits
@@ -40,6 +42,9 @@ def train(
     steps: int | None = None,
     minutes: float | None = None,
     device: str = "auto",
+    overwrite: bool = False,
+    folds: int | None = None,
+    progress: bool | None = None,
     on_items: OnItems | None = None,
     on_report: Report | None = None,
     on_step: Callable[[Event], None] | None = None,
@@ -52,9 +57,12 @@ def train(
     ``data`` is a path, rows (dictionaries, or tuples in the order of the task's columns; a generator is read once), a
     DataFrame of pandas or polars, or a `datasets.Dataset`. ``out`` is the run folder. The configuration is ``config``,
     or that of ``model`` in its ``size``, or that of the run to ``start`` from. ``options`` are the task's own, as on
-    the command line, such as ``labels="several"`` of classify.
+    the command line, such as ``labels="several"`` of classify. ``overwrite`` replaces a run that is there.
+    ``progress`` shows how training goes; by default, on a terminal and in a notebook, unless ``on_step`` or
+    ``on_scores`` is given. ``folds``: first cross-validate with this many parts of the data; the card has the result.
     """
-    from sightline.cli.train import base_config
+    from sightline.cli.display import Display
+    from sightline.cli.train import base_config, with_fields
 
     chosen = task if isinstance(task, Task) else task_named(task)
     known = [one.name.replace("-", "_") for one in chosen.options]
@@ -62,8 +70,7 @@ def train(
         if name not in known:
             there = f"; there is {', '.join(known)}" if known else ""
             raise UserError(f"{name} is no option of {chosen.name}{there}")
-    own, reader = chosen.own_options(options)
-    sets: dict[str, Any] = dict(own)
+    sets, reader = chosen.own_options(options)
     source = Source.of(_Stream(data) if isinstance(data, Iterator) else data, columns, **reader)
     variant = chosen.variant_for(source)
     begin = None if start is None else Path(start)
@@ -73,30 +80,31 @@ def train(
     whole: TaskConfig = base_config(chosen, variant, model, size, begin) if config is None else config
     if model not in (None, whole.model.kind):
         raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
-    given = {"epochs": epochs, "steps": steps, "minutes": minutes}
-    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    whole = replace(whole, training=replace(whole.training, **changed), **sets)
-    listeners: dict[str, Any] = {
-        "on_report": on_report,
-        "on_step": on_step,
-        "on_scores": on_scores,
-        "on_remark": on_remark,
-    }
-    fresh = {
+    limits_given = {"training.epochs": epochs, "training.steps": steps, "training.minutes": minutes}
+    whole = with_fields(whole, {**sets, **limits_given})
+    console = Console()
+    shown = console.is_terminal or console.is_jupyter if progress is None else progress
+    display = Display(console, chosen.counted.split()[-1]) if shown and not (on_step or on_scores) else None
+    listeners: dict[str, Any] = {} if display is None else display.listeners()
+    own_listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
+    listeners |= {name: one for name, one in own_listeners.items() if one is not None}
+    fresh: dict[str, Any] = {
         "valid": None if valid is None else Source.of(valid, columns),
         "limits": limits,
         "start": begin,
-        "on_items": on_items,
+        "on_items": on_items or (None if display is None else display.items),
+        "overwrite": overwrite,
     }
-    trained = train_together(
-        chosen,
-        source,
-        Path(out),
-        whole,
-        device=choose_device(device),
-        fresh=fresh,
-        **{name: one for name, one in listeners.items() if one is not None},
-    )
+    if folds is not None:
+        from sightline.tasks.folds import cross_validate
+
+        options_of_folds = {name: fresh[name] for name in ("valid", "limits", "start")}
+        place, where = Path(out), choose_device(device)
+        fresh["folds"] = cross_validate(chosen, source, place, whole, folds, device=where, **options_of_folds)
+    with nullcontext() if display is None else display.progress:
+        trained = train_together(
+            chosen, source, Path(out), whole, device=choose_device(device), fresh=fresh, **listeners
+        )
     return Run.load(out) if trained is None else trained[0]
 
 

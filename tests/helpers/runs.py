@@ -44,12 +44,12 @@ def read_as(task, data, columns=None, limits=None, config=None, **options):
 
 
 @contextmanager
-def prepared_as(task, data, folder, config, valid=None, start=None, limits=None):
+def prepared_as(task, data, folder, config, valid=None, start=None, limits=None, fold=None):
     """What training begins with and, to be read inside the block, the rows that it trains on."""
     task, source = task_named(task), Source.of(data)
     variant = task.variant_for(source)
     limits = limits or RowLimits(task.max_characters, task.max_bad_share)
-    setting = Setting(task.of(variant), variant, config, folder, limits, started(task, variant, start))
+    setting = Setting(task.of(variant), variant, config, folder, limits, started(task, variant, start), fold=fold)
     with preparing(source, None if valid is None else Source.of(valid), setting) as (prepared, rows):
         yield prepared, rows
 

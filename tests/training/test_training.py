@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.training.checkpoint import Progress, checkpoints
 from sightline.training.folder import RunFolder, average, load_tensors, save_tensors
 from sightline.training.loop import TrainingConfig, rank_of, train
+from training_runs import CONFIG
 
 
 @pytest.mark.slow
@@ -139,7 +141,9 @@ def test_a_diverged_training_is_said(tmp_path):
             return super().loss(model, batch)._replace(total=torch.tensor(float("nan"), requires_grad=True))
 
     config, folder = TrainingConfig(learning_rate=0.5, steps=3), RunFolder.create(tmp_path / "run")
-    with pytest.raises(UserError, match=r"at step 1: training has diverged; choose a smaller learning rate than 0\.5"):
+    with pytest.raises(
+        UserError, match=r"at step 1: training has diverged; choose a smaller --learning-rate than 0\.5"
+    ):
         train(small_model(), Diverged(), config, folder, device="cpu")
 
 
@@ -262,3 +266,21 @@ print(after - before, any("hg" in line.split() for line in flags))
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert int(said[0]) < 16_384  # kB
     assert said[1] == "True"
+
+
+@pytest.mark.parametrize(("rate", "said"), [(1e30, "no longer|and was"), (1e3, "and was")])
+def test_a_loss_that_runs_away_ends_training_with_an_error(tmp_path, rate, said):
+    config = replace(CONFIG, learning_rate=rate, steps=8, validate_every=4)
+    with pytest.raises(UserError, match=f"({said}).*training has diverged; choose a smaller --learning-rate"):
+        train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "run"), device="cpu")
+
+
+def test_weights_that_are_no_numbers_after_the_last_step_are_an_error(tmp_path):
+    model = small_model()
+
+    def spoil(event):
+        next(model.parameters()).data.fill_(float("nan"))
+
+    folder = RunFolder.create(tmp_path / "run")
+    with pytest.raises(UserError, match="weights are no longer numbers at step 1"):
+        train(model, Reversal(), replace(CONFIG, steps=1), folder, device="cpu", on_step=spoil)

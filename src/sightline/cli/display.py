@@ -50,6 +50,10 @@ class Display:
         self.progress = Progress(columns[0], BarColumn(bar_width=20), *columns[1:], console=console)
         self.task: Any = None
 
+    def listeners(self) -> dict[str, Any]:
+        """What `sightline.tasks.train.train_task` calls."""
+        return {"on_report": self.report, "on_step": self.step, "on_scores": self.scores, "on_remark": self.remark}
+
     def report(self, prepared: Any, model: Any) -> None:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in (*prepared.lines(), f"{prepared.summary()}; {parameters:,} parameters"):

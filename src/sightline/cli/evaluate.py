@@ -69,6 +69,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     if evaluation.seen is not None and evaluation.seen.any():
         seen = int(evaluation.seen.sum())
         print(f"{seen:,} of {count:,} {run.task.rows} are in the run's own data: scores on them are too high")
+    if evaluation.verdict:
+        print(evaluation.verdict)
     for part in run.output.tables(evaluation):
         print_part(part)
 

@@ -21,10 +21,26 @@ TRAINING = (
     Arg("epochs", int, "Stop after this many passes; 30 if there is no other limit."),
     Arg("steps", int, "Stop after this many updates."),
     Arg("minutes", float, "Stop after this many minutes."),
+    Arg("folds", int, "First cross-validate with this many parts of the data: for small data."),
+    Arg("learning-rate", float, "The highest learning rate; by default, that of the preset."),
     Arg("seed", int, "The same seed, data and threads give the same model; 0 by default."),
     Arg("dry-run", bool, "Train a few batches, print time, memory and disk, and keep nothing."),
     Arg("tensorboard", bool, "Also write RUN/tensorboard."),
+    Arg("overwrite", bool, "Replace the run in the folder, if there is one."),
 )
+# Fields of the configuration that are taken for options, and how to set them.
+FIELDS = {
+    "batch-tokens": "batch_tokens=2048",
+    "batch-rows": "batch_rows=16",
+    "batch-size": "batch_tokens=2048 (texts), batch_rows=16 (texts) or batch=16 (images)",
+    "lr": "training.learning_rate=0.001, or --learning-rate 0.001",
+    "dropout": "dropout=0.1 or model.dropout=0.1",
+    "patience": "training.patience=5",
+    "warmup": "training.warmup=200",
+    "weight-decay": "training.weight_decay=0.01",
+    "max-length": "max_length=256",
+    "vocab-size": "tokeniser.vocab_size=8000",
+}
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -47,6 +63,10 @@ def _refuse_others(task: Task, arguments: Sequence[str]) -> None:
     """Refuse an option of another task in a sentence that names the task."""
     own = {one.name for one in task.options}
     for name in (one[2:].partition("=")[0] for one in arguments if one.startswith("--") and one != "--help"):
+        if name.replace("_", "-") in FIELDS and name not in own:
+            raise UserError(
+                f"--{name} is a field of the configuration; set it with --set {FIELDS[name.replace('_', '-')]}"
+            )
         others = [other.name for other in tasks().values() if name in {one.name for one in other.options}]
         if others and name not in own:
             raise UserError(f"--{name} is for {' and '.join(others)}, not for {task.name}; leave it out")

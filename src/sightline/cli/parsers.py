@@ -48,6 +48,13 @@ DEMO = Command(
     "sightline.cli.demo:run_demo",
 )
 
+TIDY = Command(
+    "tidy",
+    "Remove what predictions do not need: the checkpoints and the prepared data of a run.",
+    (RUN,),
+    "sightline.cli.tidy:tidy_command",
+)
+
 RESUME = Command(
     "resume",
     "Resume training from the last valid checkpoint, at the same position in the data.",
@@ -57,6 +64,10 @@ RESUME = Command(
         DEVICE,
         THREADS,
         Arg("tensorboard", bool, "Also write RUN/tensorboard."),
+        Arg("epochs", int, "Stop after this many passes in all; a new limit replaces those of the run."),
+        Arg("steps", int, "Stop after this many updates in all."),
+        Arg("minutes", float, "Stop after this many minutes in all."),
+        Arg("learning-rate", float, "Train on with this highest learning rate."),
         Arg("set", tuple[str, ...], "Set training fields or the batch size: epochs=60 batch=16", (), "FIELD=VALUE"),
     ),
     "sightline.cli.train:resume_command",

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -23,6 +23,7 @@ from sightline.tasks.dry_run import Estimate, estimate
 from sightline.tasks.registry import task_of
 from sightline.tasks.task import SIZES, Task, Variant, imported
 from sightline.tasks.train import started, train_together
+from sightline.training.checkpoint import checkpoints, read_progress
 from sightline.training.folder import CONFIG, RunFolder
 from sightline.training.ranks import Ranks
 from sightline.training.stopping import Terminated
@@ -80,6 +81,15 @@ def base_config(
     return override(config, task.overrides)
 
 
+def with_fields(config: Any, values: Mapping[str, object]) -> Any:
+    """The configuration with those of the values that are given, each checked as in a file."""
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return override(config, [f"{name}={json.dumps(value)}" for name, value in given.items()])
+    except (ConfigError, TypeError, ValueError) as error:
+        raise UserError(str(error)) from None
+
+
 def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Sequence[str]) -> Any:
     """A preset or file, then the options, then --set; later values override earlier ones."""
     try:
@@ -87,9 +97,8 @@ def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Seque
         config = override(config, sets)
         if values["seed"] is not None:
             config = replace(config, seed=check_seed(values["seed"]))
-        given = {f"training.{name}": values[name] for name in ("epochs", "steps", "minutes")}
-        given["metric"] = values.get("metric")
-        config = override(config, [f"{name}={value}" for name, value in given.items() if value is not None])
+        given = {f"training.{name}": values.get(name) for name in ("epochs", "steps", "minutes", "learning_rate")}
+        config = with_fields(config, {**given, "metric": values.get("metric")})
         return override(config, values["set"])
     except (ConfigError, ValueError) as error:
         raise UserError(str(error)) from None
@@ -109,14 +118,36 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     limits = task.limits(values["max_characters"], values["max_bad_share"], options=True)
     if is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder for the run")
-    if (out / CONFIG).exists() and not Ranks.is_launched():
+    if (out / CONFIG).exists() and not Ranks.is_launched() and not values["overwrite"]:
         RunFolder.create(out)  # raises before the data is read: there is a run already
     if values["dry_run"]:
         print_estimate(estimate(task, source, valid, config, limits, values["start"], device), config, task)
         return
     command = shlex.join(["sightline", *sys.argv[1:]])
     fresh = {"valid": valid, "limits": limits, "start": values["start"], "command": command}
+    fresh["overwrite"] = values["overwrite"]
+    if values["folds"] is not None:
+        fresh["folds"] = _cross_validate(task, source, out, config, values["folds"], device, fresh)
     _train(task, source, out, config, device, Board(out) if values["tensorboard"] else None, fresh=fresh)
+
+
+def _cross_validate(
+    task: Task, source: Source, out: Path, config: Any, folds: int, device: str, fresh: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The scores of a cross-validation, printed fold by fold."""
+    from sightline.tasks.folds import cross_validate, lines_of
+
+    if Ranks.is_launched():
+        raise UserError("--folds is for one process; leave it out, or start without a launcher")
+
+    def say(number: int, scores: dict[str, float]) -> None:
+        shown = ", ".join(f"{name} {value:g}" for name, value in scores.items())
+        print(f"fold {number + 1} of {folds}: {shown}", flush=True)
+
+    options = {name: fresh[name] for name in ("valid", "limits", "start")}
+    crossed = cross_validate(task, source, out, config, folds, say, device=device, **options)
+    print(*lines_of(crossed, folds), sep="\n", flush=True)
+    return crossed
 
 
 def print_estimate(costs: Estimate, config: Any, task: Task) -> None:
@@ -141,14 +172,23 @@ def print_estimate(costs: Estimate, config: Any, task: Task) -> None:
 
 
 def resume_command(
-    run: Path, verify: int | None, device: str, threads: int | None, tensorboard: bool, set: Sequence[str]
+    run: Path,
+    verify: int | None,
+    device: str,
+    threads: int | None,
+    tensorboard: bool,
+    set: Sequence[str],
+    epochs: int | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
 ) -> None:
     """Resume from the last checkpoint; with ``verify``, check in copies that resuming is exact."""
     if verify is not None:
         from sightline.cli.verify import verify_command
 
-        if set or tensorboard:
-            raise UserError("--verify changes nothing in the run; leave out --set and --tensorboard")
+        if set or tensorboard or any((epochs, steps, minutes, learning_rate)):
+            raise UserError("--verify changes nothing in the run; leave out --set, --tensorboard and limits")
         verify_command(run, verify, threads, device)
         return
     set_up(threads)
@@ -156,8 +196,14 @@ def resume_command(
     task, about = task_of(run), folder.read_config()
     try:
         before = imported(task.variant_of(str(about.get("task"))).config).from_json(about["config"])
-        config = override(before, [_of_training(assignment) for assignment in set])
-    except (ConfigError, KeyError) as error:
+        limits: dict[str, Any] = {"epochs": epochs, "steps": steps, "minutes": minutes}
+        config = before
+        if any(one is not None for one in limits.values()):
+            _check_limits(run, limits)
+            config = replace(config, training=replace(config.training, **limits))
+        config = with_fields(config, {"training.learning_rate": learning_rate})
+        config = override(config, [_of_training(assignment) for assignment in set])
+    except (ConfigError, KeyError, ValueError) as error:
         raise UserError(f"{run}: {error}") from None
 
     def write() -> None:
@@ -165,6 +211,21 @@ def resume_command(
             folder.write_json(CONFIG, {**about, "config": config.to_json()})
 
     _train(task, None, run, config, choose_device(device), Board(run) if tensorboard else None, on_begin=write)
+
+
+def _check_limits(run: Path, limits: Mapping[str, Any]) -> None:
+    """Limits count from the beginning of the run: refuse one that is reached already."""
+    paths = checkpoints(run)
+    if not paths:
+        return
+    progress = read_progress(paths[-1])
+    done = {"epochs": progress.epoch, "steps": progress.step, "minutes": progress.seconds / 60}
+    for name, limit in limits.items():
+        if limit is not None and limit <= done[name]:
+            raise UserError(
+                f"{run} has trained {done[name]:,.4g} {name} already, and --{name} counts from its beginning: "
+                f"give more than {done[name]:,.4g}"
+            )
 
 
 def _of_training(assignment: str) -> str:
@@ -179,15 +240,9 @@ def _train(
     display = Display(Console(), task.counted.split()[-1], board=board)
     if source is not None:
         options["fresh"]["on_items"] = display.items
-    listeners: dict[str, Any] = {
-        "on_report": display.report,
-        "on_step": display.step,
-        "on_scores": display.scores,
-        "on_remark": display.remark,
-    }
     try:
         with display.progress, watched(display.preparing):
-            trained = train_together(task, source, out, config, device=device, **listeners, **options)
+            trained = train_together(task, source, out, config, device=device, **display.listeners(), **options)
     except KeyboardInterrupt as stopped:
         code = 143 if isinstance(stopped, Terminated) else 130
         raise UserError(_kept(out), exit_code=code) from None
@@ -195,6 +250,8 @@ def _train(
         return  # the first process prints the result
     outcome = trained[1]
     scores = ", ".join(f"{name} {value:g}" for name, value in outcome.scores.items())
+    if outcome.verdict:
+        display.remark(outcome.verdict)
     display.remark(f"ended after {outcome.reason}; {outcome.source}: {scores}\nrun     {out}\ncard    {out / CARD}")
 
 

@@ -1,6 +1,7 @@
 """Checking rows as they come: the good ones are passed on, the bad ones are counted, and too many are an error."""
 
 import itertools
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ class Report:
     left_out: Counter[str] = field(default_factory=Counter)  # kind of problem -> rows
     places: list[str] = field(default_factory=list)  # the first of them, as file:line: problem
     duplicates: int = 0
+    documents: Any = field(default_factory=lambda: array("Q"))  # of each row kept, where the rows name them, by a hash
+    split_by: str = ""  # what the validation rows were drawn by, where that is not single rows
     input: Any = None  # what read the items (`sightline.inputs.base.Input`), with what they are called
 
     def __post_init__(self) -> None:
@@ -125,7 +128,7 @@ class Report:
         lines += self.more()
         if self.duplicates:
             lines.append(f"{self.duplicates:,} {self.again}")
-        return lines + self.behind() + self.left_out_lines()
+        return lines + self.behind() + ([self.split_by] if self.split_by else []) + self.left_out_lines()
 
     def heading(self) -> str:
         """The first line: how many there are."""

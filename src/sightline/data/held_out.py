@@ -11,8 +11,10 @@ from sightline.data.checking import Report
 from sightline.data.disk import hash_of
 from sightline.data.splitting import (
     Overlap,
+    choose_groups,
     choose_keys,
     count_known,
+    fold_keys,
     key_of,
     label_order,
     overlap_of_hashes,
@@ -43,10 +45,37 @@ def _row_hash(row: Sequence[Any]) -> int:
 
 
 def split_rows(
-    spool: Spool, hashes: Hashes, input: "Input", output: "Output", share: float, report: Report, what: str
+    spool: Spool,
+    hashes: Hashes,
+    input: "Input",
+    output: "Output",
+    share: float,
+    report: Report,
+    what: str,
+    seed: int,
+    fold: tuple[int, int] | None = None,
 ) -> tuple[Marks, Marks]:
-    """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called."""
+    """Marks of the training rows and of the validation rows: an item is on one side only. ``what`` rows are called.
+
+    Where rows name their documents, validation gets whole documents, and training leaves out items that are there too:
+    neighbours share names and words, so single rows drawn from running text would score too high. ``fold``: validation
+    gets that part of the rows (`fold_keys`).
+    """
     _, items, targets = hashes
+    of_documents = len(report.documents) == spool.count > 1
+    if fold is not None:
+        units = np.array(report.documents, np.uint64) if of_documents else np.array(items)
+        apart = np.isin(units, fold_keys(units, _strata(spool, input, output), fold, what))
+        left = ~(apart | np.isin(items, np.array(items)[apart]))
+        if output.pair_split:
+            left &= ~np.isin(targets, np.array(targets)[apart])
+        return spool.mark(lambda start, end: left[start:end]), spool.mark(lambda start, end: apart[start:end])
+    if of_documents:
+        apart, split_by = choose_groups(np.array(report.documents, np.uint64), share, seed, what)
+        left = ~np.isin(items, np.unique(items[np.flatnonzero(apart)]))
+        if 2 * left.sum() > len(left):  # else the same few items are everywhere, and documents mean little
+            report.split_by = split_by
+            return spool.mark(lambda start, end: left[start:end]), spool.mark(lambda start, end: apart[start:end])
     if output.pair_split:
         split = split_hashes(items, targets, share)
         return spool.mark(split.train), spool.mark(split.valid)

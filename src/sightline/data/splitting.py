@@ -19,6 +19,7 @@ Pair = tuple[str, str]
 MOST_VALID = 20_000  # rows that a share comes to; more say no more, and are held in memory
 LEAST_TEXTS = 3  # a label with fewer is for training only
 NUMBER_STRATA = 10
+LEAST_DOCUMENTS, BLOCKS = 10, 20  # documents that are enough to draw from, else so many blocks
 _BINS_BITS = 20  # fine enough that a bin of a large corpus is a handful of pairs
 _CHUNK = 1 << 18  # hashes that are in memory together
 
@@ -189,6 +190,38 @@ def choose_keys(
                 left[stratum] -= len(lowest)
                 chosen.append(lowest)
     return np.sort(np.concatenate(chosen))
+
+
+def choose_groups(documents: np.ndarray, share: float, seed: int, what: str) -> tuple[np.ndarray, str]:
+    """Which rows to set apart: about this share of them, in whole documents drawn by the seed, and a sentence on that.
+
+    Where there are few documents, the rows are cut into blocks that follow each other, and blocks are drawn.
+    """
+    count, named = len(documents), len(np.unique(documents))
+    block = max(1, round(count / BLOCKS))
+    groups = documents if named >= LEAST_DOCUMENTS else np.arange(count) // block
+    _, first, numbers = np.unique(groups, return_index=True, return_inverse=True)
+    sizes, apart = np.bincount(numbers), np.zeros(len(first), bool)
+    asked, taken = min(max(1, round(share * count)), MOST_VALID), 0
+    for group in np.random.default_rng(seed).permutation(len(first)).tolist():
+        if taken < asked and taken + sizes[group] <= max(2 * asked, sizes.min()):
+            apart[group], taken = True, taken + sizes[group]
+    if not taken or taken == count:
+        raise UserError(f"validation: {count:,} {what} are too few to split; give validation data of your own")
+    drawn = f"{apart.sum():,} of {len(apart):,}"
+    if named >= LEAST_DOCUMENTS:
+        return apart[numbers], f"validation {what} are those of {drawn} documents"
+    return apart[numbers], f"no documents are marked: validation {what} are {drawn} blocks that run on"
+
+
+def fold_keys(keys: np.ndarray, strata: np.ndarray, fold: tuple[int, int], what: str) -> np.ndarray:
+    """The keys of one of several folds (its number from 0, how many there are): strata are in all of them alike."""
+    number, folds = fold
+    different, first = np.unique(keys, return_index=True)
+    if len(different) < 2 * folds:
+        raise UserError(f"--folds is {folds}, and there are {len(different):,} different {what}; expected 2 for each")
+    order = np.lexsort((different, strata[first]))
+    return different[order[number::folds]]
 
 
 def different_keys(keys: np.ndarray) -> np.ndarray:

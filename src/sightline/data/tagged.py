@@ -2,7 +2,8 @@
 
 In a CoNLL-style file a line has a word and its label with a tab between them (or blanks, where the file has no tabs;
 of more columns, the first is the word and the last the label), and an empty line ends a sentence. A sentence with a
-problem is left out whole: half of it would teach that the rest had no labels.
+problem is left out whole: half of it would teach that the rest had no labels. Documents begin at a line -DOCSTART-, at
+a remark "# newdoc", or behind several empty lines; a table may have a column of documents.
 """
 
 import re
@@ -27,7 +28,7 @@ DOCUMENT = "-DOCSTART-"  # stands between documents in files of the shared tasks
 
 def tagged_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every sentence of a source as its words and its labels, those with a problem too."""
-    source.check_columns([one.name for one in columns])
+    source.check_columns([one.name for one in columns], [one.name for one in columns if one.optional])
     shards = shards_of(str(source.data), (*CONLL_ENDINGS, *FORMATS))
     if not _is_conll(shards[0], source, columns):
         return table_cells(source, columns)
@@ -46,12 +47,12 @@ def _is_conll(data: str, source: Source, columns: Sequence[Any]) -> bool:
         return False
     first = next(lines_of(data), None)
     header = [] if first is None else [cell.strip().casefold() for cell in decode(first)[0].split("\t")]
-    return not all({*header} & {*column.all} for column in columns)
+    return not all({*header} & {*column.all} for column in columns if not column.optional)
 
 
 def _conll(data: str) -> Iterator[TableRow]:
     name, words, tags = name_of(data), list[str](), list[str]()
-    began, problem = 0, None
+    began, problem, document, empty = 0, None, 0, 0
     separator: str | None = None
     decided = False
 
@@ -59,15 +60,19 @@ def _conll(data: str) -> Iterator[TableRow]:
         if problem is not None:
             yield TableRow((), name, bad, problem)
         elif words and words != [DOCUMENT]:
-            yield TableRow((words, tags), name, began)
+            yield TableRow((words, tags, f"{name} {document}"), name, began)
 
     bad = 0
     for line in lines_of(data):
         text, wrong = decode(line)
         if wrong is None and not text.strip():
             yield from whole()
+            empty += 1
+            document += words == [DOCUMENT] or empty == 2  # more than one empty line stands between documents
             words, tags, problem = [], [], None
             continue
+        empty = 0
+        document += wrong is None and text.startswith("# newdoc")
         if not words and problem is None:
             began = line.number
         if wrong is None and not decided and not text.startswith("#"):

@@ -56,7 +56,9 @@ class Input(ABC, Generic[X, Part, Batch]):
 
     kind: ClassVar[str] = "text"
     noun: ClassVar[str] = "texts"
-    single: ClassVar[tuple[type, ...]] = (str, bytes, Path)  # what is one item where a list of items is expected
+    single: ClassVar[tuple[type, ...]] = (str, bytes, Path)  # what is one item, where a list would be several
+    refused: ClassVar[tuple[type, ...]] = ()  # what can be no item
+    example: ClassVar[str] = '"a text"'  # of an item, for errors
     at_once: ClassVar[int] = 4096  # items encoded together
     budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
     keys_file: ClassVar[str] = "texts.npy"  # below the run's data: what it was trained on
@@ -214,10 +216,10 @@ class Input(ABC, Generic[X, Part, Batch]):
         """The same for several."""
         return [self.item(one) for one in given]
 
-    def check_several(self, items: object) -> None:
-        """Refuse one item where several are expected."""
-        if isinstance(items, self.single):
-            raise UserError(f"{self.noun} is one {self.noun.removesuffix('s')}; expected a list of {self.noun}")
+    def check_item(self, given: object) -> None:
+        """Refuse what can be no item."""
+        if given is None or isinstance(given, self.refused):
+            raise UserError(f"{given!r:.60} is no {self.noun.removesuffix('s')}; expected one, such as {self.example}")
 
     def parse(self, line: str, number: int, is_json: bool) -> X:
         """An item out of a line of `sightline predict --input`: its first column, or an object of JSON."""

@@ -177,7 +177,8 @@ class GridInput(Input[GridItem, GridPart, Grids]):
 
     kind = "grid"
     noun = "images"
-    single = ()  # one path is a list of one image
+    refused = (int, float, list, dict, set)
+    example = "a path"
     at_once = 8
     budget = BATCH_CELLS
     keys_file = ""  # the stores hold the keys
@@ -367,9 +368,9 @@ class GridInput(Input[GridItem, GridPart, Grids]):
             given = values if values.dtype == np.uint8 else values.astype(np.float32)
         return GridItem("image 1", held=given) if isinstance(given, bytes | np.ndarray) else GridItem(str(given))
 
-    def items(self, given: Iterable[object] | Path) -> list[GridItem]:
-        """One path is one image; what has no name has its number."""
-        items = map(self.item, [given] if isinstance(given, str | Path) else given)
+    def items(self, given: Iterable[object]) -> list[GridItem]:
+        """What has no name has its number."""
+        items = map(self.item, given)
         return [x if x.held is None else x._replace(name=f"image {number}") for number, x in enumerate(items, start=1)]
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:

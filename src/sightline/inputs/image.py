@@ -110,6 +110,8 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
     kind = "image"
     noun = "images"
     single = (str, bytes, Path, np.ndarray)
+    refused = (int, float, list, dict, set)
+    example = "a path"
     at_once = AT_ONCE
     budget = AT_ONCE
     keys_file = KEYS

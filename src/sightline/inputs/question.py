@@ -36,6 +36,7 @@ class QuestionInput(ReaderInput[Question, Stretch]):
     kind = "pair"
     noun = "questions"
     known_by = "texts"
+    example = '("a question", "a text")'
     text_names = ("question", "text")
     at_once = 256
     reads_pairs = True

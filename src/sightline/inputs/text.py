@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -38,6 +38,9 @@ from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
+NO_TEXT: tuple[type, ...] = (int, float, bytes, Path, dict, set)
+
+
 class ReaderInput(Input[X, Part, Texts]):
     """Items that a fitted `TextEncoder` reads; the base of texts, words and questions.
 
@@ -45,6 +48,7 @@ class ReaderInput(Input[X, Part, Texts]):
     """
 
     reads_pairs = False
+    refused: ClassVar[tuple[type, ...]] = NO_TEXT
     reader: TextEncoder
 
     def __init__(self, config: TaskConfig, reader: TextEncoder | None = None) -> None:
@@ -178,7 +182,12 @@ class TextInput(ReaderInput[Text, list[int]]):
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
 
     def item(self, given: object) -> Text:
-        return given if isinstance(given, str) else cast("Text", tuple(cast("Sequence[str]", given)))
+        if isinstance(given, str):
+            return given
+        texts = tuple(cast("Sequence[object]", given))
+        if len(texts) != 2 or not all(isinstance(one, str) for one in texts):
+            raise UserError(f"expected a text or a pair of texts, found {given!r:.60}")
+        return cast("Text", texts)
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
         if is_json:
@@ -247,6 +256,7 @@ class SourceText(Input[str, Sequence[int], Tensor]):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
     keys_file = ""  # the training corpus itself tells which pairs were trained on
+    refused: ClassVar[tuple[type, ...]] = (*NO_TEXT, list, tuple)
     decodes = "one vector for the whole source"
     most_measured = 400  # tokens; hiding each of them in turn grows with the cube
 
@@ -351,6 +361,8 @@ PlainPart = list[int] | Masked
 
 class PlainInput(ReaderInput[Plain, PlainPart]):
     """Texts. Only those with a mask have something to predict; around each, ``config.max_length`` tokens are read."""
+
+    refused: ClassVar[tuple[type, ...]] = (*NO_TEXT, list, tuple)
 
     def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]

@@ -80,7 +80,10 @@ class WordsInput(ReaderInput[Words, Cut]):
         return " ".join(x)
 
     def item(self, given: object) -> Words:
-        return tuple(given.split() if isinstance(given, str) else cast("Sequence[str]", given))
+        words = tuple(given.split() if isinstance(given, str) else cast("Sequence[str]", given))
+        if not all(isinstance(word, str) and word for word in words):
+            raise UserError(f"expected the words of a sentence, found {given!r:.60}")
+        return words
 
     joins_lines = True
 

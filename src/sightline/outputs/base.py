@@ -30,6 +30,9 @@ from sightline.tasks.prepare import (
 )
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Batch, Column, Divided, Example, Options, Part, Pred, PredictOptions, Raw, X, Y
+from sightline.training.folder import RunFolder
+
+BASELINES = "baselines.json"
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +78,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
     unit: str = "nats a token"  # of the loss
     sized_targets: ClassVar[bool] = False  # targets count in the budget of a training batch too
     calibrates: ClassVar[bool] = True  # `calibrate` and `card` need raw outputs of all validation examples
+    calibrated_files: ClassVar[tuple[str, ...]] = ()  # of those that `save` writes, the ones that `calibrate` changes
     freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
     compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are given; empty: all
     less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
@@ -91,6 +95,10 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
     @abstractmethod
     def read(self, cells: Mapping[str, object], x: X) -> Y:
         """The target in a row, or a `BadValueError`."""
+
+    def document(self, cells: Mapping[str, object]) -> str | None:
+        """The document that a row is from, where the data names it: a document is on one side of a split only."""
+        return None
 
     def check(self, y: Y, limits: "RowLimits") -> None:
         """Raise a `BadValueError` where a target is too large to learn from."""
@@ -142,11 +150,38 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
 
     def baselines(self, input: Input[X, Part, Batch], rows: "Rows[X, Y]", setting: "Setting") -> list[str]:
         """Fit the simple models that a score is compared with; gives the names of files to seal."""
-        return []
+        facts = self.baseline_facts(input, rows)
+        if facts is None:
+            return []
+        RunFolder(setting.data.parent).write_json(BASELINES, facts)
+        return [BASELINES]
 
     def baseline_files(self, folder: Path) -> list[str]:
         """The files of `baselines` that a run folder has."""
-        return []
+        return [BASELINES] if (folder / BASELINES).exists() else []
+
+    def baseline_facts(self, input: Input[X, Part, Batch], rows: "Rows[X, Y]") -> dict[str, object] | None:
+        """What the baselines need of the training data (`sightline.outputs.simple_baselines`); None: nothing."""
+        return None
+
+    def baseline_predictions(
+        self, run: "Run", examples: Sequence[Example[X, Y]], facts: Mapping[str, object]
+    ) -> dict[str, list[Pred]]:
+        """By name, what baselines predict; ``facts`` is empty for runs that have none stored."""
+        return {}
+
+    def baseline_scores(self, run: "Run", examples: Sequence[Example[X, Y]]) -> dict[str, dict[str, float]]:
+        """By name, the scores of the baselines on these examples."""
+        there = run.folder is not None and bool(Output.baseline_files(self, run.folder))
+        facts = RunFolder(run.folder).read_json(BASELINES) if there and run.folder is not None else {}
+        scores = {}
+        try:
+            for name, predictions in self.baseline_predictions(run, examples, facts).items():
+                statistics = self.statistics(run, examples, predictions, [])
+                scores[name] = self.scores_of(statistics, None)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"{run.name}: {BASELINES} is damaged: {error}") from None
+        return scores
 
     def about_data(self, prepared: "Prepared[X, Y]") -> dict[str, object]:
         """Fields of about.json on the data that only some outputs have."""

@@ -26,6 +26,7 @@ from sightline.metrics.captions import CAPTION_METRICS, bleu_several
 from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
+from sightline.outputs.simple_baselines import usual_text
 from sightline.tasks.card import Wording
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table, path_name
@@ -245,6 +246,16 @@ class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
         head = f"{row['image']}: CIDEr-D {row['cider_d']:.1f}, chrF {row['chrf']:.1f}"
         references = (f"   reference   {one}" for one in cast("list[str]", row["references"]))
         return "\n".join((head, f"   caption     {row['prediction']}", *references))
+
+    def baseline_facts(self, input: Input[Image, ImagePart, Tensor], rows: Rows[Image, Captions]) -> dict[str, object]:
+        return {"text": usual_text([one.y[0] for one in rows], self.config.seed)}
+
+    def baseline_predictions(
+        self, run: Run, examples: Sequence[Example[Image, Captions]], facts: Mapping[str, object]
+    ) -> dict[str, list[Prediction]]:
+        if not facts:
+            return {}
+        return {"one caption for every image": [Prediction(cast("str", facts["text"]), 0.0, 0.0)] * len(examples)}
 
     # -- for people
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -32,6 +33,7 @@ from sightline.outputs import cell_scores
 from sightline.outputs.base import Output, ThresholdOptions
 from sightline.outputs.cell_scores import CellBatches, GridPrediction, RawCells, Scored, StoredRows
 from sightline.outputs.reports import COUNT, NUMBER, TEXT, class_table, listed, structure
+from sightline.outputs.simple_baselines import MOST_IMAGES, cell_means, pixel_threshold
 from sightline.picture import Labelling, Picture
 from sightline.records import Grid, Record, TopK
 from sightline.tasks.card import Wording, table_section
@@ -130,6 +132,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
     unit = "nats a cell"
     least_split = 2
     predict_options = CellsOptions
+    calibrated_files = (FACTS,)
     writes_files = True
     pictures = (".png", ".jpg", ".jpeg", ".webp")
     measures = False
@@ -403,6 +406,41 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
 
     def shown_error(self, row: Mapping[str, object]) -> str:
         return f"{row['image']}: F1 {row['f1']:.1f}, precision {row['precision']:.1f}, recall {row['recall']:.1f}"
+
+    # -- baselines
+
+    def baseline_facts(self, input: CellsInput, rows: Rows[GridItem, Mask]) -> dict[str, object]:
+        """Of two classes of pixels, the threshold on the mean of a cell that is best in training."""
+        assert isinstance(input, GridInput)
+        if len(self.facts.names) != 2 or not self.facts.cell:
+            return {}
+        stored = [input.stores[0][example.x.row] for example in islice(rows, MOST_IMAGES)]
+        means = [cell_means(one.values, self.facts.cell) for one in stored]
+        return pixel_threshold(means, [self._gold_cells(one.classes) for one in stored])
+
+    def _gold_cells(self, classes: np.ndarray) -> np.ndarray:
+        return cell_scores.gold_cells(classes, self.facts.cell, self.facts.share, len(self.facts.names))
+
+    def baseline_predictions(
+        self, run: Run, examples: CellsExamples, facts: Mapping[str, object]
+    ) -> dict[str, list[GridPrediction]]:
+        assert isinstance(run.input, GridInput)
+        names, predictions = self.facts.names, dict[str, list[GridPrediction]]()
+        constant = ("none marked", "all marked") if len(names) == 2 else [f"all {name}" for name in names]
+        for example in examples:
+            values = run.input.values(example.x)
+            means = cell_means(values, self.facts.side)
+            labels = {name: np.full(means.shape, number) for number, name in enumerate(constant)}
+            if "least" in facts:
+                marked = cast("int", facts["sign"]) * means >= cast("float", facts["least"])
+                labels["a threshold on the pixels"] = marked.astype(np.int64)
+            for name, one in labels.items():
+                predictions.setdefault(name, []).append(self._labelled(one, values.shape[:2]))
+        return predictions
+
+    def _labelled(self, labels: np.ndarray, size: tuple[int, ...]) -> GridPrediction:
+        probs = np.eye(len(self.facts.names), dtype=np.float32)[labels]
+        return GridPrediction("", labels, probs, cell_scores.paint(self.facts, labels, None, size))
 
     # -- saving
 

@@ -24,7 +24,6 @@ class LabelBaselines:
 
     title: ClassVar[str] = ""
     about: ClassVar[str] = ""
-    one: ClassVar[str] = "A floor"
     missing: ClassVar[str] = ""  # the sentence of the card where there are none
     unknown: ClassVar[str] = ""  # that of an evaluation
     names: ClassVar[dict[str, str]] = {}  # in the card
@@ -57,9 +56,6 @@ class LabelBaselines:
         lines += [f"| | {' | '.join(metrics)} |", f"| --- |{' --- |' * len(metrics)}"]
         for name, values in systems.items():
             lines.append(f"| {name} | {' | '.join(f'{values[metric]:.2f}' for metric in own)} |")
-        first = next(iter(own))
-        if max(values[first] for values in baselines.values()) >= own[first]:
-            lines += ["", f"**{self.one} is not below this model in {metrics[0]}.**"]
         return [*lines, ""]
 
 
@@ -120,7 +116,6 @@ class ImageBaselines(LabelBaselines):
 
     title = "Beside the floor"
     about = "A linear model on the same training images, scored on all validation data: what needs no attention."
-    one = "The floor"
 
     def scores(
         self, folder: Path | None, xs: Sequence[Any], prepared: SomePrepared | None = None

@@ -183,6 +183,9 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
     def baseline_files(self, folder: Path) -> list[str]:
         return self.compared_with.files(folder)
 
+    def baseline_scores(self, run: Run, examples: Sequence[Example[X, Label]]) -> dict[str, dict[str, float]]:
+        return {}  # `finished` and `card` score them with the labels
+
     def encode(self, x: X, y: Label, parts: Sequence[Part]) -> Iterable[tuple[Part, Sequence[int]]]:
         return ((part, self.labels.ids(y)) for part in parts)
 
@@ -350,6 +353,8 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
                 "Where it looked is not why it decided: attention is a picture of the computation, not an explanation.",
             ),
             tuple(sections),
+            baselines={self.compared_with.names.get(name, name): values for name, values in baselines.items()},
+            own=values_of(predicted, truth),
         )
 
     def explain(self, run: Run, x: X, options: ExplainOptions) -> Explanation:

@@ -20,6 +20,7 @@ from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
 from sightline.outputs.encoder_maps import Axes, EncoderMaps, TextWindow, axis_of, read_maps, word_axis
 from sightline.outputs.reports import NUMBER, PLACE, TEXT, structure
+from sightline.outputs.simple_baselines import likely_sentence
 from sightline.records import Tokens
 from sightline.tasks.card import Wording
 from sightline.tasks.configs.base import TaskConfig
@@ -28,7 +29,7 @@ from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Example, PredictOptions
-from sightline.text.words import TextOffsets, token_places, words_of_places
+from sightline.text.words import TextOffsets, to_whole_words, token_places, words_of_places
 from sightline.training.steps import to_device
 
 NOTHING = "no answer"  # what is shown where the text does not hold the answer
@@ -66,7 +67,7 @@ def _characters(x: Question, part: Stretch, places: list[int]) -> tuple[int, int
     if places == [NONE, NONE]:
         return 0, 0
     first, last = (part.first + token - part.offset for token in places)
-    return part.places[first][0], part.places[last][1]
+    return to_whole_words(x[1], part.places[first][0], part.places[last][1])
 
 
 def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choice, ...]:
@@ -77,7 +78,7 @@ def _likeliest(run: Run, x: Question, part: Stretch, texts: Texts) -> tuple[Choi
     log_probs = torch.log_softmax(logits, dim=-1)[0]
     choices = {NOTHING: float(log_probs[:, NONE].sum().exp())} if run.output.unanswered else {}  # type: ignore[attr-defined]
     logits[:, :, NONE] = torch.finfo(logits.dtype).min
-    for _ in range(LIKELIEST if part.behind > part.first else 0):
+    for _ in range(min(LIKELIEST, part.behind - part.first)):
         first, last = SpanHead.best(logits, run.config.longest_answer)[0].tolist()
         probability = float((log_probs[0, first] + log_probs[1, last]).exp())
         start, end = _characters(x, part, [first, last])
@@ -114,7 +115,7 @@ class AnswerPrediction(NamedTuple):
 
 
 class Pointed(NamedTuple):
-    """The likeliest span of a part, by the places of its tokens; of a whole text, by its characters.
+    """The likeliest span of a part, by the places of its tokens; of a whole text, by its characters, in whole words.
 
     ``log_prob`` is its, ``none`` that of there being no answer: of several parts, the least of them. ``nowhere``: in
     every part "none" is likelier. ``part`` is the one with the span, or None where there is no text.
@@ -207,7 +208,8 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
         first, last = (part.first + token - part.offset for token in best[:2])
         nowhere = all(one.none >= one.log_prob for one in outputs)
         none = min(0.0, *(one.none for one in outputs))
-        return Pointed(part.places[first][0], part.places[last][1], best.log_prob, none, nowhere, part)
+        start, end = to_whole_words(x[1], part.places[first][0], part.places[last][1])
+        return Pointed(start, end, best.log_prob, none, nowhere, part)
 
     def decide(self, x: Question, raw: Pointed, options: PredictOptions | None = None) -> AnswerPrediction:
         if raw.part is None or (self.unanswered and raw.nowhere):
@@ -234,6 +236,14 @@ class SpanOutput(Output[Question, Answers, Stretch, Texts, Pointed, AnswerPredic
             "f1": metrics.answer_f1.statistics(predicted, gold),
             "exact": metrics.answer_exact.statistics(predicted, gold),
         }
+
+    def baseline_predictions(
+        self, run: Run, examples: SpanExamples, facts: Mapping[str, object]
+    ) -> dict[str, list[AnswerPrediction]]:
+        sentences = [likely_sentence(*one.x) for one in examples]
+        answers = [AnswerPrediction(one, None, None, 1.0) for one in sentences]
+        nothing = [AnswerPrediction("", None, None, 1.0)] * len(examples)
+        return {"the sentence with most words of the question": answers, "no answer": nothing}
 
     def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         return {"unanswered": self.unanswered}, []

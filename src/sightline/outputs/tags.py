@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -17,12 +18,14 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Choice, Explanation, OutputStep
 from sightline.inputs.base import Input
 from sightline.inputs.words import Cut, Words, WordsInput, cut_words, piece_places, words_of
+from sightline.models.crf import Allowed, CrfTags, allowed_tags, best_sequence
 from sightline.models.heads import NOTHING
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.base import Output, ranked_scores
 from sightline.outputs.encoder_maps import Axes, TextWindow, axis_of, read_maps
 from sightline.outputs.label_scores import LABELS, UNSEEN, Labels
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed, listed_counts, structure
+from sightline.outputs.simple_baselines import usual_tags
 from sightline.records import Tokens
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.configs.base import TaskConfig
@@ -110,9 +113,15 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
 
     labels: Labels
 
-    def __init__(self, config: TaskConfig, labels: Labels | None = None) -> None:
+    def __init__(self, config: TaskConfig, labels: Labels | None = None, strict: bool = False) -> None:
+        """``strict``: the training data keeps the rules of its scheme, so predictions do too."""
         super().__init__(config)
-        self.labels = cast("Labels", labels)  # None until it is fitted
+        self.labels, self.strict = cast("Labels", labels), strict  # labels are None until it is fitted
+
+    @cached_property
+    def allowed(self) -> Allowed | None:
+        """Which tags may follow each other, where the training data keeps to a scheme."""
+        return allowed_tags(self.labels.names) if self.strict else None
 
     @property
     def spans(self) -> bool:
@@ -132,6 +141,10 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
                 raise BadValueError(problem)
         return tags
 
+    def document(self, cells: Mapping[str, Any]) -> str | None:
+        document = cells.get("document")
+        return None if document is None else str(document)
+
     def report(self) -> TagReport:
         return TagReport()
 
@@ -150,7 +163,16 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         if self.config.metric == ("macro_f1" if spans else "span_f1"):
             there = "span_f1 and accuracy" if spans else "accuracy and macro_f1: no label begins with B-"
             raise UserError(f"metric is {self.config.metric}; of these labels there is {there}")
-        return input.fit(rows, setting), TagsOutput(setting.config, labels)
+        return input.fit(rows, setting), TagsOutput(setting.config, labels, spans and self._keeps_rules(rows, labels))
+
+    @staticmethod
+    def _keeps_rules(rows: Rows[Words, Tags], labels: Labels) -> bool:
+        """Whether at most a hundredth of the spans break the rules of the scheme; in IOB1 most begin with I."""
+        allowed, broken, spans = allowed_tags(labels.names), 0, 0
+        for _, tags in rows:
+            broken += allowed.breaks([labels.index(tag) for tag in tags])
+            spans += len(metrics.spans_of(tags))
+        return broken <= spans / 100
 
     def encode(self, x: Words, y: tuple[str, ...], parts: Sequence[Cut]) -> Iterator[tuple[Cut, list[int]]]:
         """For each token the label of its word and one, or 0 where it is no first piece."""
@@ -174,8 +196,12 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
     def outputs(
         self, run: Run, xs: Sequence[Words], parts: Sequence[Cut], batch: Texts, options: PredictOptions | None
     ) -> list[np.ndarray]:
-        logits = torch.log_softmax(run.model.scores(batch).double(), dim=-1).cpu().numpy()  # type: ignore[operator]
-        return [logits[row, part.places] for row, part in enumerate(parts)]
+        logits = run.model.scores(batch).double()  # type: ignore[operator]
+        of_words = [logits[row, part.places] for row, part in enumerate(parts)]
+        model = run.model
+        if isinstance(model, CrfTags):
+            return [model.log_marginals(one).cpu().numpy() for one in of_words]
+        return [torch.log_softmax(one, dim=-1).cpu().numpy() for one in of_words]
 
     def merge(self, x: Words, parts: Sequence[Cut], outputs: Sequence[np.ndarray]) -> np.ndarray:
         whole = np.zeros((len(x), self.labels.classes))
@@ -185,7 +211,7 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
         return whole
 
     def decide(self, x: Words, raw: np.ndarray, options: PredictOptions | None = None) -> TagPrediction:
-        best = raw.argmax(axis=1)
+        best = raw.argmax(axis=1) if self.allowed is None or not len(x) else best_sequence(raw, self.allowed)
         likely = np.exp(raw[np.arange(len(x)), best])
         return TagPrediction(x, tuple(self.labels.names[i] for i in best.tolist()), tuple(likely.tolist()))
 
@@ -237,16 +263,29 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
     def compared(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("span_f1", "accuracy") if self.spans else ("accuracy", "macro_f1")
 
+    def baseline_facts(self, input: TagsInput, rows: Rows[Words, Tags]) -> dict[str, object]:
+        return usual_tags(rows)
+
+    def baseline_predictions(
+        self, run: Run, examples: TagsExamples, facts: Mapping[str, object]
+    ) -> dict[str, list[TagPrediction]]:
+        if not facts:
+            return {}
+        usual, other = cast("dict[str, str]", facts["words"]), cast("str", facts["any"])
+        rows = [tuple(usual.get(word, other) for word in one.x) for one in examples]
+        tagged = [TagPrediction(one.x, tags, (1.0,) * len(tags)) for one, tags in zip(examples, rows, strict=True)]
+        return {"the usual tag of each word": tagged}
+
     def columns(self) -> tuple[str, ...] | None:
         return self.labels.columns
 
     def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         self.labels.save(RunFolder(folder))
-        return {}, [LABELS]
+        return {"strict_tags": self.strict}, [LABELS]
 
     @classmethod
     def load(cls, saved: SavedRun, config: TaskConfig, input: TagsInput) -> "TagsOutput":
-        return cls(config, Labels.load(saved.path))
+        return cls(config, Labels.load(saved.path), saved.about.get("strict_tags") is True)
 
     def notes(self, prepared: Prepared[Words, Tags]) -> list[str]:
         return unseen_line(self.labels.unseen([tag for one in prepared.valid for tag in one.y]))

@@ -92,6 +92,11 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
             output.shift = measured_shift(run, texts)
         return output
 
+    def baseline_predictions(
+        self, run: Run, examples: Sequence[Example[str, str]], facts: Mapping[str, object]
+    ) -> dict[str, list[Prediction]]:
+        return {"a copy of the source": [Prediction(one.x, 0.0, 0.0) for one in examples]}
+
     def card(self, run: Run, prepared: Prepared[str, str], raws: Sequence[Searched], folder: Path) -> Wording:
         return Wording()
 

@@ -2,8 +2,8 @@
 
 import json
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -30,10 +30,26 @@ class Wording:
         "An attention map is a picture of the computation, not an explanation of the output.",
     )
     sections: tuple[str, ...] = ()
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # their scores on validation data
+    own: Mapping[str, float] = field(default_factory=dict)  # those of the run on the same data
 
 
-def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording) -> str:
-    """A page in Markdown."""
+def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], first: str | None = None) -> str:
+    """Whether a baseline is as good as a run, in the metric that decides or the first that all have; "" for none."""
+    known = [name for name in own if baselines and all(name in values for values in baselines.values())]
+    if not known:
+        return ""
+    metric = first if first in known else known[0]
+    best = max(baselines, key=lambda name: baselines[name][metric])
+    won = "A BASELINE WON" if baselines[best][metric] >= own[metric] else "the run is above its baselines"
+    shown = metric.replace("_", " ")
+    return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'"
+
+
+def card(
+    folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, wording: Wording, limits: str = ""
+) -> str:
+    """A page in Markdown; ``limits`` are those that training had."""
     about = folder.read_json(ABOUT) if (folder.path / ABOUT).exists() else {}
     data = config.to_json()
     progress = outcome.progress
@@ -48,8 +64,14 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         + ("" if overlap is None else f" Of these, {overlap:,} are in the training data too."),
         *([f"Started from the weights and the vocabulary of the run `{about['from']}`."] if about.get("from") else []),
     ]
-    limits = list(wording.limits)
-    limits[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
+    folds = about.get("folds") or {}
+    crossed = ", ".join(
+        f"{name.replace('_', ' ')} {one['mean']:.2f} (95 % interval {one['low']:.2f} to {one['high']:.2f})"
+        for name, one in folds.items()
+    )
+    compared = verdict(wording.own or outcome.scores, wording.baselines, next(iter(outcome.scores), None))
+    of_model = list(wording.limits)
+    of_model[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
     command = about.get("command")
     paragraphs = [
         f"# {folder.path.name}",
@@ -60,7 +82,11 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         f"{wording.scored} These data chose the weights, so a test on other data may be lower: `sightline evaluate` "
         "gives it.",
         f"| metric | score |\n| --- | --- |\n{scores}",
-        f"Weights: {outcome.source}. Training ended after {outcome.reason}: {progress.step:,} steps, "
+        *([f"Cross-validated, the mean of models that were trained on the other parts: {crossed}."] if crossed else []),
+        *([f"**{compared[0].upper()}{compared[1:]}.**"] if compared else []),
+        f"Weights: {outcome.source}. Training ended after {outcome.reason}"
+        + (f" (limits: {limits})" if limits else "")
+        + f": {progress.step:,} steps, "
         f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "
         f"(PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}).",
         f"![Loss and scores during training]({CURVES})",
@@ -68,7 +94,7 @@ def card(folder: RunFolder, config: Config, model: nn.Module, outcome: Outcome, 
         "## Command",
         f"```{'bash' if command else ''}\n{command or 'trained from Python'}\n```",
         "## Limits",
-        "\n".join(f"- {limit}" for limit in limits),
+        "\n".join(f"- {limit}" for limit in of_model),
         "## Configuration",
         f"```json\n{json.dumps(data, indent=2, ensure_ascii=False)}\n```",
     ]

@@ -18,6 +18,7 @@ from sightline.tasks.prepare import DATA, Setting, SomePrepared, preparing
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task
 from sightline.tasks.train import TaskLesson, plan, untrained
+from sightline.training.checkpoint import RESUMABLE
 from sightline.training.loop import TrainingConfig
 from sightline.training.steps import gradients, make_optimiser, to_device
 
@@ -64,8 +65,8 @@ def estimate(
     steps = training.steps_in(len(batches))
     # By rows, not by tokens: with BPE dropout the same rows have more tokens.
     per_epoch = sum(map(len, batches)) * spent / rows + validation * steps / training.interval(len(batches))
-    # A checkpoint is the model and two moments of each parameter; one more is written before the oldest is deleted.
-    checkpoints = 4 * parameters * (3 * (training.averaged + 1) + 2)
+    # Models, and two moments of each parameter of the newest ones; one more is written before the oldest is deleted.
+    checkpoints = 4 * parameters * (training.averaged + 3 + 2 * (RESUMABLE + 1))
     return Estimate(
         training,
         prepared,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from sightline.data.source import RowsLike, Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.metrics import Resampled, Statistics, paired_bootstrap
+from sightline.tasks.card import verdict
 from sightline.tasks.prepare import read_examples, seen_in_training
 from sightline.tasks.task import Example, Pred_co, PredictOptions, Raw_co, SomeExample, X_co, Y_co
 
@@ -55,6 +56,17 @@ class Evaluation(Generic[X_co, Y_co, Raw_co, Pred_co]):
     extra: dict[str, object] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)  # items that could not be read and are left out: label, reason
 
+    @property
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """By name, the scores of the baselines on the same examples."""
+        return cast("dict[str, dict[str, float]]", self.extra.get("floors") or self.extra.get("baselines") or {})
+
+    @property
+    def verdict(self) -> str:
+        """Whether a baseline is as good as the run."""
+        decisive = getattr(self.run.config, "decisive", None) or getattr(self.run.config, "metric", None)
+        return verdict(self.values, self.baselines, decisive)
+
     def rows(self) -> Iterator[dict[str, object]]:
         """Every example with its prediction."""
         return (self.row(number) for number in range(len(self.examples)))
@@ -82,6 +94,8 @@ class Evaluation(Generic[X_co, Y_co, Raw_co, Pred_co]):
             noun = self.run.input.known_by or self.run.input.noun
             data[f"without_training_{noun}"] = self.run.output.without_json(self)
         data |= self.run.output.summary(self)
+        if self.baselines:
+            data["baselines"] = self.baselines
         return data | ({"errors": self.worst(errors)} if errors else {})
 
 
@@ -123,6 +137,7 @@ def evaluate(
     values = run.output.scores_of(statistics, None)
     scores = (statistics, values, seen, without, seconds, made.options)
     evaluation = Evaluation(run, made.examples, made.predictions, made.raws, *scores, bad=made.bad)
+    evaluation.extra["baselines"] = run.output.baseline_scores(run, made.examples)
     return run.output.finished(evaluation, scoring)
 
 

@@ -75,6 +75,7 @@ class SavedRun(NamedTuple):
             model = build()
             finish(model, tensors)
             model.load_state_dict(tensors)
+            _check_numbers(model)
         return model.eval()
 
 
@@ -97,6 +98,12 @@ def _check_layers(config: Any, tensors: int) -> None:
         if name.endswith(("layers", "blocks")) and isinstance(value, int) and value > tensors:
             raise ValueError(f"{name} is {value:,}, and there are {tensors:,} tensors of weights")
         _check_layers(value, tensors)
+
+
+def _check_numbers(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise ValueError(f"the weights {name} are no longer numbers (NaN or infinite); train it again")
 
 
 def _check_shapes(described: dict[str, torch.Size], tensors: dict[str, Tensor]) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from sightline.data.batches import BatchPlan, BatchRows, drawn_share
 from sightline.data.checking import Checked, Report, RowLimits
 from sightline.data.columns import TableRow
+from sightline.data.disk import hash_of
 from sightline.data.held_out import overlap_with, row_hashes, split_rows
 from sightline.data.progress import counted
 from sightline.data.source import Source, spool_pipe
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from sightline.outputs.base import SomeOutput
 
 DATA, TRAIN, VALID = "data", "train", "valid.jsonl"
+LEAST_VALID = 10  # different items to validate on, where a share of few comes to less; at most a tenth of them
+FEW_VALID = 30  # of so few rows a score says little
 VOCABULARY_ROWS = 1_000_000  # a vocabulary is learnt from about this many rows at most
 OnItems = Callable[[int, int, float], None]  # items done, all items, items per second
 
@@ -53,6 +56,7 @@ class Setting:
     device: str = "cpu"
     on_items: OnItems | None = None
     source: Source = field(default_factory=Source)  # the training data
+    fold: tuple[int, int] | None = None  # of a cross-validation: which part of the rows is for validation, of how many
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -125,6 +129,10 @@ class Prepared(Generic[X_co, Y_co]):
         if self.valid_report is not None and self.valid_report.bad:
             lines += ["of the validation data:", *self.valid_report.left_out_lines()]
         lines += self.output.notes(self)
+        if self.report is not None and len(self.valid) < FEW_VALID:
+            advice = "" if self.valid_report is not None else "; cross-validate with --folds 5, or give --valid"
+            few = f"only {len(self.valid):,} {self.task.rows} to validate on"
+            lines.append(f"{few}: a score of so few says little{advice}")
         return lines + overlap_lines(self.overlap, self.task.rows, self.output.pair_split)
 
     def summary(self) -> str:
@@ -179,16 +187,19 @@ def checked(
     """The valid examples among rows, to be read once; the report counts them meanwhile."""
     names = [column.name for column in columns]
 
+    report = output.report()
+    report.input = input
+
     def read(values: Sequence[Any]) -> SomeExample:
         cells = dict(zip(names, values, strict=False))
         x = input.read(cells)
         input.check(x, limits)
         y = output.read(cells, x)
         output.check(y, limits)
+        if (document := output.document(cells)) is not None:
+            report.documents.append(hash_of(document))
         return Example(x, y)
 
-    report = output.report()
-    report.input = input
     return Checked(rows, read, report, limits, expected)
 
 
@@ -230,8 +241,10 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         report.repeats(spool.count, *(count_different(one) for one in hashes[:2]))
         marks, overlap = None, None
         if kept is None:
-            share = setting.config.valid_share
-            marks, apart = split_rows(spool, hashes, input, output, share, report, setting.task.rows)
+            different = count_different(hashes[1])
+            share = max(setting.config.valid_share, min(LEAST_VALID, different // 10) / max(1, different))
+            named = setting.task.rows, setting.config.seed, setting.fold
+            marks, apart = split_rows(spool, hashes, input, output, share, report, *named)
             kept = [_unpacked(input, output, row) for row in spool.rows(apart)]
         else:
             overlap = overlap_with(hashes, [pack(one) for one in kept], input, output, setting.config.seed)

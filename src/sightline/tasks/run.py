@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import torch
 from torch import nn
@@ -33,7 +33,7 @@ def _ignore(count: int) -> None:
     pass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A model with a fitted input and output.
 
@@ -51,6 +51,10 @@ class Run:
     folder: Path | None = None
     about: dict[str, object] | None = None
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"<Run of {self.task.name}: {self.config.model.kind}, {parameters:,} parameters, {self.name}>"
+
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
@@ -61,12 +65,35 @@ class Run:
 
     # -- predicting
 
+    @overload
+    def predict(  # type: ignore[overload-overlap]
+        self, items: str | bytes | Path, *, on_predicted: Callable[[int], None] = _ignore, **options: object
+    ) -> object: ...
+
+    @overload
     def predict(
         self, items: Sequence[object], *, on_predicted: Callable[[int], None] = _ignore, **options: object
-    ) -> list[object]:
-        """A prediction for each item, in their order. Options are those of the output, such as ``beam``."""
-        self.input.check_several(items)
+    ) -> list[object]: ...
+
+    def predict(
+        self,
+        items: str | bytes | Path | Sequence[object],
+        *,
+        on_predicted: Callable[[int], None] = _ignore,
+        **options: object,
+    ) -> object:
+        """A prediction for each item, in their order; of one text or one image by itself, its prediction.
+
+        Options are those of the output, such as ``beam``.
+        """
+        if isinstance(items, self.input.single):
+            return self.predict([items], on_predicted=on_predicted, **options)[0]
+        if isinstance(items, int | float | None):
+            raise UserError(f"{items!r} is no list of {self.input.noun}; expected one, such as [{self.input.example}]")
         chosen = self.output.options(options)
+        items = list(cast("Sequence[object]", items))
+        for one in items:
+            self.input.check_item(one)
         xs = self.input.items(items)
         raws = self.raw(xs, options=chosen, on_predicted=on_predicted)
         return [self.output.decide(x, raw, chosen) for x, raw in zip(xs, raws, strict=True)]
@@ -194,6 +221,7 @@ class Run:
         from sightline.tasks.explain import ExplainOptions
 
         options = ExplainOptions(output, beam, alternatives, top, shift, measure)
+        self.input.check_item(item)
         return self.output.explain(self, self.input.item(item), options)
 
     def align(

@@ -1,7 +1,7 @@
 """Tag: a label for each word of a sentence."""
 
 from sightline.tasks.presets import ATTENTIVE, ENCODER, LOUD, RATES
-from sightline.tasks.task import Column, Task, Variant
+from sightline.tasks.task import Column, Option, Task, Variant
 
 TAG = Task(
     name="tag",
@@ -10,6 +10,7 @@ TAG = Task(
     columns=(
         Column("words", "the words, as a list or separated by spaces", ("tokens", "sentence", "text")),
         Column("tags", "their labels", ("labels", "ner_tags", "pos_tags")),
+        Column("document", "the document that the sentence is from", ("doc", "document_id", "doc_id"), optional=True),
     ),
     reader="sightline.data.tagged:tagged_cells",
     variants=(
@@ -26,6 +27,7 @@ TAG = Task(
             start="sightline.tasks.warm_start:TextStart",
         ),
     ),
+    options=(Option("crf", "Learn scores of neighbouring tags too (a CRF).", sets="crf", flag=True, value=True),),
     metrics=("span_f1", "accuracy", "macro_f1"),
     rows="sentences",
     counted="words",

@@ -5,7 +5,7 @@
     rows -> preparing (checked, split, fitted, stored) -> model -> training loop -> calibrated -> saved, scored, sealed
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +19,13 @@ from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.files import write_text
 from sightline.nn.lora import merge_lora
-from sightline.tasks.card import ABOUT, CARD, CURVES, card
+from sightline.tasks.card import ABOUT, CARD, CURVES, card, verdict
 from sightline.tasks.prepare import DATA, OnItems, Setting, SomePrepared, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
-from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.loop import BatchLoss, OtherRank, Outcome, train
+from sightline.training.checkpoint import checkpoints, drop_optimisers
+from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
+from sightline.training.loop import BatchLoss, OtherRank, Outcome, TrainingConfig, train
 from sightline.training.ranks import Ranks
 
 
@@ -66,6 +67,8 @@ class TaskLesson:
         return run.output.scored(run, xs, self._parts, options)
 
 
+Interval = dict[str, float]  # mean, low and high of a score over the folds of a cross-validation
+LISTENERS = ("on_step", "on_scores", "on_remark", "on_begin")  # of `sightline.training.loop.train`
 Report = Callable[[SomePrepared, nn.Module], None]
 
 
@@ -125,11 +128,23 @@ def train_task(
     command: str = "",
     on_report: Report = lambda prepared, model: None,
     on_items: OnItems | None = None,
+    overwrite: bool = False,
+    fold: tuple[int, int] | None = None,
+    folds: Mapping[str, Interval] | None = None,
     **listeners: Any,
 ) -> tuple[Run, Outcome]:
-    """Train a new run in ``out``; if ``source`` is None, resume the run that is there."""
+    """Train a new run in ``out``; if ``source`` is None, resume the run that is there.
+
+    ``overwrite`` replaces a run that is there, once the data is prepared. ``fold`` is the part of the rows to validate
+    on, in a cross-validation, and ``folds`` are the scores of one that was done before.
+    """
+    for name in listeners.keys() - LISTENERS:  # before the folder is made
+        raise TypeError(f"train_task has no argument {name!r}; listeners are {', '.join(LISTENERS)}")
     if source is None:
         folder = RunFolder.open(out)
+        if not checkpoints(out) and not any(path.is_dir() for path in (out / DATA).glob("*")):
+            raise UserError(f"{out} has no data and no checkpoints (sightline tidy removes them); it cannot be resumed")
+        folder.verify_data()
         before = Run.load(out)
         config = replace(config, model=before.config.model)  # as fitted to the data
         setting = Setting(before.task, before.variant, config, out / DATA, before.task.limits(), None, device)
@@ -140,15 +155,17 @@ def train_task(
         sealed: list[str] = before.output.baseline_files(out)
     else:
         task, variant, config, earlier = plan(task, source, config, start)
-        with RunFolder.creating(out) as folder:
+        with RunFolder.creating(out, overwrite) as folder:
             given = limits or task.limits()
-            setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items)
+            setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items, fold=fold)
             with preparing(source, valid, setting) as (prepared, rows):
                 run = untrained(prepared, variant, out, earlier)  # fails before anything is kept
                 on_report(prepared, run.model)
                 sealed = prepared.output.baselines(prepared.input, rows, setting)
-        folder.write_json(ABOUT, describe(prepared, source, valid, start, command))
-        run.save(folder, "untrained")
+        about = describe(prepared, source, valid, start, command)
+        folder.write_json(ABOUT, about if folds is None else {**about, "folds": folds})
+        changing = {CONFIG, MODEL, METRICS, *run.output.calibrated_files}
+        folder.seal_data([*sealed, *(name for name in run.save(folder, "untrained") if name not in changing)])
     model = run.model
     lesson = TaskLesson(run, prepared)
     torch.manual_seed(run.config.seed)  # training draws the same numbers, whatever was drawn before
@@ -157,7 +174,7 @@ def train_task(
     model.load_state_dict(outcome.weights)
     merge_lora(model)
     model.eval()
-    return finish(run, prepared, lesson, folder, outcome, sealed), outcome
+    return finish(run, prepared, lesson, folder, outcome, sealed, training)
 
 
 def untrained(prepared: SomePrepared, variant: Variant, out: Path, start: Any = None) -> Run:
@@ -167,9 +184,15 @@ def untrained(prepared: SomePrepared, variant: Variant, out: Path, start: Any = 
 
 
 def finish(
-    run: Run, prepared: SomePrepared, lesson: TaskLesson, folder: RunFolder, outcome: Outcome, sealed: list[str]
-) -> Run:
-    """Calibrate on validation data, save, draw, write the card, seal."""
+    run: Run,
+    prepared: SomePrepared,
+    lesson: TaskLesson,
+    folder: RunFolder,
+    outcome: Outcome,
+    sealed: list[str],
+    training: TrainingConfig,
+) -> tuple[Run, Outcome]:
+    """Calibrate on validation data, save, draw, compare with baselines, write the card, seal."""
     valid = prepared.valid if run.output.calibrates else []
     raws = run.raw([one.x for one in valid], options=run.output.validation_options())
     output = run.output.calibrate(run, raws, prepared)
@@ -180,9 +203,13 @@ def finish(
 
     draw_curves(folder.metrics(), folder.path / CURVES, run.output.unit)
     wording = run.output.card(run, prepared, raws, folder.path)
-    write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording))
+    wording = replace(wording, baselines=wording.baselines or run.output.baseline_scores(run, lesson.valid))
+    own = wording.own or outcome.scores
+    outcome = outcome._replace(verdict=verdict(own, wording.baselines, next(iter(outcome.scores), None)))
+    write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording, training.limits()))
     folder.seal([*names, *sealed])
-    return run
+    drop_optimisers(checkpoints(folder.path)[:-1])
+    return run, outcome
 
 
 def describe(
@@ -222,9 +249,9 @@ def train_together(
     ranks = Ranks.join(device)
     restarted = ranks.is_restart()
     if ranks.is_first and source is not None and (out / CONFIG).exists():
-        if not restarted:
+        if not restarted and not (fresh or {}).get("overwrite"):
             RunFolder.create(out)  # raises: there is a run already
-        source = None
+        source = None if restarted else source
     if not ranks.is_first:
         ranks.wait()  # the first process prepares the data; then this one resumes its run
         with suppress(OtherRank):

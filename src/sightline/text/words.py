@@ -248,6 +248,21 @@ def _continues(text: str, last: Place, here: Place) -> bool:
         return here.start <= last.end
     if here.start > last.end or here.start == here.end:
         return False
-    before, after = text[last.end - 1], text[here.start]
-    joined = before.isalnum() and after.isalnum()
-    return joined and not writes_without_spaces(before) and not writes_without_spaces(after)
+    return _within_word(text, here.start)
+
+
+def _within_word(text: str, at: int) -> bool:
+    """Whether the characters before and at this place are of one word."""
+    if not 0 < at < len(text):
+        return False
+    joined = text[at - 1].isalnum() and text[at].isalnum()
+    return joined and not writes_without_spaces(text[at - 1]) and not writes_without_spaces(text[at])
+
+
+def to_whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """The characters of all words that these touch. Scripts without spaces stay as they are."""
+    while _within_word(text, start):
+        start -= 1
+    while _within_word(text, end):
+        end += 1
+    return start, end

@@ -20,6 +20,7 @@ from sightline.errors import MachineError, UserError
 from sightline.training.folder import MODEL, RunFolder, checksum, load_tensors, save_tensors, verify_files
 
 STATE, OPTIMISER = "state.json", "optimiser.safetensors"
+RESUMABLE = 2  # of the checkpoints that are kept for their mean; a damaged one leaves another
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Progress:
     """Where training stands. Batches are counted within the epoch; ``pending``: this step is still to be validated.
 
     ``planned`` batches make the epoch, and ``together`` an update: where they differ when training resumes, its
-    place in the epoch is another, too.
+    place in the epoch is another, too. ``first_loss`` is that of the first step.
     """
 
     step: int = 0
@@ -42,6 +43,7 @@ class Progress:
     pending: bool = False
     planned: int = 0
     together: int = 0
+    first_loss: float = 0.0
 
 
 def save_checkpoint(
@@ -104,6 +106,13 @@ def _drop_old(folder: Path, newest: Path, keep: int, interrupted: bool) -> None:
     for old in there:
         if old not in kept and not (interrupted and old == newest):
             shutil.rmtree(old, ignore_errors=True)
+    drop_optimisers(kept[:-RESUMABLE])
+
+
+def drop_optimisers(paths: list[Path]) -> None:
+    """Of checkpoints whose weights only the mean of the last ones needs; an optimiser is twice as large as they are."""
+    for path in paths:
+        (path / OPTIMISER).unlink(missing_ok=True)
 
 
 def _to_disk(folder: Path) -> None:
@@ -191,7 +200,8 @@ def verify_checkpoint(path: Path) -> None:
     files = state.get("files")
     if state.pop("digest", None) != _digest(state) or not isinstance(files, dict) or set(files) != {MODEL, OPTIMISER}:
         raise UserError(f"{path / STATE} is damaged: it is not what was written")
-    verify_files(path, files, STATE, linked=True)  # their names are fixed; a large disk may be elsewhere
+    dropped = () if (path / OPTIMISER).exists() else (OPTIMISER,)
+    verify_files(path, files, STATE, dropped, linked=True)  # their names are fixed; a large disk may be elsewhere
 
 
 def _digest(state: dict[str, Any]) -> str:

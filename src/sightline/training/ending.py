@@ -24,6 +24,7 @@ class Outcome(NamedTuple):
     weights: dict[str, Tensor]
     scores: dict[str, float]
     source: str
+    verdict: str = ""  # how it compares with its baselines
 
 
 def rank_of(scores: dict[str, float]) -> tuple[float, float]:

@@ -6,6 +6,7 @@
     model.safetensors    what predict uses
     metrics.jsonl        one line for each thing measured
     checksums.json       of every file that the run needs
+    data/                what it learns from and is validated with, with checksums of its own
     checkpoints/step-N/  for resuming
 """
 
@@ -36,6 +37,7 @@ NAMED = 255  # characters of a name that are said
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
 LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
+PREPARED = f"{DATA}/{CHECKSUMS}"
 
 
 class RunFolder:
@@ -56,9 +58,25 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def creating(cls, path: Path) -> Iterator["RunFolder"]:
+    def creating(cls, path: Path, overwrite: bool = False) -> Iterator["RunFolder"]:
         """A new run while its data is prepared. Data that cannot be used leaves nothing behind, nor does an interrupt;
-        what a killed process leaves, the next try clears away."""
+        what a killed process leaves, the next try clears away. With ``overwrite``, an earlier run is kept aside until
+        then."""
+        if overwrite and (path / CONFIG).exists():
+            cls(path).read_config()  # or else it is no run
+            with cls(path).locked():
+                pass  # nobody trains it
+            aside = path.with_name(f".{path.name}.replaced")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            try:
+                with cls.creating(path) as folder:
+                    yield folder
+            except BaseException:
+                aside.rename(path)
+                raise
+            shutil.rmtree(aside, ignore_errors=True)
+            return
         was_there = path.exists()
         folder = cls.create(path)
         marker = path / PREPARING
@@ -163,9 +181,39 @@ class RunFolder:
             return  # training has not come to its first end
         verify_files(self.path, self.read_json(CHECKSUMS), CHECKSUMS, without, self._advice)
 
+    def seal_data(self, names: Collection[str]) -> None:
+        """Write the checksums of the prepared data and of these files: none may change while the run learns."""
+        stored = [path for path in sorted((self.path / DATA).rglob("*")) if path.is_file()]
+        there = [path.relative_to(self.path).as_posix() for path in stored]
+        self.write_json(PREPARED, {name: checksum(self.path / name) for name in (*there, *names) if name != PREPARED})
+
+    def verify_data(self) -> None:
+        """Everything that `seal_data` saw is what it was. Runs of earlier versions have no such checksums."""
+        if (self.path / PREPARED).exists():
+            try:
+                verify_files(self.path, self.read_json(PREPARED), PREPARED)
+            except UserError as error:
+                raise UserError(f"{error}; without its data as it was, the run cannot be resumed") from None
+
+    def tidy(self, kept: Collection[str] = ()) -> int:
+        """Remove what predictions do not need: checkpoints, and data but for these names; how many bytes that is."""
+        if not (self.path / CHECKSUMS).exists():
+            raise UserError(f"{self.path} has not ended: it needs its checkpoints; first: sightline resume {self.path}")
+        removed = 0
+        with self.locked():
+            for path in (self.path / "checkpoints", self.path / "tensorboard", *(self.path / DATA).glob("*")):
+                if path.name in kept and path.parent == self.path / DATA:
+                    continue
+                files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+                removed += sum(one.lstat().st_size for one in files)
+                path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path, ignore_errors=True)
+        return removed
+
     def _advice(self, name: str) -> str:
         """What is left where the weights are lost."""
-        last = max((self.path / "checkpoints").glob("step-*"), key=lambda path: path.stat().st_mtime, default=None)
+        last = max(
+            (self.path / "checkpoints").glob("step-*"), key=lambda path: (len(path.name), path.name), default=None
+        )
         return f"; the weights of its last checkpoint are in {last}" if name == MODEL and last is not None else ""
 
 

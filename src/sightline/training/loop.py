@@ -58,7 +58,7 @@ class Lesson(Protocol):
         """
 
 
-DEFAULT_EPOCHS, LEAST_STEPS = 30, 3000
+DEFAULT_EPOCHS, LEAST_STEPS, MOST_EPOCHS = 30, 3000, 1000
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,16 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
 
     def limited(self, batches: int) -> "TrainingConfig":
-        """With a limit where none was given: 30 epochs of this many batches, more where they are few."""
+        """With a limit where none was given: 30 epochs of this many batches, up to 1,000 where they are few."""
         if self.epochs is not None or self.steps is not None or self.minutes is not None:
             return self
-        return replace(self, epochs=max(DEFAULT_EPOCHS, math.ceil(LEAST_STEPS / self.steps_in(batches))))
+        wanted = math.ceil(LEAST_STEPS / self.steps_in(batches))
+        return replace(self, epochs=max(DEFAULT_EPOCHS, min(wanted, MOST_EPOCHS)))
+
+    def limits(self) -> str:
+        """What ends training, in words."""
+        given = [f"{getattr(self, name):,g} {name}" for name in ("epochs", "steps", "minutes") if getattr(self, name)]
+        return ", ".join([*given, f"{self.patience:,} validations without a better score"])
 
     def steps_in(self, batches: int) -> int:
         """Updates in an epoch of this many batches."""
@@ -304,6 +310,7 @@ class _Loop:
     def validate(self, stopping: Stopping) -> None:
         """The scores, and a checkpoint. The first process validates, the others wait for its scores."""
         progress, trained = self.progress, self.window.metrics(self.progress)
+        self.stepper.check(trained.get("loss"))
         scores: dict[str, float] = {}
         if self.ranks.is_first:
             stopping.at_once = self.ranks.count == 1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sightline.training.loop import Lesson, TrainingConfig
 
 ALONE = Ranks()
+DIVERGED = 30  # times the first loss, or 30 nats
 
 
 class Event(NamedTuple):
@@ -130,6 +131,20 @@ class Stepper:
         self.device, self.ranks, self.progress = device, ranks, progress
         self.started = time.perf_counter() - progress.seconds
 
+    def diverged(self, what: str) -> UserError:
+        """The error where training does not learn but runs away."""
+        rate = self.config.learning_rate
+        return UserError(f"{what}: training has diverged; choose a smaller --learning-rate than {rate:g}")
+
+    def check(self, loss: float | None) -> None:
+        """Refuse to go on where the mean loss since the last validation is far above the first one, or where a weight
+        is no number: no checkpoint of such a model is worth keeping."""
+        first = self.progress.first_loss
+        if loss is not None and first and loss > DIVERGED * max(first, 1.0):
+            raise self.diverged(f"the loss is {loss:.3g} at step {self.progress.step:,}, and was {first:.3g} at first")
+        if not all(torch.isfinite(parameter).all() for parameter in self.model.parameters()):
+            raise self.diverged(f"weights are no longer numbers at step {self.progress.step:,}")
+
     def step(self, ready: Sequence[Any], used: int, rate: float, stopping: bool) -> tuple[Event, bool]:
         """One update from this process's batches, out of ``used`` of all; and whether any process wants to stop."""
         begun, progress = time.perf_counter(), self.progress
@@ -140,10 +155,8 @@ class Stepper:
         summed = gradients(self.model, self.optimiser, self.lesson, batches, self.config, self.ranks, stopping)
         total, tokens, asked, parts = summed
         if not math.isfinite(total):
-            raise UserError(
-                f"the loss is no longer a number at step {progress.step + 1:,}: training has diverged; "
-                f"choose a smaller learning rate than {self.config.learning_rate:g} (training.learning_rate)"
-            )
+            raise self.diverged(f"the loss is no longer a number at step {progress.step + 1:,}")
+        progress.first_loss = progress.first_loss or total / tokens
         self.optimiser.step()
         progress.step += 1
         progress.batch += used
