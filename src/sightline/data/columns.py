@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sightline.data.headers import refuse_header, unknown_header
 from sightline.data.shards import DamagedError, is_address, one_line, open_bytes, over_shards, shards_of
 from sightline.data.tables import (
     FORMATS,
@@ -103,12 +104,10 @@ def named_columns(name: str, columns: Sequence[str], names: Sequence[str]) -> Co
     return Columns(tuple(names))
 
 
-def read_columns(
-    data: str, find: Find, fields: tuple[str, ...] | None = None, longest_cell: int = LINE_LIMIT
-) -> Iterator[TableRow]:
+def read_columns(data: str, find: Find, longest_cell: int = LINE_LIMIT) -> Iterator[TableRow]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
-    ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
+    Of JSON, ``find`` is given the fields of the first hundred lines.
     ``longest_cell`` counts characters of CSV: a quote that is never closed fills no more.
     """
     with ExitStack() as stack:
@@ -116,7 +115,7 @@ def read_columns(
         stack.callback(csv.field_size_limit, csv.field_size_limit(longest_cell))
         shards = shards_of(data, FORMATS)
         alike = find if len(shards) == 1 else _alike(data, find)
-        yield from over_shards(shards, lambda shard: _rows(shard, alike, fields), no_cells)
+        yield from over_shards(shards, lambda shard: _rows(shard, alike), no_cells)
 
 
 def _alike(data: str, find: Find) -> Find:
@@ -150,7 +149,7 @@ def text_problem(value: Any, what: str) -> str | None:
     return None
 
 
-def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[TableRow]:
+def _rows(data: str, find: Find) -> Iterator[TableRow]:
     name, kind = name_of(data), format_of(data)
     if kind == "parquet":
         return _parquet_rows(name, find)
@@ -160,7 +159,7 @@ def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[Tab
         lines = itertools.chain(first, lines)
         kind = "jsonl" if first and first[0].content.removeprefix(b"\xef\xbb\xbf").startswith(b"{") else "tsv"
     if kind == "jsonl":
-        return _json_rows(name, lines, find, fields)
+        return _json_rows(name, lines, find)
     return _table_rows(name, csv_records(lines) if kind == "csv" else tsv_records(lines), find)
 
 
@@ -174,7 +173,9 @@ def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterat
     columns = find(name, header)
     places: Sequence[int]
     if columns is None:
-        places, records = range(len(header)), itertools.chain([first], records)
+        below = list(itertools.islice(records, LOOKED_AT))
+        refuse_header(name, header, [record.cells for record in below if record.problem is None])
+        places, records = range(len(header)), itertools.chain([first], below, records)
     else:
         places = [_place(name, header, column) for column in columns.all]
     for line, cells, problem in records:
@@ -189,18 +190,15 @@ def _place(name: str, header: list[str], column: str) -> int:
     return header.index(column)
 
 
-def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[TableRow]:
-    columns = None if fields is None else Columns(fields)
-    expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.needed))}"
-    parsed: Iterator[tuple[int, dict[str, Any], str | None]] = (_json_line(line, expected) for line in lines)
+def _json_rows(name: str, lines: Iterator[Line], find: Find) -> Iterator[TableRow]:
+    parsed: Iterator[tuple[int, dict[str, Any], str | None]] = map(_json_line, lines)
+    head = list(itertools.islice(parsed, LOOKED_AT))
+    parsed = itertools.chain(head, parsed)
+    names = list(dict.fromkeys(field for _, record, _ in head for field in record))
+    start = next((number for number, record, _ in head if record), None)
+    columns = Columns(()) if start is None else find(f"{name}:{start}", names)
     if columns is None:
-        head = list(itertools.islice(parsed, LOOKED_AT))
-        parsed = itertools.chain(head, parsed)
-        names = dict.fromkeys(field for _, record, _ in head for field in record)
-        start = next((number for number, record, _ in head if record), None)
-        columns = Columns(()) if start is None else find(f"{name}:{start}", list(names))
-        if columns is None:
-            raise UserError(f"{name}: found the fields {listed(list(names))}; name those to use with --columns")
+        raise unknown_header(name, names)
     for number, record, problem in parsed:
         if problem is None:
             missing = [column for column in columns.needed if column not in record]
@@ -210,9 +208,9 @@ def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, 
         yield TableRow(() if problem else tuple(record.get(column) for column in columns.all), name, number, problem)
 
 
-def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | None]:
+def _json_line(line: Line) -> tuple[int, dict[str, Any], str | None]:
     text, problem = decode(line)
-    return (line.number, *json_object(text, expected)) if problem is None else (line.number, {}, problem)
+    return (line.number, *json_object(text, "an object")) if problem is None else (line.number, {}, problem)
 
 
 def _parquet_rows(name: str, find: Find) -> Iterator[TableRow]:
@@ -228,7 +226,9 @@ def _parquet_rows(name: str, find: Find) -> Iterator[TableRow]:
             place = stack.enter_context(open_bytes(name)) if is_address(name) else name
             table = stack.enter_context(parquet.ParquetFile(place))
             rows, names = table.metadata.num_rows, list(table.schema_arrow.names)
-            columns = find(name, names) or Columns(tuple(names))
+            columns = find(name, names)
+            if columns is None:
+                raise unknown_header(name, names)
             for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns.all))):
                 for values, problem in _parquet_values(columns.all, batch):
                     number += 1

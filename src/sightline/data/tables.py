@@ -20,6 +20,8 @@ from sightline.data.shards import DamagedError, ending_of, is_address, one_line,
 from sightline.errors import UserError
 
 LINE_LIMIT = 1_000_000  # bytes; a longer line is an error, and must not fill the memory
+NO_FILE = "there is no such file"
+PATH_RULE = "a path in a table is relative to the table's folder, or else to the working folder"
 STANDARD_INPUT = "standard input"
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
