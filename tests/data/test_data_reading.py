@@ -282,7 +282,7 @@ def test_a_header_is_no_row_and_a_row_no_header(tmp_path, header, pairs, count):
         ("a.csv", b"source,target", ["no rows", "header alone"]),
         ("a.tsv", "source\ttarget\na\tb\n".encode("utf-16"), ["UTF-16", "UTF-8"]),
         ("a.tsv", b"sour\xff\ttarget\na\tb\n", ["a.tsv:1", "0xff"]),
-        ("a.txt", b"a\tb\n", ["'.txt'", ".tsv", ".parquet"]),
+        ("a.txt", b"a b\n", ["'.txt'", ".tsv", ".parquet"]),
         ("a.tsv.gz", gzip.compress(as_tsv(PAIRS * 3000), mtime=0)[:-9], ["cut short"]),
         ("a.tsv.gz", gzip.compress(as_tsv(PAIRS), mtime=0)[:-8] + b"12345678", ["damaged gzip"]),
         ("a.tsv.gz", gzip.compress(as_tsv(PAIRS), mtime=0)[:10] + b"\xff" * 60, ["damaged gzip"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sightline.data.columns import TableRow
-from sightline.data.tables import NO_FILE, PATH_RULE
+from sightline.data.tables import BAD_UTF8, ENCODING_RULE, NO_FILE, PATH_RULE
 from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
@@ -68,9 +68,11 @@ class RowLimits:
         return advice if bad > self.max_bad_share * rows else None
 
 
-def path_rule(problems: Iterable[str]) -> list[str]:
-    """Where files that a table names are looked for, if one of them is missing."""
-    return [PATH_RULE] if any(problem.endswith(NO_FILE) for problem in problems) else []
+def remedies(problems: Iterable[str]) -> list[str]:
+    """What to do about problems that most rows have in common: where files are looked for, how text is read."""
+    some = list(problems)
+    rules = [PATH_RULE] if any(problem.endswith(NO_FILE) for problem in some) else []
+    return rules + ([ENCODING_RULE] if any(BAD_UTF8 in problem for problem in some) else [])
 
 
 @dataclass
@@ -162,7 +164,7 @@ class Report:
         lines = [f"{self.bad:,} rows left out: {reasons}", *(f"  {place}" for place in self.places)]
         if self.unnamed > 0:
             lines.append(f"  and {self.unnamed:,} more")
-        return lines + [f"  {rule}" for rule in path_rule(self.places)]
+        return lines + [f"  {rule}" for rule in remedies(self.places)]
 
 
 @dataclass
@@ -248,5 +250,5 @@ class Checked(Generic[Kept, SomeReport]):
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
             name = self.limits.spelled("max_characters")
             advice += f", or raise {name} (now {self.limits.max_characters:,}), because most are too long"
-        advice = "; ".join([advice, *path_rule(report.places)])
+        advice = "; ".join([advice, *remedies(report.places)])
         raise UserError(f"{report.bad:,} of {report.rows:,} rows are bad ({first}), {advice}")

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from sightline.data.tables import listed
+from sightline.data.tables import NAME, listed
 from sightline.errors import UserError
 
 LEAST_ROWS = 5  # below a first line, before it is compared with them
@@ -36,7 +36,6 @@ _COLUMNS = (
 )
 KNOWN = frozenset(_COLUMNS.split())
 _REGION = re.compile(r"[-_][A-Za-z]{2,4}$")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 
 
 def is_language(column: str) -> bool:
@@ -46,7 +45,7 @@ def is_language(column: str) -> bool:
 
 def is_name(cell: object) -> bool:
     """Whether a cell may be the name of a column: one word of letters and digits."""
-    return isinstance(cell, str) and _NAME.fullmatch(cell.strip()) is not None
+    return isinstance(cell, str) and NAME.fullmatch(cell.strip()) is not None
 
 
 def refuse_header(name: str, first: Sequence[str], below: Sequence[Sequence[str]]) -> None:
