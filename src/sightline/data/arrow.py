@@ -27,7 +27,7 @@ class _BadCell(NamedTuple):
 def arrow_cells(
     name: str, kind: str, choose: Callable[[Sequence[str]], Sequence[str]]
 ) -> Iterator[tuple[tuple[Any, ...], str | None]]:
-    """The values of each row in the columns that are chosen, or what is wrong with the row. ``kind``: parquet, arrow."""
+    """The values of each row in the columns that are chosen, or what is wrong with the row."""
     if not is_address(name) and not Path(name).is_file():
         next(lines_of(name), None)  # says what is wrong with it, as for any file
     try:
@@ -140,9 +140,12 @@ def _values(arrow: Any, array: Any, column: str) -> list[Any]:
         words = _values(arrow, array.dictionary, column)
         return [None if place is None else words[place] for place in array.indices.to_pylist()]
     if types.is_list(kind) or types.is_large_list(kind):
-        values, borders = _values(arrow, array.values, column), array.offsets.to_pylist()
-        spans = zip(array.is_valid().to_pylist(), borders, borders[1:], strict=False)
-        return [_list_cell(values[start:end], column) if there else None for there, start, end in spans]
+        borders = array.offsets.to_pylist()
+        spans = list(zip(array.is_valid().to_pylist(), borders, borders[1:], strict=False))
+        whole = [] if any(end - start > LINE_LIMIT for _, start, end in spans) else _values(arrow, array.values, column)
+        return [
+            _list_cell(arrow, array.values, whole, start, end, column) if there else None for there, start, end in spans
+        ]
     if types.is_struct(kind):
         return _struct_cells(arrow, array, column)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
@@ -156,14 +159,13 @@ def _values(arrow: Any, array: Any, column: str) -> list[Any]:
 
 
 def _struct_cells(arrow: Any, array: Any, column: str) -> list[Any]:
-    names = [one.name for one in array.type]
-    cells = zip(*(_values(arrow, one, column) for one in array.flatten()), strict=True) if names else iter(())
-    there = array.is_valid().to_pylist()
-    objects = (dict(zip(names, values, strict=True)) for values in cells)
-    whole = [one if valid else None for valid, one in zip(there, objects, strict=False)]
-    return [
-        next((value for value in one.values() if isinstance(value, _BadCell)), one) if one else one for one in whole
-    ]
+    columns = {one.name: _values(arrow, inner, column) for one, inner in zip(array.type, array.flatten(), strict=True)}
+    cells: list[Any] = []
+    for number, there in enumerate(array.is_valid().to_pylist()):
+        cell = {name: values[number] for name, values in columns.items()}
+        bad = next((value for value in cell.values() if isinstance(value, _BadCell)), cell)
+        cells.append(bad if there else None)
+    return cells
 
 
 def _one(cell: Any, length: int | None, column: str) -> Any:
@@ -176,9 +178,13 @@ def _one(cell: Any, length: int | None, column: str) -> Any:
         return _BadCell(f"bad UTF-8: found byte 0x{byte:02x} at offset {error.start} in {column!r}")
 
 
-def _list_cell(values: list[Any], column: str) -> Any:
-    bad = next((value for value in values if isinstance(value, _BadCell)), None)
-    size = sum(len(value) if isinstance(value, str | bytes) else 1 for value in values)
-    if bad is None and size > LINE_LIMIT:
-        return _BadCell(f"cell too long: found a list of {size:,} in {column!r}, expected at most {LINE_LIMIT:,}")
-    return values if bad is None else bad
+def _list_cell(arrow: Any, array: Any, whole: list[Any], start: int, end: int, column: str) -> Any:
+    """A list out of the ``whole`` values, or out of the array where one of its lists is too long to read them all."""
+    size = end - start
+    if size <= LINE_LIMIT:
+        values = whole[start:end] if whole else _values(arrow, array.slice(start, size), column)
+        bad = next((value for value in values if isinstance(value, _BadCell)), None)
+        size = sum(len(value) if isinstance(value, str | bytes) else 1 for value in values)
+        if bad is not None or size <= LINE_LIMIT:
+            return bad or values
+    return _BadCell(f"cell too long: found a list of {size:,} in {column!r}, expected at most {LINE_LIMIT:,}")

@@ -14,6 +14,7 @@ from sightline.data.checking import EMPTY_SIDE, TOO_LONG, RowLimits
 from sightline.data.columns import TableRow, text_problem
 from sightline.data.labelled import find_columns
 from sightline.data.plain import without_blanks
+from sightline.data.tables import kind_of
 from sightline.errors import UserError
 from sightline.explain.evidence import TextSubject, believe
 from sightline.explain.explanation import Belief
@@ -144,10 +145,10 @@ class TextInput(ReaderInput):
         return row[0] if row[1] is None else (row[0], row[1]), row[2:]
 
     def encode(self, xs: Sequence[Text]) -> list[list[Any]]:
-        return [[tokens] for tokens in self.reader.read(xs, self.limit).rows]
+        return [[tokens] for tokens in self.reader.read(list(map(without_blank, xs)), self.limit).rows]
 
     def train_parts(self, xs: Sequence[Text]) -> list[list[Any]]:
-        read = self.reader.read(xs, None if self.reads_sentences else self.config.max_length)
+        read = self.reader.read(list(map(without_blank, xs)), None if self.reads_sentences else self.config.max_length)
         self.cut += read.cut
         return [[tokens] for tokens in read.rows]
 
@@ -174,7 +175,11 @@ class TextInput(ReaderInput):
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
 
     def item(self, given: Any) -> Text:
-        return given if isinstance(given, str) else tuple(given)
+        if not self.reader.pairs:
+            return one_text(given)
+        if isinstance(given, str) or len(given) != 2 or not all(isinstance(one, str) for one in given):
+            raise UserError(f"expected a pair of texts, as the model was trained on, found {given!r:.60}")
+        return given[0], given[1]
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
         if is_json:
@@ -193,6 +198,22 @@ class TextInput(ReaderInput):
             expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
             raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, fields))}; expected {expected}")
         return tuple(values) if self.reader.pairs else values[0]
+
+
+def one_text(given: Any) -> str:
+    """A text that a Python program gives, and not several."""
+    if not isinstance(given, str):
+        raise UserError(
+            f"expected one text, found {kind_of(given)}; `predict` takes a list of texts, `explain` takes one"
+        )
+    return given
+
+
+def without_blank(x: Text) -> Text:
+    """A text or a pair of texts; one of blanks alone is an empty one."""
+    if isinstance(x, str):
+        return x if x.strip() else ""
+    return tuple(text if text.strip() else "" for text in x)
 
 
 def halves_of(line: str, number: int, expected: str) -> tuple[str, str]:
@@ -259,11 +280,15 @@ class SourceText(Input):
         """Every line is a text as it is, an empty one too."""
         return line
 
+    def item(self, given: Any) -> str:
+        return one_text(given)
+
     def check(self, x: str, limits: RowLimits) -> None:
         check_length(len(x), "the source", limits)
 
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
-        return [[tokens] if tokens else [] for tokens in self.tokeniser.encode(list(xs))]
+        encoded = self.tokeniser.encode([str(without_blank(x)) if isinstance(x, str) else x for x in xs])
+        return [[tokens] if tokens else [] for tokens in encoded]
 
     def collate(self, parts: Sequence[Any]) -> Tensor:
         source = np.full((len(parts), max(map(len, parts)) + SOURCE_EXTRA), PADDING, np.int64)
@@ -400,6 +425,9 @@ class PlainInput(ReaderInput):
             if masks:
                 parts.append(Masked([specials.start, *tokens[first:behind], specials.end], first, masks))
         return parts
+
+    def item(self, given: Any) -> str:
+        return one_text(given)
 
     def parse(self, line: str, number: int, is_json: bool) -> str:
         """A line as it is, which may be empty."""
