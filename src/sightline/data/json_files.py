@@ -4,6 +4,7 @@ them. One row is in memory at a time, whatever the file is like."""
 import codecs
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -12,7 +13,7 @@ from sightline.data.tables import LINE_LIMIT, Line, decode, json_object, lines_o
 from sightline.errors import UserError
 
 CHUNK = 1 << 16
-_BLANKS = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
 JsonRow = tuple[int, dict[str, Any], str | None]  # its number, its fields, what is wrong with it
 
 
@@ -113,10 +114,9 @@ class _Text:
     def next(self) -> str:
         """The next character that is no blank, which stays where it is; empty at the end."""
         while True:
-            while self.at < len(self.rest):
-                if self.rest[self.at] not in _BLANKS:
-                    return self.rest[self.at]
-                self.at += 1
+            self.at = _BLANKS.match(self.rest, self.at).end()  # type: ignore[union-attr]
+            if self.at < len(self.rest):
+                return self.rest[self.at]
             if not self.more():
                 return ""
 

@@ -24,6 +24,7 @@ from sightline.data.shards import DamagedError, ending_of, is_address, one_line,
 from sightline.errors import UserError
 
 LINE_LIMIT = 1_000_000  # bytes; a longer line is an error, and must not fill the memory
+MOST_SKIPPED = 1 << 28  # bytes behind that in one line, before the file is no text
 NO_FILE = "there is no such file"
 BAD_UTF8 = "bad UTF-8"
 ENCODING_RULE = "a file in another encoding is read with --encoding, such as latin-1 or gb18030"
@@ -191,7 +192,7 @@ def lines_of(path: str) -> Iterator[Line]:
             elif length <= LINE_LIMIT:
                 yield Line(number, content, length)
             else:
-                yield Line(number, b"", length + _skip_line(stream))
+                yield Line(number, b"", length + _skip_line(name_of(path), stream))
 
 
 @contextmanager
@@ -222,11 +223,13 @@ def opening(path: str, lines: Callable[[], int]) -> Iterator[None]:
         raise UserError(f"{name} cannot be read: {one_line(error)}") from None
 
 
-def _skip_line(stream: io.BufferedIOBase) -> int:
+def _skip_line(name: str, stream: io.BufferedIOBase) -> int:
     """Read to the end of the line, and say how many bytes of it were left."""
     length = 0
     while piece := stream.readline(1 << 16):
         length += len(piece)
+        if length > MOST_SKIPPED:
+            raise UserError(f"{name}: a line has more than {MOST_SKIPPED:,} bytes; expected text")
         if piece.endswith(b"\n"):
             return length - 1
     return length
