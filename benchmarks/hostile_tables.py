@@ -8,6 +8,7 @@ Allowed: rows, rows with a problem, or an error of ours of one line. Counted as 
 
 import argparse
 import gzip
+import importlib
 import io
 import json
 import random
@@ -58,9 +59,7 @@ def _zeros(path: Path) -> None:
 
 def _parquet(**columns: Any) -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         rows = max(len(one) for one in columns.values())
         whole = {name: one if len(one) == rows else ["y"] * rows for name, one in columns.items()}
         pq.write_table(pa.table(whole), path, compression="zstd", dictionary_pagesize_limit=1 << 27)
@@ -69,15 +68,13 @@ def _parquet(**columns: Any) -> Callable[[Path], None]:
 
 
 def _repeated(text: str, count: int, lists: int = 0) -> Any:
-    import pyarrow as pa
-
+    pa = importlib.import_module("pyarrow")
     array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
     return pa.ListArray.from_arrays(pa.array(range(0, count + 1, count // lists)), array) if lists else array
 
 
 def _arrow(change: Callable[[bytes], bytes]) -> bytes:
-    import pyarrow as pa
-
+    pa = importlib.import_module("pyarrow")
     held = io.BytesIO()
     table = pa.table({"source": [f"a {i}" for i in range(50)], "target": [f"b {i}" for i in range(50)]})
     with pa.ipc.new_stream(held, table.schema) as stream:

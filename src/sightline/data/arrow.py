@@ -138,7 +138,9 @@ def _values(arrow: Any, array: Any, column: str) -> list[Any]:
     types, kind = arrow.types, array.type
     if types.is_dictionary(kind):
         words = _values(arrow, array.dictionary, column)
-        return [None if place is None else words[place] for place in array.indices.to_pylist()]
+        damaged = _BadCell(f"damaged cell: found no text of that number in {column!r}")  # nothing has checked them
+        places = array.indices.to_pylist()
+        return [None if at is None else words[at] if 0 <= at < len(words) else damaged for at in places]
     if types.is_list(kind) or types.is_large_list(kind):
         borders = array.offsets.to_pylist()
         spans = list(zip(array.is_valid().to_pylist(), borders, borders[1:], strict=False))

@@ -7,12 +7,12 @@ import csv
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sightline.data.arrow import NESTED, arrow_cells
 from sightline.data.headers import refuse_header, unknown_header
 from sightline.data.json_files import JsonRow, json_line, json_rows
-from sightline.data.shards import over_shards, shards_of
+from sightline.data.shards import DamagedError, over_shards, shards_of
 from sightline.data.tables import (
     BAD_UTF8,
     ENCODING_RULE,
@@ -34,6 +34,7 @@ from sightline.data.tables import (
 )
 from sightline.errors import UserError
 
+Looked = TypeVar("Looked")
 LOOKED_AT = 100  # lines of JSON whose fields are the columns
 
 
@@ -181,15 +182,34 @@ def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterat
     columns = find(name, header)
     places: Sequence[int]
     if columns is None:
-        below = list(itertools.islice(records, LOOKED_AT))
+        below, records = _looked_at(records)
         refuse_header(name, header, [record.cells for record in below if record.problem is None])
-        places, records = range(len(header)), itertools.chain([first], below, records)
+        places, records = range(len(header)), itertools.chain([first], records)
     else:
         places = [_place(name, header, column) for column in columns.all]
     for line, cells, problem in records:
         if problem is None and len(cells) != len(header):
             problem = f"wrong number of columns: found {len(cells)}, expected {len(header)}"
         yield TableRow(() if problem else tuple(cells[place] for place in places), name, line, problem)
+
+
+def _looked_at(rows: Iterator[Looked]) -> tuple[list[Looked], Iterator[Looked]]:
+    """The first rows, and all of them again: where a file breaks off among them, they come before its error."""
+    head: list[Looked] = []
+    late: DamagedError | None = None
+    try:
+        for row in itertools.islice(rows, LOOKED_AT):
+            head.append(row)
+    except DamagedError as error:
+        late = error
+
+    def again() -> Iterator[Looked]:
+        yield from head
+        if late is not None:
+            raise late
+        yield from rows
+
+    return head, again()
 
 
 def _place(name: str, header: list[str], column: str) -> int:
@@ -200,8 +220,7 @@ def _place(name: str, header: list[str], column: str) -> int:
 
 def _json_rows(name: str, parsed: Iterator[JsonRow], find: Find) -> Iterator[TableRow]:
     parsed = ((number, unnested(record), problem) for number, record, problem in parsed)
-    head = list(itertools.islice(parsed, LOOKED_AT))
-    parsed = itertools.chain(head, parsed)
+    head, parsed = _looked_at(parsed)
     names = list(dict.fromkeys(field for _, record, _ in head for field in record))
     start = next((number for number, record, _ in head if record), None)
     columns = Columns(()) if start is None else find(f"{name}:{start}", names)

@@ -46,7 +46,7 @@ CONVERT = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), _SHEET),
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz", ".zst"), _PACKED),
     **dict.fromkeys((".pkl", ".pickle", ".pt"), _PICKLE),
-    **dict.fromkeys((".docx", ".pdf", ".html"), "save its text as .txt, or its table as CSV"),
+    **dict.fromkeys((".docx", ".pdf", ".html", ".xml"), "save its text as .txt, or its table as CSV"),
 }
 BARS, LABEL_MARK = " ||| ", "__label__"
 

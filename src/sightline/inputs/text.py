@@ -213,7 +213,7 @@ def without_blank(x: Text) -> Text:
     """A text or a pair of texts; one of blanks alone is an empty one."""
     if isinstance(x, str):
         return x if x.strip() else ""
-    return tuple(text if text.strip() else "" for text in x)
+    return x[0] if x[0].strip() else "", x[1] if x[1].strip() else ""
 
 
 def halves_of(line: str, number: int, expected: str) -> tuple[str, str]:
