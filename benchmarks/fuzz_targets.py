@@ -16,6 +16,8 @@ import numpy as np
 class Target:
     """Good files, and what reads them. ``content`` is by path; the case damages one of ``names``."""
 
+    task = "translate"  # that a table is of
+
     def __init__(self, content: dict[str, bytes], read: Callable[[Path], Any], names: list[str] | None = None) -> None:
         self.content, self.read, self.names = content, read, names or list(content)
 
@@ -44,27 +46,44 @@ def tables() -> dict[str, Target]:
     asked = "".join(json.dumps({"question": "q?", "text": a, "answer": a[:1], "start": 0}) + "\n" for a, _ in pairs)
     tagged = "".join("Ann\tB-PER\nsleeps\tO\n\n" for _ in range(9))
 
-    def drained(name: str, task: str = "translate") -> Callable[[Path], Any]:
+    def table(name: str, content: str | bytes, task: str = "translate") -> Target:
         chosen = task_named(task)
-        return lambda folder: [None for _ in table_of(Source(str(folder / name)), chosen, chosen.columns)]
+        target = Target(
+            {name: content if isinstance(content, bytes) else content.encode()},
+            lambda folder: [None for _ in table_of(Source(str(folder / name)), chosen, chosen.columns)],
+        )
+        target.task = task
+        return target
 
+    objects = [{"id": i, "translation": {"en": a, "de": b}} for i, (a, b) in enumerate(pairs)]
+    coco = {"images": [{"id": i, "file_name": f"{i}.jpg"} for i in range(9)]}
+    coco["annotations"] = [{"image_id": i % 9, "caption": a} for i, (a, _) in enumerate(pairs)]
     found = {
-        "pairs.tsv": Target({"a.tsv": tsv.encode()}, drained("a.tsv")),
-        "pairs.csv": Target({"a.csv": csv.encode()}, drained("a.csv")),
-        "pairs.jsonl": Target({"a.jsonl": lines.encode()}, drained("a.jsonl")),
-        "pairs.tsv.gz": Target({"a.tsv.gz": gzip.compress(tsv.encode())}, drained("a.tsv.gz")),
-        "labels": Target({"a.jsonl": labels.encode()}, drained("a.jsonl", "classify")),
-        "answers": Target({"a.jsonl": asked.encode()}, drained("a.jsonl", "span")),
-        "tags": Target({"a.conll": tagged.encode()}, drained("a.conll", "tag")),
-        "plain": Target({"a.txt": tsv.encode()}, drained("a.txt", "pretrain")),
+        "pairs.tsv": table("a.tsv", tsv),
+        "pairs.csv": table("a.csv", csv),
+        "pairs.jsonl": table("a.jsonl", lines),
+        "pairs.json": table("a.json", json.dumps(objects)),
+        "pairs.tsv.gz": table("a.tsv.gz", gzip.compress(tsv.encode())),
+        "bars": table("a.txt", "".join(f"{a} ||| {b}\n" for a, b in pairs)),
+        "semicolons": table("a.csv", csv.replace(",", ";")),
+        "labels": table("a.jsonl", labels, "classify"),
+        "fastText": table("a.txt", "".join(f"__label__{i % 3} {a}\n" for i, (a, _) in enumerate(pairs)), "classify"),
+        "captions.json": table("a.json", json.dumps(coco), "caption"),
+        "answers": table("a.jsonl", asked, "span"),
+        "tags": table("a.conll", tagged, "tag"),
+        "plain": table("a.txt", tsv, "pretrain"),
     }
     try:
         pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
         return found
-    held = io.BytesIO()
-    parquet.write_table(pyarrow.table({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}), held)
-    found["pairs.parquet"] = Target({"a.parquet": held.getvalue()}, drained("a.parquet"))
+    columns = pyarrow.table({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]})
+    held, stream = io.BytesIO(), io.BytesIO()
+    parquet.write_table(columns, held)
+    with pyarrow.ipc.new_stream(stream, columns.schema) as writer:
+        writer.write_table(columns)
+    found["pairs.parquet"] = table("a.parquet", held.getvalue())
+    found["pairs.arrow"] = table("a.arrow", stream.getvalue())
     return found
 
 

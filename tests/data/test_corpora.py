@@ -107,7 +107,7 @@ def test_memory_and_wrong_addresses(monkeypatch):
     assert pairs_of("memory://corpora/1.jsonl.gz") == PAIRS[2:3]
     wrong = {
         "memory://corpora/9.jsonl": "no such file",
-        "memory://corpora/9.xml": "found the ending '.xml'",
+        "memory://corpora/9.xml": "ends in .xml",
         "memory://corpora/*.csv": "no file has a name like that",
         "nowhere://corpora": "cannot be opened",
     }

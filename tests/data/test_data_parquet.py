@@ -30,8 +30,8 @@ def test_parquet_problems_and_columns(tmp_path):
     assert rows[0].values == ("a", "x")
     assert "found null in 'de'" in rows[1].problem
     assert "NUL" in rows[2].problem
-    path = parquet_file(tmp_path, one=["a"], two=["b"], Target=["c"])
-    with pytest.raises(UserError, match=r"'one', 'two', 'Target'.*did you mean 'Target'"):
+    path = parquet_file(tmp_path, one=["a"], two=["b"], Targets=["c"])
+    with pytest.raises(UserError, match=r"'one', 'two', 'Targets'.*did you mean 'Targets'"):
         list(pair_cells(Source(path)))
 
 

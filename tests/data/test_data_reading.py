@@ -119,6 +119,9 @@ def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path):
     assert peak < 8e6
 
 
+GOOD = b'{"source": "a", "target": "b"}\n'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "line", "words"),
     [
@@ -129,8 +132,8 @@ def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path):
         ("a.csv", b"source,target\na\n", 2, ["wrong number of columns", "found 1", "expected 2"]),
         ("a.csv", b'source,target\n"a\nb\xe4",c\n', 2, ["bad UTF-8", "0xe4", "offset 1", "line 3"]),
         ("a.csv", b"source,target\na,\0\n", 2, ["NUL", "target"]),
-        ("a.jsonl", b'{"source": "a"}\n', 1, ["missing field", "'source'", "expected 'target'"]),
-        ("a.jsonl", b'{"source": "a", "Target": "b"}\n', 1, ["missing field", "did you mean 'Target'"]),
+        ("a.jsonl", GOOD + b'{"source": "a"}\n', 2, ["missing field", "'source'", "expected 'target'"]),
+        ("a.jsonl", GOOD + b'{"source": "a", "Target": "b"}\n', 2, ["missing field", "did you mean 'Target'"]),
         ("a.jsonl", b'{"source": "a", "target": 3}\n', 1, ["field is not text", "a number", "'target'", "a string"]),
         ("a.jsonl", b'{"source": null, "target": "b"}\n', 1, ["field is not text", "null", "'source'"]),
         ("a.jsonl", b'{"source": "a", "target": "b"\n', 1, ["bad JSON", "column 30", "an object"]),
@@ -201,8 +204,12 @@ def test_a_problem_of_an_aligned_file_names_that_file(tmp_path):
         ("target\ten", None, [("2", "1")]),
         ("ein Haus\ta house", None, [("ein Haus", "a house"), ("1", "2")]),
         ("Source\tTarget", None, [("1", "2")]),
-        ("german\tenglish", ("de", "en"), [("1", "2")]),
         ("en\tde", ("de", "de"), [("2", "2")]),
+        ("en\tfr", None, [("1", "2")]),
+        ("id\tGerman\tEnglish", None, [("2", "3")]),
+        ("pt_BR\tzh-CN", None, [("1", "2")]),
+        ("text\tsummary", None, [("1", "2")]),
+        ("tgt\tsrc", None, [("2", "1")]),
     ],
 )
 @pytest.mark.parametrize("kind", ["tsv", "csv"])
@@ -218,11 +225,13 @@ def test_columns(tmp_path, kind, header, columns, expected):
     [
         (
             "id\tsrc_text\tTargets",
-            ("source", "target"),
+            None,
             ["'src_text'", "'source' and 'target'", "did you mean", "'Targets' for"],
         ),
         ("one", ("source", "target"), ["'one'"]),
-        ("id\tde\ten", ("de", "fr"), ["'de', 'en'", "'de' and 'fr'"]),
+        ("id\tde\ten", ("de", "fr"), ["'de', 'en'", "'de', 'fr'"]),
+        ("german\tenglish", ("de", "en"), ["'german', 'english'", "'de', 'en'"]),
+        ("text\tlabel", None, ["'text', 'label'", "--columns", "above it"]),
         ("\t".join(f"column{i}" + "x" * 500 for i in range(50)), ("de", "fr"), ["and 40 more", "…"]),
     ],
 )
@@ -232,6 +241,31 @@ def test_missing_columns(tmp_path, header, columns, words):
     for word in ["a.tsv", *words]:
         assert word in str(caught.value)
     assert len(str(caught.value)) < 800
+
+
+SENTENCES = [(f"Das ist Satz {i}.", f"This is sentence {i}.") for i in range(400)]
+
+
+@pytest.mark.parametrize(
+    ("header", "pairs", "count"),
+    [
+        ("en\tfr", SENTENCES, 400),
+        ("ein Haus\ta house", SENTENCES, 401),
+        ("Hallo!\tHello!", SENTENCES, 401),
+        ("Haus\thouse", [(f"Wort{i}", f"word{i}") for i in range(400)], 401),
+        ("Haus\thouse", [], 1),
+        ("col_a\tcol_b", SENTENCES, None),
+        ("text\tlabel", [(s, "pos") for s, _ in SENTENCES], None),
+        ("review\tsentiment", [(f"w{i}", "pos") for i in range(400)], None),
+    ],
+)
+def test_a_header_is_no_row_and_a_row_no_header(tmp_path, header, pairs, count):
+    content = "".join(f"{line}\n" for line in [header, *("\t".join(pair) for pair in pairs)])
+    if count is None:
+        with pytest.raises(UserError, match="none of the task's; name the columns to use with --columns"):
+            rows_of(tmp_path, "a.tsv", content)
+    else:
+        assert len(rows_of(tmp_path, "a.tsv", content)) == count
 
 
 # --- files
@@ -248,7 +282,7 @@ def test_missing_columns(tmp_path, header, columns, words):
         ("a.csv", b"source,target", ["no rows", "header alone"]),
         ("a.tsv", "source\ttarget\na\tb\n".encode("utf-16"), ["UTF-16", "UTF-8"]),
         ("a.tsv", b"sour\xff\ttarget\na\tb\n", ["a.tsv:1", "0xff"]),
-        ("a.txt", b"a\tb\n", ["'.txt'", ".tsv", ".parquet"]),
+        ("a.txt", b"a b\n", ["'.txt'", ".tsv", ".parquet"]),
         ("a.tsv.gz", gzip.compress(as_tsv(PAIRS * 3000), mtime=0)[:-9], ["cut short"]),
         ("a.tsv.gz", gzip.compress(as_tsv(PAIRS), mtime=0)[:-8] + b"12345678", ["damaged gzip"]),
         ("a.tsv.gz", gzip.compress(as_tsv(PAIRS), mtime=0)[:10] + b"\xff" * 60, ["damaged gzip"]),

@@ -129,6 +129,37 @@ def test_what_values_of_masks_mean():
             classes_of(found, kind, names)
 
 
+def test_soft_edges_are_no_classes():
+    grey = dict.fromkeys(range(0, 256, 5), 1)
+    for of_masks in (grey, {0: 900, 128: 20, 255: 80}, dict.fromkeys(range(0, 250, 25), 1)):
+        with pytest.raises(UserError, match=r"soft edges .* classes=binary .* classes=several"):
+            classes_of(of_masks, None, None)
+        assert len(classes_of(of_masks, "binary", None)) == 2
+        assert len(classes_of(of_masks, "several", None)) == len(of_masks)
+    for of_masks in (
+        {0: 500, 128: 300, 255: 200},
+        {0: 990, 1: 5, 2: 5},
+        dict.fromkeys(range(34), 1),
+        {0: 9, 5: 1, 9: 9},
+    ):
+        assert len(classes_of(of_masks, None, None)) == len(of_masks)
+    assert len(classes_of({0: 900, 0xFF0000: 1, 0xFFFF00: 99}, None, None)) == 3  # colours
+
+
+def test_inverted_masks_and_images_without_a_mask_are_said(tmp_path):
+    table = write_photos(tmp_path, 4)
+    table.write_text(table.read_text().replace("masks/3.png", ""))
+    with prepared_as("grid", table, tmp_path / "data", GridConfig(cell=8)) as (prepared, rows):
+        assert "1 images have no mask: nothing is marked in them" in prepared.lines()
+        assert not any("inverted" in line for line in prepared.lines())
+        row = next(one.x for one in [*rows, *prepared.valid] if one.x.name.endswith("3.png"))
+        assert not prepared.input.stores[0][row.row].classes.any()
+    for path in (tmp_path / "masks").iterdir():
+        Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
+    with prepared_as("grid", table, tmp_path / "data2", GridConfig(cell=8)) as (prepared, _):
+        assert any("if the masks are inverted" in line for line in prepared.lines())
+
+
 def test_a_mask_with_too_many_values_is_named(tmp_path):
     (tmp_path / "masks").mkdir()
     (tmp_path / "images").mkdir()

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from encoded_images import encoded
+from grids import write_photos
+from runs import prepared_as
 from sightline.data.checking import RowLimits
 from sightline.data.features import Features, Fitted, write_features
-from sightline.data.image_tables import is_image_data, read_image_table
+from sightline.data.image_tables import in_folder, is_image_data, read_image_table
 from sightline.errors import UserError
 from sightline.synthetic.shapes import COLOURS, made_shapes
+from sightline.tasks.configs.grid import GridConfig
 
 pytestmark = pytest.mark.fast
 
@@ -55,9 +58,9 @@ def test_json_may_have_several_captions_and_numbers_as_labels(tmp_path):
 def test_masks_are_complete_paths_and_images_may_stand_alone(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("picture,truth\na.jpg,m/a.png\nb.jpg,\n")
-    good, bad = read_image_table(str(table), MASK_NAMES, ("picture", "truth"))
+    good, unmarked = read_image_table(str(table), MASK_NAMES, ("picture", "truth"))
     assert good.values == (tmp_path / "a.jpg", str(tmp_path / "m/a.png"))
-    assert bad.problem.startswith("empty: found no text in the mask")
+    assert unmarked.values == (tmp_path / "b.jpg", ""), "an empty cell says that nothing is marked"
     rows = list(read_image_table(str(table), (), ("picture",)))
     assert [row.values for row in rows] == [(tmp_path / "a.jpg",), (tmp_path / "b.jpg",)]
 
@@ -110,6 +113,64 @@ def test_masks_stand_in_a_folder_of_their_own(tmp_path):
     masks = [str(tmp_path / "masks" / name) for name in ("a.png", "c/d.bmp")]
     assert [row.values for row in rows] == [(first, masks[0]), (), (second, masks[1])]
     assert rows[1].problem.startswith("missing mask: found b.gif, b.png")
+
+
+def test_masks_may_stand_beside_their_images_and_are_no_images(tmp_path, monkeypatch):
+    touch(tmp_path, "beside/a.jpg", "beside/a_mask.png", "beside/b.jpg", "beside/b-Mask.npy", "beside/c_mask_old.jpg")
+    rows = list(read_image_table(str(tmp_path / "beside"), MASK_NAMES))
+    assert [(row.values[0].name, Path(row.values[1]).name) for row in rows[:2]] == [
+        ("a.jpg", "a_mask.png"),
+        ("b.jpg", "b-Mask.npy"),
+    ]
+    assert "an empty cell says that nothing is marked" in rows[2].problem
+    touch(tmp_path, "apart/images/a.jpg", "apart/masks/a_mask.png", "apart/masks/a.txt")
+    monkeypatch.chdir(tmp_path)
+    (row,) = read_image_table("apart", MASK_NAMES)  # relative: nothing is put in front of it
+    assert row.values == (Path("apart/images/a.jpg"), "apart/masks/a_mask.png")
+    assert [path.name for path in in_folder(Path("beside"))] == ["a.jpg", "b.jpg", "c_mask_old.jpg"]
+    assert in_folder(Path("apart")) == [Path("apart/images/a.jpg")]
+    touch(tmp_path, "alone/x_mask.png")
+    assert len(in_folder(Path("alone"))) == 1, "a mask of nothing is an image"
+
+
+def test_paths_of_a_table_are_beside_it_or_in_the_working_folder(tmp_path, monkeypatch):
+    touch(tmp_path, "data/near/a.jpg", "far/a.jpg", "outside.jpg", "data/near/b c.jpg")
+    names = ["near/a.jpg", "far/a.jpg", "near\\a.jpg", "../outside.jpg", "no\\where.jpg", " near/b c.jpg ", "x" * 5000]
+    bad = ["https://example.org/a.jpg", "s3://b/a.jpg", "data:image/png;base64,AAAA", ""]
+    table = tmp_path / "data" / "t.jsonl"
+    table.write_text("".join(json.dumps({"image": name, "mask": name}) + "\n" for name in [*names, *bad]))
+    monkeypatch.chdir(tmp_path)
+    rows = list(read_image_table("data/t.jsonl", MASK_NAMES))
+    places = ["data/near/a.jpg", "far/a.jpg", "data/near/a.jpg", "data/../outside.jpg", "data/no/where.jpg"]
+    places += ["data/near/b c.jpg", f"data/{'x' * 5000}"]
+    assert [row.values for row in rows[: len(names)]] == [(Path(one), one) for one in places]
+    problems = [row.problem.partition(":")[0] for row in rows[len(names) :]]
+    assert problems == ["address", "address", "address", "empty"]
+
+
+def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
+    table = write_photos(tmp_path, 3)
+    for line, expected in (("images/0.png\tno.png\n", "no.png"), ("no.png\tmasks/0.png\n", "no.png")):
+        text = table.read_text()
+        table.write_text(text + line)
+        reason = f"{expected}: there is no such file.*a path in a table is relative to"
+        with pytest.raises(UserError, match=reason), prepared_as("grid", table, tmp_path / "data", GridConfig()):
+            pass
+        table.write_text(text)
+
+
+def test_a_folder_with_metadata_is_that_table(tmp_path):
+    touch(tmp_path, "a.jpg", "deep/b.jpg")
+    (tmp_path / "metadata.jsonl").write_text(
+        '{"file_name": "a.jpg", "text": "A"}\n{"file_name": "deep/b.jpg", "text": "B"}'
+    )
+    assert is_image_data(str(tmp_path))
+    rows = [row.values for row in read_image_table(str(tmp_path), ("caption", "text"))]
+    assert rows == [(tmp_path / "a.jpg", "A"), (tmp_path / "deep/b.jpg", "B")]
+    assert len(in_folder(tmp_path)) == 2
+    (tmp_path / "metadata.jsonl").write_text('{"image": {"bytes": "x", "path": null}, "label": "A"}')
+    (row,) = read_image_table(str(tmp_path), LABEL_NAMES)
+    assert row.problem.startswith("image in the table")
 
 
 def test_captions_stand_beside_their_image(tmp_path):

@@ -112,6 +112,11 @@ class GoldLinks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "possible", self.possible | self.sure)
 
+    def shifted(self, by: int) -> "GoldLinks":
+        """The same links where words are counted from another number."""
+        sure, possible = (frozenset((s + by, t + by) for s, t in links) for links in (self.sure, self.possible))
+        return GoldLinks(sure, possible)
+
 
 @dataclass(frozen=True)
 class AlignmentScore:

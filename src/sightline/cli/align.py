@@ -18,7 +18,7 @@ from sightline.data.checking import RowLimits
 from sightline.data.columns import TableRow
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
-from sightline.data.tables import decode, json_object, lines_of
+from sightline.data.tables import decode, json_object, lines_of, read_as
 from sightline.errors import UserError
 from sightline.files import check_writable, write_text
 from sightline.tasks.run import Run
@@ -78,7 +78,8 @@ class GoldPair(NamedTuple):
                 if number >= count:
                     raise UserError(
                         f"{self.where}: the link {link[0]}-{link[1]} has {side} word {number}, but the {side} has "
-                        f"{count} words; expected numbers from 0 to {count - 1}, and gold of these very pairs"
+                        f"{count} words; expected numbers from 0 to {count - 1}, and gold of these very pairs "
+                        "(--gold-base 1 if the words of the gold are counted from 1)"
                     )
 
 
@@ -102,19 +103,24 @@ def align_command(
     columns: tuple[str, str] | None,
     reverse: Path | None,
     gold: Path | None,
+    gold_base: int,
+    encoding: str | None,
     threads: int | None,
     **given: Any,
 ) -> None:
     """Links for every pair, a line each, in the order of the pairs; an empty side gives a line without links."""
     options = AlignOptions(**given)
     set_up(threads)
+    read_as(encoding)
+    if gold_base not in (0, 1):
+        raise UserError(f"--gold-base is {gold_base}; words are counted from 0 or from 1")
     options.check(reverse, (data, source, target, gold))
     selectors = [None if text is None else MapSelector.parse(text) for text in (options.use, options.reverse_use)]
     loaded = load_run(run)
     files = Source.of(data, columns, source=source, target=target)
     loaded.task.check_source(files)
     other = None if reverse is None else load_run(reverse)
-    lines = [] if gold is None else _read_gold(gold)
+    lines = [] if gold is None else _read_gold(gold, gold_base)
     rows = pair_cells(files)
     first = list(itertools.islice(rows, max(SAMPLED, len(lines))))
     pairs: list[Pair] = [row.values for row in first if row.problem is None]
@@ -269,7 +275,7 @@ def _score(aligner: Aligner, truth: Sequence[GoldPair], chosen: Chosen) -> dict[
 GoldLine = tuple[Pair | None, GoldLinks | None, str]
 
 
-def _read_gold(path: Path) -> list[GoldLine]:
+def _read_gold(path: Path, base: int) -> list[GoldLine]:
     is_json = path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
     lines: list[GoldLine] = []
     for line in lines_of(str(path)):
@@ -284,7 +290,9 @@ def _read_gold(path: Path) -> list[GoldLine]:
     if not any(links for _, links, _ in lines):
         expected = "pairs" if is_json else "links; expected a line such as 0-0 1-2 2p1 for each of the first pairs"
         raise UserError(f"{path} has no gold {expected}")
-    return lines
+    if base and any(0 in link for _, links, _ in lines if links for link in links.possible):
+        raise UserError(f"{path} has links of word 0, so its words are not counted from {base}; leave out --gold-base")
+    return [(pair, links and links.shifted(-base), where) for pair, links, where in lines]
 
 
 def _gold_pairs(lines: Sequence[GoldLine], rows: Sequence[TableRow], path: Path | None) -> list[GoldPair]:

@@ -8,6 +8,7 @@ from sightline.cli.common import check_ending, load_run, set_up, spelling
 from sightline.cli.evaluate import read_for
 from sightline.cli.lines import say_bad
 from sightline.cli.output import print_json, print_table, progress_bar
+from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.machine import check_seed
 from sightline.outputs.base import Output
@@ -23,6 +24,7 @@ def compare_command(
     columns: Sequence[str] | None,
     source: str | None,
     target: str | None,
+    encoding: str | None,
     metrics: Sequence[str] | None,
     samples: int,
     seed: int,
@@ -33,6 +35,7 @@ def compare_command(
 ) -> None:
     """Score, interval, difference to the first run and its p-value."""
     set_up(threads)
+    read_as(encoding)
     check_seed(seed)
     check_runs(runs, metrics, samples)
     if out is not None:

@@ -10,6 +10,7 @@ from sightline.cli.common import check_ending, load_run, set_up, spelling, writi
 from sightline.cli.lines import say_bad
 from sightline.cli.output import print_json, print_table, progress_bar
 from sightline.data.source import Source
+from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.tasks.evaluate import Evaluation, Table, evaluate, examples_for
 from sightline.tasks.run import Run
@@ -31,6 +32,7 @@ def evaluate_command(
     columns: Sequence[str] | None,
     source: str | None,
     target: str | None,
+    encoding: str | None,
     errors: int,
     out: Path | None,
     json: bool,
@@ -39,6 +41,7 @@ def evaluate_command(
 ) -> None:
     """Read the data, predict, score, print."""
     set_up(threads)
+    read_as(encoding)
     if errors < 0:
         raise UserError(f"--errors is {errors}; it must be at least 0")
     if out is not None:

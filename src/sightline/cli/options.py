@@ -163,5 +163,6 @@ class Command:
 
 THREADS = Arg("threads", int, "Use this many processor threads; by default, PyTorch decides.")
 JSON = Arg("json", bool, "Print JSON instead of tables.")
+ENCODING = Arg("encoding", str, "The encoding of text files; utf-8 by default.", None, "NAME")
 DEVICE = Arg("device", str, "Where to compute; auto uses a GPU if there is one.", "auto", None, ("auto", "cpu", "cuda"))
 SET = "Set any field of the configuration, such as model.size=256 training.learning_rate=0.001"

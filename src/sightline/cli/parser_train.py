@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sightline.cli.options import DEVICE, REQUIRED, SET, THREADS, Arg, nearest, parsed
+from sightline.cli.options import DEVICE, ENCODING, REQUIRED, SET, THREADS, Arg, nearest, parsed
 from sightline.errors import UserError
 from sightline.tasks.registry import BUILT_IN, task_named, tasks
 from sightline.tasks.task import SIZES, Task
@@ -103,6 +103,7 @@ def options_of(task: Task) -> tuple[Arg, ...]:
         Arg("data", str, f"{task.data[0].upper()}{task.data[1:]}; - reads a pipe.", None, "FILE"),
         Arg("valid", str, "Validation data in the same format; by default, a part of the data.", None, "FILE"),
         Arg("columns", tuple[str, ...], f"Names of the columns, if they are not {names}.", None, columns),
+        ENCODING,
         *own,
         Arg("model", str, f"{models}.", None, "NAME", group="model"),
         Arg("preset", str, "The size of the model; tiny by default.", None, choices=SIZES, group="model"),

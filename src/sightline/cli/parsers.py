@@ -3,7 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 
-from sightline.cli.options import DEVICE, JSON, REQUIRED, THREADS, Arg, Command
+from sightline.cli.options import DEVICE, ENCODING, JSON, REQUIRED, THREADS, Arg, Command
 from sightline.serve.limits import Limits
 
 
@@ -19,6 +19,7 @@ DATA = (
     Arg("columns", tuple[str, ...], "Names of the columns, if they are not the usual ones.", None, "NAME"),
     Arg("source", str, "For runs that translate, instead of --data: the sources, one per line.", None, "FILE"),
     Arg("target", str, "Instead of --data: the targets, one per line.", None, "FILE"),
+    ENCODING,
 )
 BEAM = Arg("beam", int, "Number of hypotheses to keep; 1 is greedy search, 5 the default.", group=SEARCH)
 LENGTH = Arg("length-penalty", float, "Divide scores by length to this power; 1 is the default.", group=SEARCH)
@@ -200,6 +201,7 @@ ALIGN = Command(
         Arg("source", str, "Instead of --data: the sources, one per line.", None, "FILE"),
         Arg("target", str, "Instead of --data: the targets, one per line.", None, "FILE"),
         Arg("columns", tuple[str, str], "Names of the two columns, if not source and target.", None, "SOURCE TARGET"),
+        ENCODING,
         Arg("reverse", Path, "Combine with the links of this run, trained from target to source.", None, "RUN"),
         Arg(
             "gold",
@@ -207,6 +209,7 @@ ALIGN = Command(
             "Links made by people: one line for each of the first pairs (0-0 sure, 0p1 possible, empty: unknown), or "
             ".jsonl with source, target and links. The first 20 pairs choose; the others give the error rate.",
         ),
+        Arg("gold-base", int, "Words of --gold are counted from this number: 0 or 1.", 0),
         Arg(
             "symmetrise",
             str,

@@ -15,6 +15,7 @@ from sightline.cli.display import Board, Display
 from sightline.config import ConfigError, override
 from sightline.data.progress import watched
 from sightline.data.source import Source
+from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.files import is_no_folder
 from sightline.machine import check_seed, choose_device
@@ -107,6 +108,7 @@ def configured(task: Task, variant: Variant, values: dict[str, Any], sets: Seque
 def train_command(task: Task, values: dict[str, Any]) -> None:
     """Build the configuration, train, print the result."""
     set_up(values["threads"])
+    read_as(values["encoding"])
     sets, reader = task.own_options(values)
     source = Source.of(values["data"], values["columns"], **reader)
     task.check_source(source)

@@ -73,9 +73,6 @@ class CaptionReport(Report):
             lines.append(f"{self.same:,} files have the content of another: each of these is one image")
         return lines
 
-    def left_out_lines(self) -> list[str]:
-        lines = super().left_out_lines()
-        unnamed = self.bad - len(self.places)
-        if unnamed and lines:
-            lines = lines[:-1] + ([f"  and {unnamed - self.repeated:,} more"] if unnamed > self.repeated else [])
-        return lines
+    @property
+    def unnamed(self) -> int:
+        return super().unnamed - self.repeated

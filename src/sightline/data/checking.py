@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sightline.data.columns import TableRow
+from sightline.data.tables import BAD_UTF8, ENCODING_RULE, NO_FILE, PATH_RULE
 from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
 PLACES = 20  # bad rows that are named
+LABELS_SHARE = 20  # so many times fewer different targets than pairs are labels, it seems
 
 
 class Lengths(Counter[int]):
@@ -67,6 +69,13 @@ class RowLimits:
         return advice if bad > self.max_bad_share * rows else None
 
 
+def remedies(problems: Iterable[str]) -> list[str]:
+    """What to do about problems that most rows have in common: where files are looked for, how text is read."""
+    some = list(problems)
+    rules = [PATH_RULE] if any(problem.endswith(NO_FILE) for problem in some) else []
+    return rules + ([ENCODING_RULE] if any(BAD_UTF8 in problem for problem in some) else [])
+
+
 @dataclass
 class Report:
     """How many rows were kept and left out, and why. Reports of single tasks count more of the rows kept.
@@ -93,6 +102,11 @@ class Report:
     def bad(self) -> int:
         return self.left_out.total()
 
+    @property
+    def unnamed(self) -> int:
+        """Bad rows that are not among the places."""
+        return self.bad - len(self.places)
+
     def add(self, x: Any, y: Any) -> None:
         """Count an example that is kept."""
 
@@ -110,6 +124,9 @@ class Report:
     def repeats(self, rows: int, different: int, items: int) -> None:
         """Note how many of the rows were there before, and how many items there are."""
         self.duplicates = rows - different
+
+    def divided(self, left: int, targets: int) -> None:
+        """Note how many pairs are in no part of the split, and how many different targets there are."""
 
     def check(self, source: Any) -> None:
         """Refuse data from which nothing can be learnt; called when all rows have been read."""
@@ -148,9 +165,9 @@ class Report:
             return []
         reasons = ", ".join(f"{kind} {count:,}" for kind, count in self.left_out.most_common())
         lines = [f"{self.bad:,} rows left out: {reasons}", *(f"  {place}" for place in self.places)]
-        if self.bad > len(self.places):
-            lines.append(f"  and {self.bad - len(self.places):,} more")
-        return lines
+        if self.unnamed > 0:
+            lines.append(f"  and {self.unnamed:,} more")
+        return lines + [f"  {rule}" for rule in remedies(self.places)]
 
 
 @dataclass
@@ -163,19 +180,33 @@ class PairReport(Report):
         "target_characters": "target characters",
     }
     identical: int = 0
+    in_validation: int = 0  # pairs left out of training, because their target is in the validation data
+    targets: int | None = None  # different ones
+
+    def divided(self, left: int, targets: int) -> None:
+        self.in_validation, self.targets = left, targets
 
     def add(self, x: Any, y: Any) -> None:
         self.measure(len(x), len(y))
         self.identical += x == y
 
     def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "identical": self.identical}
+        return {**super().to_json(), "identical": self.identical, "target_in_validation": self.in_validation}
 
     def heading(self) -> str:
         return f"{self.pairs:,} pairs of {self.rows:,} rows"
 
     def behind(self) -> list[str]:
-        return [f"{self.identical:,} pairs have the same source and target (kept)"] if self.identical else []
+        lines = [f"{self.identical:,} pairs have the same source and target (kept)"] if self.identical else []
+        if self.in_validation:
+            lines.append(
+                f"{self.in_validation:,} pairs are left out of training, because their target is in the validation data"
+            )
+        if self.targets is not None and LABELS_SHARE * self.targets < self.pairs:
+            lines.append(
+                f"there are only {self.targets:,} different targets: if they are labels, use `sightline train classify`"
+            )
+        return lines
 
 
 Kept = TypeVar("Kept")
@@ -222,4 +253,5 @@ class Checked(Generic[Kept, SomeReport]):
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
             name = self.limits.spelled("max_characters")
             advice += f", or raise {name} (now {self.limits.max_characters:,}), because most are too long"
+        advice = "; ".join([advice, *remedies(report.places)])
         raise UserError(f"{report.bad:,} of {report.rows:,} rows are bad ({first}), {advice}")

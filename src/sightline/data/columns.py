@@ -1,26 +1,30 @@
-"""Rows of named columns out of every form that tables come in: TSV, CSV, JSON lines, Parquet.
+"""Rows of named columns out of every form that tables come in: TSV, CSV, JSON, Parquet, Arrow.
 
 A row that cannot be used is yielded with its problem and never raises: the caller decides how many are too many.
 """
 
 import csv
-import importlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sightline.data.shards import DamagedError, is_address, one_line, open_bytes, over_shards, shards_of
+from sightline.data.arrow import NESTED, arrow_cells
+from sightline.data.headers import refuse_header, unknown_header
+from sightline.data.json_files import JsonRow, json_line, json_rows
+from sightline.data.shards import DamagedError, over_shards, shards_of
 from sightline.data.tables import (
+    BAD_UTF8,
+    ENCODING_RULE,
     FORMATS,
     LINE_LIMIT,
     Line,
     TableRecord,
+    bar_records,
     csv_records,
-    decode,
+    fasttext_records,
     format_of,
-    json_object,
+    guess,
     kind_of,
     lines_of,
     listed,
@@ -30,7 +34,7 @@ from sightline.data.tables import (
 )
 from sightline.errors import UserError
 
-PARQUET_BATCH = 1024
+Looked = TypeVar("Looked")
 LOOKED_AT = 100  # lines of JSON whose fields are the columns
 
 
@@ -103,12 +107,10 @@ def named_columns(name: str, columns: Sequence[str], names: Sequence[str]) -> Co
     return Columns(tuple(names))
 
 
-def read_columns(
-    data: str, find: Find, fields: tuple[str, ...] | None = None, longest_cell: int = LINE_LIMIT
-) -> Iterator[TableRow]:
+def read_columns(data: str, find: Find, longest_cell: int = LINE_LIMIT) -> Iterator[TableRow]:
     """Every row, in order, those with a problem too, of one file or of all shards that ``data`` means.
 
-    ``fields`` are what every line of JSON must have; left out, ``find`` is given the fields of the first hundred lines.
+    Of JSON, ``find`` is given the fields of the first hundred lines.
     ``longest_cell`` counts characters of CSV: a quote that is never closed fills no more.
     """
     with ExitStack() as stack:
@@ -116,7 +118,7 @@ def read_columns(
         stack.callback(csv.field_size_limit, csv.field_size_limit(longest_cell))
         shards = shards_of(data, FORMATS)
         alike = find if len(shards) == 1 else _alike(data, find)
-        yield from over_shards(shards, lambda shard: _rows(shard, alike, fields), no_cells)
+        yield from over_shards(shards, lambda shard: _rows(shard, alike), no_cells)
 
 
 def _alike(data: str, find: Find) -> Find:
@@ -150,18 +152,23 @@ def text_problem(value: Any, what: str) -> str | None:
     return None
 
 
-def _rows(data: str, find: Find, fields: tuple[str, ...] | None) -> Iterator[TableRow]:
+def _rows(data: str, find: Find) -> Iterator[TableRow]:
     name, kind = name_of(data), format_of(data)
-    if kind == "parquet":
-        return _parquet_rows(name, find)
+    if kind == "parquet" or kind == "arrow":
+        return _arrow_rows(name, find, kind)
+    if kind == "json":
+        return _json_rows(name, json_rows(data), find)
     lines: Iterator[Line] = lines_of(data)
     if kind is None:
         first = list(itertools.islice(lines, 1))
         lines = itertools.chain(first, lines)
-        kind = "jsonl" if first and first[0].content.removeprefix(b"\xef\xbb\xbf").startswith(b"{") else "tsv"
-    if kind == "jsonl":
-        return _json_rows(name, lines, find, fields)
-    return _table_rows(name, csv_records(lines) if kind == "csv" else tsv_records(lines), find)
+        kind = guess(data, first[0].content if first else b"")
+    if kind in ("jsonl", "json"):
+        return _json_rows(name, map(json_line, lines) if kind == "jsonl" else json_rows(data), find)
+    return _table_rows(name, _RECORDS[kind](lines), find)
+
+
+_RECORDS = {"tsv": tsv_records, "csv": csv_records, "bars": bar_records, "fasttext": fasttext_records}
 
 
 def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterator[TableRow]:
@@ -169,11 +176,14 @@ def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterat
     if first is None:
         return
     if first.problem is not None:
-        raise UserError(f"{name}:{first.line}: the first line has {first.problem}; expected the names of the columns")
+        expected = ENCODING_RULE if first.problem.startswith(BAD_UTF8) else "expected the names of the columns"
+        raise UserError(f"{name}:{first.line}: the first line has {first.problem}; {expected}")
     header = [cell.strip() for cell in first.cells]
     columns = find(name, header)
     places: Sequence[int]
     if columns is None:
+        below, records = _looked_at(records)
+        refuse_header(name, header, [record.cells for record in below if record.problem is None])
         places, records = range(len(header)), itertools.chain([first], records)
     else:
         places = [_place(name, header, column) for column in columns.all]
@@ -183,24 +193,39 @@ def _table_rows(name: str, records: Iterator[TableRecord], find: Find) -> Iterat
         yield TableRow(() if problem else tuple(cells[place] for place in places), name, line, problem)
 
 
+def _looked_at(rows: Iterator[Looked]) -> tuple[list[Looked], Iterator[Looked]]:
+    """The first rows, and all of them again: where a file breaks off among them, they come before its error."""
+    head: list[Looked] = []
+    late: DamagedError | None = None
+    try:
+        for row in itertools.islice(rows, LOOKED_AT):
+            head.append(row)
+    except DamagedError as error:
+        late = error
+
+    def again() -> Iterator[Looked]:
+        yield from head
+        if late is not None:
+            raise late
+        yield from rows
+
+    return head, again()
+
+
 def _place(name: str, header: list[str], column: str) -> int:
     if header.count(column) > 1:
         raise UserError(f"{name}: found {header.count(column)} columns that are called {column!r}; expected one")
     return header.index(column)
 
 
-def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, ...] | None) -> Iterator[TableRow]:
-    columns = None if fields is None else Columns(fields)
-    expected = "an object" if columns is None else f"an object with {' and '.join(map(repr, columns.needed))}"
-    parsed: Iterator[tuple[int, dict[str, Any], str | None]] = (_json_line(line, expected) for line in lines)
+def _json_rows(name: str, parsed: Iterator[JsonRow], find: Find) -> Iterator[TableRow]:
+    parsed = ((number, unnested(record), problem) for number, record, problem in parsed)
+    head, parsed = _looked_at(parsed)
+    names = list(dict.fromkeys(field for _, record, _ in head for field in record))
+    start = next((number for number, record, _ in head if record), None)
+    columns = Columns(()) if start is None else find(f"{name}:{start}", names)
     if columns is None:
-        head = list(itertools.islice(parsed, LOOKED_AT))
-        parsed = itertools.chain(head, parsed)
-        names = dict.fromkeys(field for _, record, _ in head for field in record)
-        start = next((number for number, record, _ in head if record), None)
-        columns = Columns(()) if start is None else find(f"{name}:{start}", list(names))
-        if columns is None:
-            raise UserError(f"{name}: found the fields {listed(list(names))}; name those to use with --columns")
+        raise unknown_header(name, names)
     for number, record, problem in parsed:
         if problem is None:
             missing = [column for column in columns.needed if column not in record]
@@ -210,60 +235,20 @@ def _json_rows(name: str, lines: Iterator[Line], find: Find, fields: tuple[str, 
         yield TableRow(() if problem else tuple(record.get(column) for column in columns.all), name, number, problem)
 
 
-def _json_line(line: Line, expected: str) -> tuple[int, dict[str, Any], str | None]:
-    text, problem = decode(line)
-    return (line.number, *json_object(text, expected)) if problem is None else (line.number, {}, problem)
+def unnested(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row, with those of ``translation`` beside them: Hugging Face has pairs so."""
+    pair = record.get(NESTED)
+    if not isinstance(pair, Mapping):
+        return dict(record)
+    return {**{name: value for name, value in record.items() if name != NESTED}, **pair}
 
 
-def _parquet_rows(name: str, find: Find) -> Iterator[TableRow]:
-    if not is_address(name) and not Path(name).is_file():
-        next(lines_of(name), None)  # says what is wrong with it, as for any file
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise UserError(f"{name}: reading Parquet needs pyarrow; pip install 'sightline[parquet]'") from None
-    number, rows = 0, None
-    try:
-        with ExitStack() as stack:
-            place = stack.enter_context(open_bytes(name)) if is_address(name) else name
-            table = stack.enter_context(parquet.ParquetFile(place))
-            rows, names = table.metadata.num_rows, list(table.schema_arrow.names)
-            columns = find(name, names) or Columns(tuple(names))
-            for batch in table.iter_batches(batch_size=PARQUET_BATCH, columns=list(dict.fromkeys(columns.all))):
-                for values, problem in _parquet_values(columns.all, batch):
-                    number += 1
-                    yield TableRow(values, name, number, problem)
-    except UserError:
-        raise
-    except FileNotFoundError:
-        raise UserError(f"{name}: there is no such file") from None
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of what stands there
-            raise UserError(f"{name} cannot be read: {error.strerror or one_line(error)}") from None
-        if isinstance(error, arrow.ArrowException | OSError | UnicodeDecodeError):  # the last: names of columns
-            lost = None if rows is None else rows - number
-            raise DamagedError(name, f"is no Parquet file that can be read: {one_line(error)}", number, lost) from None
-        if not is_address(name):
-            raise
-        raise UserError(f"{name} cannot be read: {one_line(error)}") from None
+def _arrow_rows(name: str, find: Find, kind: str) -> Iterator[TableRow]:
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        columns = find(name, names)
+        if columns is None:
+            raise unknown_header(name, names)
+        return columns.all
 
-
-def _parquet_values(columns: Sequence[str], batch: Any) -> Iterator[tuple[tuple[Any, ...], str | None]]:
-    try:
-        lists = [batch.column(column).to_pylist() for column in columns]
-    except UnicodeDecodeError:  # somewhere: look for the rows
-        for cells in zip(*(batch.column(column) for column in columns), strict=True):
-            yield _cells_values(columns, cells)
-        return
-    yield from ((values, None) for values in zip(*lists, strict=True))
-
-
-def _cells_values(columns: Sequence[str], cells: Sequence[Any]) -> tuple[tuple[Any, ...], str | None]:
-    values = []
-    for column, cell in zip(columns, cells, strict=True):
-        try:
-            values.append(cell.as_py())
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            return (), f"bad UTF-8: found byte 0x{byte:02x} at offset {error.start} in {column!r}"
-    return tuple(values), None
+    cells = enumerate(arrow_cells(name, kind, choose), start=1)
+    return (TableRow(() if problem else values, name, number, problem) for number, (values, problem) in cells)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sightline.data.checking import RowLimits
+from sightline.data.checking import RowLimits, remedies
 from sightline.data.disk import mapped_as
 from sightline.data.images import LIMITS, BadImage, Fit, read_images
 from sightline.errors import MachineError, UserError
@@ -185,9 +185,10 @@ class _Work:
             return
         first = "; ".join(f"{self.images[number]}: {why}" for number, why in sorted(self.bad.items())[:3])
         first += "; and so on" if len(self.bad) > 3 else ""
+        rule = remedies(map(str, self.bad.values()))
         read, total = max([self.done, *(number + 1 for number in self.bad)]), len(self.images)
         of_read = f"{total:,}" if read == total else f"the first {read:,} (of {total:,})"
-        raise UserError(f"{len(self.bad):,} of {of_read} images are bad ({first}), {advice}")
+        raise UserError(f"{len(self.bad):,} of {of_read} images are bad ({first}), {'; '.join([advice, *rule])}")
 
     def write(self, numbers: Sequence[int], rows: np.ndarray | None) -> None:
         """Rows of good images; none where all of some images were bad."""

@@ -8,7 +8,7 @@ image of that size. Files are not trusted: nothing that could run code is read, 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -19,8 +19,18 @@ from sightline.data.checking import Report
 from sightline.data.columns import TableRow
 from sightline.data.disk import mapped
 from sightline.data.image_tables import read_image_table
-from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
+from sightline.data.images import (
+    ENDINGS,
+    LIMITS,
+    ORIENTATION,
+    UPRIGHT,
+    BadImage,
+    ImageLimits,
+    open_image,
+    read_image,
+)
 from sightline.data.source import Source
+from sightline.data.tables import NO_FILE
 from sightline.errors import MachineError, UserError
 from sightline.files import make_folder, write_text
 from sightline.picture import numbers_of
@@ -30,6 +40,8 @@ GRID_ENDINGS = (*ENDINGS, ARRAY)
 PACKED = b"PK"  # what a file of several arrays (.npz) begins with
 NO_PIXEL = 255  # of a map of classes: behind the edge of the image
 MOST_CLASSES = 64
+MOST_NAMED = 8  # grey values of classes that are far apart; more are shades
+RARE_SHADES = 0.1  # of the pixels: if fewer have a value between the lowest and the highest, it is a soft edge
 MOST_VALUES = 256  # different ones in masks while they are read
 MOST_NUMBERS = 100_000_000  # in a grid of features
 ClassKind = Literal["binary", "several"]
@@ -99,7 +111,7 @@ def _array(path: Path) -> np.ndarray:
     """A NumPy file, mapped: its header says how large it is before anything is read, and pickles are refused."""
     try:
         if not path.is_file():
-            raise BadImage("there is no such file")
+            raise BadImage(NO_FILE)
         with path.open("rb") as file:
             begins = file.read(len(np.lib.format.MAGIC_PREFIX))
         if begins.startswith(PACKED):
@@ -120,10 +132,12 @@ def _array(path: Path) -> np.ndarray:
     return array
 
 
-def read_gold(path: Path, size: tuple[int, ...], of: str) -> np.ndarray:
-    """What a mask holds, which must be as large as the image that is named."""
+def read_gold(path: str, size: tuple[int, ...], of: str) -> np.ndarray:
+    """What a mask holds, which must be as large as the image that is named. Without a path nothing is marked."""
+    if not path:
+        return np.zeros(size, dtype=np.int32)
     try:
-        mask = read_mask(path)
+        mask = read_mask(Path(path))
     except BadImage as error:
         raise BadImage(f"{path}: {error}") from None
     if mask.shape != size:
@@ -139,9 +153,11 @@ class GridReport(Report):
     kept: ClassVar[str] = "images"
     again: ClassVar[str] = "images were there before (kept, on one side of the split)"
     sizes: Counter[str] = field(default_factory=Counter)
+    without_mask: int = 0
 
     def add(self, x: Any, y: Any) -> None:
         self.sizes[f"{x.width} × {x.height}"] += 1
+        self.without_mask += not y.path
 
     def repeats(self, rows: int, different: int, items: int) -> None:
         self.duplicates = rows - items
@@ -153,6 +169,9 @@ class GridReport(Report):
         sizes = ", ".join(f"{size} ({count:,})" for size, count in self.sizes.most_common(3))
         more = f" and {len(self.sizes) - 3:,} more" if len(self.sizes) > 3 else ""
         return f"{self.pairs:,} images of {self.rows:,} rows; sizes {sizes}{more}"
+
+    def more(self) -> list[str]:
+        return [f"{self.without_mask:,} images have no mask: nothing is marked in them"] if self.without_mask else []
 
 
 def grid_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
@@ -224,7 +243,7 @@ def classes_of(
 ) -> MaskClasses:
     """What the values found in masks mean; ``kind`` left out: binary if there are two, else several.
 
-    ``fullest`` says which mask has most of them, for errors.
+    ``of_masks`` may say how many pixels have each value. ``fullest`` says which mask has most values, for errors.
     """
     values = sorted(of_masks)
     many = f"{len(values):,} different values in the masks{fullest}"
@@ -236,6 +255,11 @@ def classes_of(
             f"found {many}; expected at most {MOST_CLASSES} classes. Masks with soft edges, or kept as JPEG, have two "
             "classes all the same: say --set classes=binary"
         )
+    if kind is None and _are_soft(values, of_masks if isinstance(of_masks, Mapping) else {}):
+        raise UserError(
+            f"found {many}, from {values[0]} to {values[-1]}, as masks with soft edges or kept as JPEG have; say --set "
+            "classes=binary to mark what is nearer to the highest, or --set classes=several if each value is a class"
+        )
     if kind == "binary" or (kind is None and len(values) == 2):
         chosen, default = (values[0], values[-1]), ("background", "marked")
     else:
@@ -243,6 +267,15 @@ def classes_of(
     if names is not None and len(names) != len(chosen):
         raise UserError(f"names has {len(names)} entries; the masks have {len(chosen)} classes")
     return MaskClasses(tuple(names or default), chosen)
+
+
+def _are_soft(values: Sequence[int], pixels: Mapping[int, int]) -> bool:
+    """Whether values are shades between black and white, and no numbers of classes: many, or few of rare pixels."""
+    if len(values) < 3 or values[-1] > 255 or values[-1] - values[0] < 100:
+        return False
+    between = sum(pixels.get(value, 0) for value in values[1:-1])
+    rare = bool(pixels) and between < RARE_SHADES * sum(pixels.values())
+    return rare or (len(values) > MOST_NAMED and 2 * len(values) < values[-1] - values[0])
 
 
 def cell_labels(classes: np.ndarray, cell: int, share: float, count: int) -> np.ndarray:
@@ -345,6 +378,7 @@ def write_store(
     make_folder(folder)
     rows: list[list[Any]] = []
     ids: dict[int, int] = {}
+    pixels_of: Counter[int] = Counter()  # values in the masks
     fullest = 0, ""  # how many values a mask has at most, and which one
     pixels, channels = True, 3
     try:
@@ -353,13 +387,14 @@ def write_store(
                 assert raw.mask is not None
                 pixels, channels = raw.is_pixels, raw.values.shape[2]
                 values.write(np.ascontiguousarray(raw.values).tobytes())
-                different = np.unique(raw.mask)
+                different, counts = np.unique(raw.mask, return_counts=True)
+                pixels_of.update(dict(zip(different.tolist(), counts.tolist(), strict=True)))
                 fullest = max(fullest, (len(different), raw.mask_name), key=lambda one: one[0])
                 masks.write(_ids(raw, different, ids).tobytes())
                 rows.append([raw.name, *raw.values.shape[:2], raw.digest()])
     except OSError as error:
         raise MachineError(f"cannot write {folder}: {error.strerror or error}") from error
-    meanings = classes or classes_of(ids, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
+    meanings = classes or classes_of(pixels_of, kind, names, f", {fullest[0]:,} of them in {fullest[1]}")
     doubt = meanings.doubt(min(ids), max(ids)) if ids else None
     if doubt is not None:  # every score on them would be of nothing
         raise UserError(f"{doubt}; give masks with the same values")

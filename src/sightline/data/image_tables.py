@@ -1,12 +1,15 @@
 """Images with their captions, masks or labels: out of a table that names the files, or out of folders.
 
-A table is any that `sightline.data.columns` reads; paths in it are relative to its own folder. How a folder is read
-depends on the second column: for labels, each folder in it is one; for masks, ``images`` and ``masks`` hold files of
-the same names; for captions, a ``.txt`` beside each image has a caption a line. A row that cannot be used is yielded
+A table is any that `sightline.data.columns` reads; paths in it are relative to its own folder, or else to the working
+folder. A folder with ``metadata.csv`` (or another table of that name) is that table, as Hugging Face has it. How other
+folders are read depends on the second column: for labels, each folder in it is one; for masks, ``images`` and
+``masks`` hold files of the same names (a mask may have ``_mask`` behind it), or masks stand beside their images; for
+captions, a ``.txt`` beside each image has a caption a line. A row that cannot be used is yielded
 with its problem; the caller decides how many are too many. The images are not opened here.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 
 from sightline.data.columns import Columns, TableRow, choose_columns, no_cells, read_columns, text_problem
 from sightline.data.images import ENDINGS
-from sightline.data.shards import ending_of
+from sightline.data.shards import ending_of, is_address
 from sightline.data.source import Source
 from sightline.data.tables import FORMATS, LINE_LIMIT
 from sightline.errors import UserError
@@ -23,6 +26,7 @@ from sightline.files import place_of
 # What the column of images may be called.
 IMAGE_NAMES = ("image", "image_path", "image_file", "file_name", "filename", "file", "path")
 TABLES = (*FORMATS, ".gz")
+_MASK = re.compile(r"(?<=.)[._ -]masks?$", re.IGNORECASE)  # behind the name of an image: its mask
 _ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
 
 
@@ -79,9 +83,10 @@ def read_image_table(
     ``known`` are the names that the second column may have, of which the first (caption, mask or label) also decides
     how a folder is read; none if there is no second column. ``columns`` are the names of the two columns, where they
     are others. ``endings`` are those of the files in a folder that count as images. Several captions in one row become
-    as many rows; the path of a mask is complete. The line is 0 where a row comes from a folder.
+    as many rows; the path of a mask is complete, or empty where nothing is marked. The line is 0 where a row comes from
+    a folder.
     """
-    base = Path(data).parent if data != "-" else Path()
+    base = _base_of(_table_in(data, known))
     for row in read_image_cells(data, known, columns, endings=endings):
         if row.problem is not None or not known:
             yield row
@@ -92,9 +97,11 @@ def read_image_table(
             yield no_cells(row.file, row.line, "empty: found a list of no captions, expected a caption")
         for one in several:
             text = str(one) if isinstance(one, int) and not isinstance(one, bool) else one
+            text = "" if text is None and known[0] == "mask" else text
             problem = text_problem(text, f"the {known[0]}")
-            if problem is None and known[0] == "mask":
-                problem, text = _no_path(text, "mask"), str(base / text)
+            if problem is None and known[0] == "mask" and base is not None and text.strip():
+                place, problem = _placed(base, text, "mask")
+                text = str(place)
             yield TableRow(() if problem else (image, text), row.file, row.line, problem)
 
 
@@ -105,12 +112,13 @@ def read_image_cells(
     Parquet they may be numbers or lists."""
     source = Source(data, None if columns is None else tuple(columns))
     source.check_columns(("image", *known[:1]))
-    folder = data != "-" and Path(data).is_dir()
-    rows = _folder_rows(Path(data), known, endings) if folder else _table_rows(data, known, columns)
+    table = _table_in(data, known)
+    folder = table is None
+    rows = _folder_rows(Path(data), known, endings) if table is None else _table_rows(table, known, columns)
     expected = f"images, each with a {known[0]}" if known else "images"
     if folder and known:
         expected += f" ({_FOLDERS[known[0]][1]})"
-    instead = f"no image ({', '.join(endings)})" if folder else "an empty file or a header alone"
+    instead = f"no image ({', '.join(endings)}; convert HEIC to JPEG)" if folder else "an empty file or a header alone"
     return source.some(rows, f"has no rows: found {instead}; expected {expected}")
 
 
@@ -131,6 +139,8 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     """
     if data == "-":
         return False
+    if Path(data).is_dir() and _table_in(data, ("label",)) is not None:
+        return True
     if Path(data).is_dir():  # of images, unless it holds shards of a table and nothing else
         inside = list(Path(data).iterdir())
         return any(map(Path.is_dir, inside)) or not any(ending_of(path.name) in FORMATS for path in inside)
@@ -159,24 +169,52 @@ def is_image_source(source: Source) -> bool:
 
 
 def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[TableRow]:
-    base = Path(data).parent if data != "-" else Path()
+    base = _base_of(data) or Path()
     names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
 
     def find(name: str, header: Sequence[str]) -> Columns:
         return choose_columns(name, header, names, columns, option=bool(known))  # without known, to predict
 
     for values, file, line, problem in read_columns(data, find):
-        problem = problem or text_problem(values[0], "the image") or _no_path(values[0], "image")
-        yield TableRow(() if problem else (base / values[0].strip(), *values[1:]), file, line, problem)
+        place = Path()
+        if problem is None and isinstance(values[0], dict | bytes):
+            problem = "image in the table: expected the path of a file, so save the images as files"
+        problem = problem or text_problem(values[0], "the image")
+        if problem is None:
+            place, problem = _placed(base, values[0], "image")
+        yield TableRow(() if problem else (place, *values[1:]), file, line, problem)
 
 
-def _no_path(text: str, what: str) -> str | None:
-    return None if text.strip() else f"empty: found no text in the {what}, expected the path of the {what}"
+def _table_in(data: str, known: Sequence[str]) -> str | None:
+    """The table that data is, or that a folder holds under the name that Hugging Face gives it; None of others."""
+    if data == "-" or not Path(data).is_dir():
+        return data
+    if not known:
+        return None
+    return next((str(path) for path in (Path(data) / f"metadata{one}" for one in FORMATS) if path.is_file()), None)
+
+
+def _base_of(table: str | None) -> Path | None:
+    """The folder that paths in a table are relative to."""
+    return None if table is None else Path() if table == "-" else Path(table).parent
+
+
+def _placed(base: Path, text: str, what: str) -> tuple[Path, str | None]:
+    """The file that a table names (`PATH_RULE`), and what is wrong with its name. ``\\`` may stand for ``/``."""
+    text = text.strip()
+    if not text:
+        return base, f"empty: found no text in the {what}, expected the path of the {what}"
+    if is_address(text) or text.startswith("data:"):
+        return base, f"address: found {text[:60]!r} in the {what}, expected a path, so download the file first"
+    forms = dict.fromkeys((text, text.replace("\\", "/")))
+    places = [place / form for form in forms for place in (base, Path())]
+    return next((place for place in places if os.path.exists(place)), base / list(forms)[-1]), None
 
 
 def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> Iterator[TableRow]:
     if not known:
-        return (TableRow((path,), str(folder), 0) for path in _files(folder, endings))
+        inner = folder / "images" if (folder / "images").is_dir() and (folder / "masks").is_dir() else folder
+        return (TableRow((path,), str(folder), 0) for path in _without_masks(list(_files(inner, endings))))
     if known[0] not in _FOLDERS:
         raise UserError(f"{folder} is a folder; expected a table with the columns image and {known[0]}")
     return _FOLDERS[known[0]][0](folder, endings)
@@ -205,20 +243,37 @@ def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
 
 def _masked(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
     images, masks = folder / "images", folder / "masks"
-    for expected in (images, masks):
-        if not expected.is_dir():
-            raise UserError(f"{folder}: found no folder {expected.name!r} in it; expected images and masks")
+    missing = next((one.name for one in (images, masks) if not one.is_dir()), None)
+    if missing is not None:
+        images = masks = folder
     named: dict[str, list[Path]] = {}
     for mask in _files(masks, (*ENDINGS, *_ARRAYS)):
-        named.setdefault(str(mask.relative_to(masks).with_suffix("")), []).append(mask)
+        stem = str(mask.relative_to(masks).with_suffix(""))
+        if missing is None or _MASK.search(stem):
+            named.setdefault(_MASK.sub("", stem), []).append(mask)
+    if missing is not None and not named:
+        raise UserError(
+            f"{folder}: found no folder {missing!r} in it, and no NAME_mask beside an image; expected images and masks"
+        )
+    taken = {mask for some in named.values() for mask in some}
     for path in _files(images, endings):
+        if path in taken:
+            continue
         stem = str(path.relative_to(images).with_suffix(""))
         of_image = named.get(stem, [])
         problem = None
         if len(of_image) != 1:
             shown = ", ".join(mask.name for mask in of_image) or "none"
-            problem = f"missing mask: found {shown} in {masks}, expected one called {stem}"
+            problem = f"missing mask: found {shown} in {masks}, expected one called {stem} or {stem}_mask"
+            problem += "" if of_image else " (in a table, an empty cell says that nothing is marked)"
         yield TableRow(() if problem else (path, str(of_image[0])), str(path), 0, problem)
+
+
+def _without_masks(paths: Sequence[Path]) -> list[Path]:
+    """Images without those that are masks of others: ``x_mask.png`` beside ``x.jpg``."""
+    there = {str(path.with_suffix("")) for path in paths}
+    stems = ((path, str(path.with_suffix(""))) for path in paths)
+    return [path for path, stem in stems if not (_MASK.search(stem) and _MASK.sub("", stem) in there)]
 
 
 def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:

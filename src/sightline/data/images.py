@@ -23,6 +23,7 @@ import numpy as np
 from PIL import Image
 
 from sightline.data.disk import hash_of
+from sightline.data.tables import NO_FILE
 from sightline.data.workers import in_order
 from sightline.errors import UserError
 
@@ -181,6 +182,8 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
     except (BadImage, MemoryError):
         raise
     except Image.UnidentifiedImageError:
+        if content[4:8] == b"ftyp":  # HEIF, of which HEIC and AVIF are kinds
+            raise BadImage("it is a HEIC or AVIF image: convert it to JPEG or PNG first") from None
         raise BadImage(f"it is no image: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}") from None
     except Image.DecompressionBombError as error:
         number = re.search(r"(\d+) pixels", str(error))
@@ -203,7 +206,7 @@ def _content(path: Path, limits: ImageLimits) -> bytes:
             raise BadImage(_too_many_bytes(about.st_size, limits))
         return path.read_bytes()
     except FileNotFoundError:
-        raise BadImage("there is no such file") from None
+        raise BadImage(NO_FILE) from None
     except (OSError, ValueError) as error:  # a NUL in a name is a ValueError
         if isinstance(error, BadImage):
             raise

@@ -8,12 +8,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sightline.data.columns import Columns, TableRow, read_columns, text_problem
+from sightline.data.columns import Columns, TableRow, named_columns, read_columns, text_problem
+from sightline.data.headers import is_language
 from sightline.data.source import Source
-from sightline.data.tables import decode, format_of, lines_of, listed, name_of, nearest
+from sightline.data.tables import decode, lines_of, listed, name_of, nearest
 from sightline.errors import UserError
 
-DEFAULT_COLUMNS = ("source", "target")
+SOURCE_NAMES = ("source", "src", "input", "document", "article")
+TARGET_NAMES = ("target", "tgt", "trg", "output", "summary", "highlights")
 LONGEST_CELL = 1 << 17  # characters in a cell of CSV; sentences are shorter
 
 
@@ -21,31 +23,30 @@ def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[TableRow
     """Every pair of a source as its two texts, those with a problem too: of one table, or of two aligned files (the
     options ``source`` and ``target``), a sentence a line.
 
-    A table of exactly two columns may have other names than source and target (or than the source's ``columns``), or
-    none: a column that has its name keeps its side and the other column is the other side; where neither name is there,
-    the first column is the source. Its first line is then read as data if no ``columns`` are given, and as a header if
-    they are. A table of Parquet always has names, and every line of JSON must have both.
+    The columns are those that the source names; else those called source and target, or by other names of these; else
+    the two that are called by languages, in their order. In a table of two columns, a column that has its name keeps
+    its side and the other column is the other side; one that has none of the names has no header
+    (`sightline.data.headers`), and the first column is the source.
     """
-    source.check_columns(DEFAULT_COLUMNS)
-    names = source.columns or DEFAULT_COLUMNS
+    source.check_columns(("source", "target"))
     sides = source.options.get("source"), source.options.get("target")
     if sides == ("-", "-"):
         raise UserError("source and target are both standard input; give it one of them, or a table as data")
-    rows = _aligned_rows(*map(str, sides)) if source.data is None else _table_rows(source.data, (names[0], names[1]))
+    rows = _aligned_rows(*map(str, sides)) if source.data is None else _table_rows(source.data, source.columns)
     again = " (it can be read only once)" if source.data == "-" else ""
     return source.some(rows, f"has no rows: found an empty file or a header alone{again}; expected pairs")
 
 
-def _table_rows(data: str, expected: tuple[str, str]) -> Iterator[TableRow]:
-    names = [repr(column) for column in expected]
+def _table_rows(data: str, given: tuple[str, ...] | None) -> Iterator[TableRow]:
+    names = ["the first column", "the second column"]
 
     def find(name: str, header: Sequence[str]) -> Columns | None:
-        columns = _find_columns(name, header, expected)
-        if columns is not None or format_of(name) == "parquet":  # else what was found is a row, and names nothing
-            names[:] = map(repr, columns or header)
+        columns = _find_columns(name, header, given)
+        if columns is not None:
+            names[:] = map(repr, columns)
         return None if columns is None else Columns(columns)
 
-    for cells in read_columns(data, find, expected, LONGEST_CELL):
+    for cells in read_columns(data, find, LONGEST_CELL):
         problem = cells.problem
         if problem is None:
             problem = text_problem(cells.values[0], names[0]) or text_problem(cells.values[1], names[1])
@@ -71,20 +72,26 @@ def _aligned_rows(source: str, target: str) -> Iterator[TableRow]:
         yield TableRow(texts if problem is None else ("", ""), names[wrong], number, problem)
 
 
-def _find_columns(name: str, header: Sequence[str], columns: tuple[str, str]) -> tuple[str, ...] | None:
-    """The two columns; None where what was found is data and no header. `pair_cells` says the rule."""
-    there = [column for column in columns if column in header]
-    if len(there) == 2:
-        return columns
+def _find_columns(name: str, header: Sequence[str], given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The two columns; None where what was found may be a row and no header. `pair_cells` says the rule."""
+    if given is not None:
+        return named_columns(name, header, given).needed
+    there = {column.strip().casefold(): column for column in reversed(header)}
+    source, target = (
+        next((there[one] for one in names if one in there), None) for names in (SOURCE_NAMES, TARGET_NAMES)
+    )
+    if len(header) == 2 and (source is None) != (target is None):
+        other = header[1 - list(header).index(source or target or "")]
+        source, target = source or other, target or other
+    if source is not None and target is not None:
+        return source, target
+    languages = [column for column in header if is_language(column)]
+    if len(languages) == 2 and source is None and target is None:
+        return languages[0], languages[1]
     if len(header) == 2:
-        first, second = header
-        if there:
-            of_source = there[0] == columns[0]
-            return (first, second) if (there[0] == first) == of_source else (second, first)
-        named = {cell.casefold() for cell in header} & {column.casefold() for column in columns}
-        return None if columns == DEFAULT_COLUMNS and not named else (first, second)
-    missing = [column for column in columns if column not in header]
+        return None
+    missing = [names[0] for names, one in ((SOURCE_NAMES, source), (TARGET_NAMES, target)) if one is None]
     raise UserError(
-        f"{name}: found the columns {listed(header)}; expected {' and '.join(map(repr, columns))}"
-        f"{nearest(missing, header)}; name the columns to use"
+        f"{name}: found the columns {listed(header)}; expected 'source' and 'target'{nearest(missing, header)}; "
+        "name the columns to use: --columns SOURCE TARGET"
     )

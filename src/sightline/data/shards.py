@@ -64,12 +64,17 @@ def _of_pattern(data: str, paths: Sequence[str]) -> list[str]:
 def _of_folder(data: str, paths: Sequence[str], endings: Collection[str]) -> list[str]:
     """Not those of the folders in it: they may be other parts of the data. Names with ``.`` or ``_`` are no data."""
     shards = sorted(path for path in paths if ending_of(path) in endings and not Path(path).name.startswith((".", "_")))
+    if any(Path(path).name == "dataset_dict.json" for path in paths):
+        raise UserError(f"{data} holds several datasets; name one of its folders, such as {data.rstrip('/')}/train")
     if not shards:
         raise UserError(
             f"{data} is a folder; expected files in it that end in {', '.join(endings)}, or these with .gz "
             f"(to read those of the folders in it, give a pattern: '{data.rstrip('/')}/**/*.jsonl')"
         )
     kinds = sorted({ending_of(path) for path in shards})
+    if len(kinds) > 1 and ".json" in kinds:  # it describes the others
+        shards = [path for path in shards if ending_of(path) != ".json"]
+        kinds.remove(".json")
     if len(kinds) > 1:
         raise UserError(
             f"{data} is a folder of files of several kinds: found {', '.join(kinds)}, expected one; say with a pattern "
@@ -96,6 +101,9 @@ def _distant_shards(data: str, endings: Collection[str]) -> list[str]:
 
 def file_system(address: str) -> tuple[Any, str]:
     """What opens an address, and the path there."""
+    if "::" in address or address.startswith("reference:"):
+        # A cache writes where it likes, and a list of references may name any file of this machine.
+        raise UserError(f"{address} is a chain of addresses, which is not followed; download the file first")
     try:
         core = importlib.import_module("fsspec.core")
     except ImportError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from sightline.data.columns import Columns, TableRow, choose_columns, named_columns, read_columns
+from sightline.data.columns import Columns, TableRow, choose_columns, named_columns, read_columns, unnested
 from sightline.data.tables import listed, name_of, open_unpacked
 from sightline.errors import UserError
 from sightline.files import whole_file
@@ -85,6 +85,7 @@ class Source:
         for number, row in enumerate(self.held or (), start=1):
             problem, values = None, dict[str, object]()
             if isinstance(row, Mapping):
+                row = unnested(row)
                 names = names or _named(columns, list(map(str, row)), self.columns)
                 of_columns = list(zip(names, columns, strict=True))
                 missing = [name for name, column in of_columns if name not in row and not column.optional]

@@ -3,15 +3,19 @@
 A line or a record that cannot be used comes with its problem; a file that cannot be used raises a `UserError`.
 """
 
+import codecs
 import csv
 import gzip
 import io
+import itertools
 import json
+import re
 import sys
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +24,72 @@ from sightline.data.shards import DamagedError, ending_of, is_address, one_line,
 from sightline.errors import UserError
 
 LINE_LIMIT = 1_000_000  # bytes; a longer line is an error, and must not fill the memory
+MOST_SKIPPED = 1 << 28  # bytes behind that in one line, before the file is no text
+NO_FILE = "there is no such file"
+BAD_UTF8 = "bad UTF-8"
+ENCODING_RULE = "a file in another encoding is read with --encoding, such as latin-1 or gb18030"
+PATH_RULE = "a path in a table is relative to the table's folder, or else to the working folder"
 STANDARD_INPUT = "standard input"
-FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+FORMATS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+_SHEET, _PACKED = "save the sheet as CSV (UTF-8)", "unpack it"
+_PICKLE = "a pickle can run code, so save the rows as .parquet or .jsonl"
+CONVERT = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), _SHEET),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz", ".zst"), _PACKED),
+    **dict.fromkeys((".pkl", ".pickle", ".pt"), _PICKLE),
+    **dict.fromkeys((".docx", ".pdf", ".html", ".xml"), "save its text as .txt, or its table as CSV"),
+}
+BARS, LABEL_MARK = " ||| ", "__label__"
+
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")  # of a column
+
+
+# What text files are read as. Lines are UTF-8 from here on, whatever the file has.
+_ENCODING = ContextVar("encoding", default="utf-8")
+
+
+def read_as(encoding: str | None) -> None:
+    """Read text files in this encoding from now on; None is UTF-8."""
+    try:
+        _ENCODING.set(codecs.lookup(encoding or "utf-8").name)
+        "".encode(_ENCODING.get())
+    except (LookupError, ValueError):
+        raise UserError(f"there is no encoding {encoding!r}; expected one such as latin-1, gb18030 or utf-16") from None
+
+
+class _Recoded(io.RawIOBase):
+    """A stream of text in another encoding, as UTF-8."""
+
+    def __init__(self, name: str, stream: io.BufferedIOBase, encoding: str) -> None:
+        self._name, self._stream, self._rest = name, stream, b""
+        self._decoder, self._encoding = codecs.getincrementaldecoder(encoding)(), encoding
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        ended = False
+        while not self._rest and not ended:
+            content = self._stream.read(1 << 14)
+            ended = not content
+            try:
+                self._rest = self._decoder.decode(content, ended).encode("utf-8", "replace")
+            except UnicodeDecodeError as error:
+                wrong = f"found byte 0x{error.object[error.start]:02x}, which is not {self._encoding}"
+                raise UserError(f"{self._name}: {wrong}; name another --encoding") from None
+        content, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(content)] = content
+        return len(content)
 
 
 class Line(NamedTuple):
@@ -48,11 +116,32 @@ def format_of(path: str) -> str | None:
     if path == "-":
         return None
     ending, place = ending_of(path), Path(path)
+    if ending in CONVERT:
+        raise UserError(f"{path}: a file that ends in {ending} is no table that is read; {CONVERT[ending]}")
     if ending in FORMATS or (not is_address(path) and (not place.exists() or place.is_dir())):
         return FORMATS.get(ending, "tsv")  # opening it says what is wrong with a file that is not there
-    if place.is_fifo() or place.is_char_device():
-        return None
-    raise UserError(f"{path}: found the ending {ending!r}; expected {', '.join(FORMATS)}, or these with .gz")
+    return None
+
+
+def guess(path: str, first: bytes) -> str:
+    """The format of a file whose name does not tell it, by its first line."""
+    line = first.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip("\r\n")
+    for kind, is_it in (
+        ("jsonl", line.startswith("{")),
+        ("json", line.lstrip().startswith("[")),
+        ("bars", BARS in line),
+        ("fasttext", line.startswith(LABEL_MARK)),
+        ("tsv", "\t" in line),
+        ("csv", len(names := line.split(",")) > 1 and all(NAME.fullmatch(name.strip()) for name in names)),
+    ):
+        if is_it:
+            return kind
+    place = Path(path)
+    if path == "-" or place.is_fifo() or place.is_char_device():
+        return "tsv"
+    ending = ending_of(path)
+    aligned = "; the sides of aligned files are given with --source and --target" if len(ending) == 3 else ""
+    raise UserError(f"{path}: found the ending {ending!r}; expected {', '.join(FORMATS)}, or these with .gz{aligned}")
 
 
 class _Rejoined(io.RawIOBase):
@@ -77,31 +166,47 @@ def open_unpacked(path: str, stack: ExitStack) -> io.BufferedIOBase:
     elif (raw := getattr(sys.stdin, "buffer", None)) is None:
         raise UserError("standard input is closed; expected pairs there")
     head = raw.read(2)
-    if head in (b"\xff\xfe", b"\xfe\xff"):
-        raise UserError(f"{name_of(path)}: found UTF-16 text; expected UTF-8, so save it as UTF-8")
-    stream = stack.enter_context(io.BufferedReader(_Rejoined(head, raw), 1 << 16))
-    return stack.enter_context(gzip.GzipFile(fileobj=stream)) if head == b"\x1f\x8b" else stream
+    encoding = _ENCODING.get()
+    if head in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
+        raise UserError(
+            f"{name_of(path)}: found UTF-16 text; expected UTF-8, so save it as UTF-8, or --encoding utf-16"
+        )
+    stream: Any = stack.enter_context(io.BufferedReader(_Rejoined(head, raw), 1 << 16))
+    if head == b"\x1f\x8b":
+        stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
+    if encoding != "utf-8":
+        stream = stack.enter_context(io.BufferedReader(_Recoded(name_of(path), stream, encoding), 1 << 16))
+    return stream
 
 
 def lines_of(path: str) -> Iterator[Line]:
     """The lines of a file. Only ``\\n`` ends one: U+2028, form feeds and the like are text."""
-    name, number = name_of(path), 0
+    number = 0
+    with opening(path, lambda: number), ExitStack() as stack:
+        stream = open_unpacked(path, stack)
+        while content := stream.readline(LINE_LIMIT + 1):
+            number += 1
+            length = len(content)
+            if content.endswith(b"\n"):
+                yield Line(number, content[:-1], length - 1)
+            elif length <= LINE_LIMIT:
+                yield Line(number, content, length)
+            else:
+                yield Line(number, b"", length + _skip_line(name_of(path), stream))
+
+
+@contextmanager
+def opening(path: str, lines: Callable[[], int]) -> Iterator[None]:
+    """What goes wrong in the block with a file that is opened there is a `UserError`. ``lines`` were read before."""
+    name = name_of(path)
     try:
-        with ExitStack() as stack:
-            stream = open_unpacked(path, stack)
-            while content := stream.readline(LINE_LIMIT + 1):
-                number += 1
-                length = len(content)
-                if content.endswith(b"\n"):
-                    yield Line(number, content[:-1], length - 1)
-                elif length <= LINE_LIMIT:
-                    yield Line(number, content, length)
-                else:
-                    yield Line(number, b"", length + _skip_line(stream))
+        yield
     except EOFError:
+        number = lines()
         what = f"is a gzip file cut short after line {number}; copy or download it again"
         raise DamagedError(name, what, number) from None
     except (gzip.BadGzipFile, zlib.error) as error:
+        number = lines()
         what = f"is a damaged gzip file after line {number} ({error}); copy it again"
         raise DamagedError(name, what, number) from None
     except FileNotFoundError:
@@ -118,11 +223,13 @@ def lines_of(path: str) -> Iterator[Line]:
         raise UserError(f"{name} cannot be read: {one_line(error)}") from None
 
 
-def _skip_line(stream: io.BufferedIOBase) -> int:
+def _skip_line(name: str, stream: io.BufferedIOBase) -> int:
     """Read to the end of the line, and say how many bytes of it were left."""
     length = 0
     while piece := stream.readline(1 << 16):
         length += len(piece)
+        if length > MOST_SKIPPED:
+            raise UserError(f"{name}: a line has more than {MOST_SKIPPED:,} bytes; expected text")
         if piece.endswith(b"\n"):
             return length - 1
     return length
@@ -136,7 +243,7 @@ def decode(line: Line) -> tuple[str, str | None]:
         text = line.content.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = line.content[error.start]
-        return "", f"bad UTF-8: found byte 0x{byte:02x} at offset {error.start} of line {line.number}, expected UTF-8"
+        return "", f"{BAD_UTF8}: found byte 0x{byte:02x} at offset {error.start} of line {line.number}, expected UTF-8"
     if line.number == 1:
         text = text.removeprefix("\ufeff")
     return text.removesuffix("\r"), None
@@ -147,6 +254,25 @@ def tsv_records(lines: Iterable[Line]) -> Iterator[TableRecord]:
     for line in lines:
         text, problem = decode(line)
         yield TableRecord(line.number, text.split("\t"), problem)
+
+
+def bar_records(lines: Iterable[Line]) -> Iterator[TableRecord]:
+    """Cells with ``|||`` between them, as aligners read sentences; below names, of which such a file has none."""
+    yield TableRecord(0, ["source", "target"], None)
+    for line in lines:
+        text, problem = decode(line)
+        yield TableRecord(line.number, [cell.strip() for cell in text.split(BARS.strip())], problem)
+
+
+def fasttext_records(lines: Iterable[Line]) -> Iterator[TableRecord]:
+    """Labels, each with ``__label__`` in front, and a text; several labels have ``|`` between them."""
+    yield TableRecord(0, ["label", "text"], None)
+    for line in lines:
+        text, problem = decode(line)
+        words = text.split(" ")
+        count = next((place for place, word in enumerate(words) if not word.startswith(LABEL_MARK)), len(words))
+        labels = "|".join(word.removeprefix(LABEL_MARK) for word in words[:count])
+        yield TableRecord(line.number, [labels, " ".join(words[count:])], problem)
 
 
 class _CsvFeed:
@@ -183,9 +309,12 @@ class _CsvFeed:
 
 
 def csv_records(lines: Iterator[Line]) -> Iterator[TableRecord]:
-    """As RFC 4180 says; a quote that is never closed spoils one line."""
-    feed = _CsvFeed(lines)
-    reader = csv.reader(feed, strict=True)  # also limits a field to `csv.field_size_limit` characters, 131,072
+    """As RFC 4180 says; a quote that is never closed spoils one line. Where the first line has no comma, semicolons or
+    tabs are between the cells, as spreadsheets write them in some countries."""
+    first = list(itertools.islice(lines, 1))
+    sign = next((sign for sign in ",;\t" if first and sign.encode() in first[0].content), ",")
+    feed = _CsvFeed(itertools.chain(first, lines))
+    reader = csv.reader(feed, delimiter=sign, strict=True)  # it also limits a field to `csv.field_size_limit`
     while True:
         feed.begin()
         cells: list[str] = []

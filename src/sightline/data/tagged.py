@@ -23,6 +23,7 @@ from sightline.errors import UserError
 WORD_NAMES = ("words", "tokens", "sentence", "text")
 CONLL_ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".txt", ".pos")
 _REMARK = re.compile(r"#\s*(?:id\b|newdoc\b|newpar\b|\w+ = )")
+UNSPACED_ADVICE = "put spaces between words, or between characters if each has a label"
 DOCUMENT = "-DOCSTART-"  # stands between documents in files of the shared tasks, and is no sentence
 
 
@@ -109,9 +110,11 @@ class TagReport(Report):
     again: ClassVar[str] = "sentences were there before with the same labels (kept)"
     measured: ClassVar[Mapping[str, str]] = {"words": "words"}
     labels: Counter[str] = field(default_factory=Counter)
+    unspaced: int = 0  # sentences that are one word, because they have no spaces
 
     def add(self, x: Sequence[str], y: Sequence[str]) -> None:
         self.measure(len(x))
+        self.unspaced += self.input is not None and self.input.is_unspaced(x)
         self.labels.update(y)
         if len(self.labels) > MOST_LABELS:
             self.check()
@@ -123,7 +126,8 @@ class TagReport(Report):
         return f"{self.pairs:,} sentences of {self.rows:,}, {self.labels.total():,} words"
 
     def more(self) -> list[str]:
-        return [shares(self.labels, self.labels.total())]
+        unspaced = f"{self.unspaced:,} sentences are written without spaces and read as one word: {UNSPACED_ADVICE}"
+        return [shares(self.labels, self.labels.total()), *([unspaced] if self.unspaced else [])]
 
     def check(self, source: Any = None) -> None:
         """Refuse labels from which nothing can be learnt."""

@@ -392,7 +392,7 @@ def _raw(image: Any, mask: Any = None) -> Raw:
         raise BadImage(f"{path}: {error}") from None
     if mask is None:
         return Raw(str(path), values, None)
-    return Raw(str(path), values, grids.read_gold(Path(mask), values.shape[:2], path.name), str(mask))
+    return Raw(str(path), values, grids.read_gold(str(mask), values.shape[:2], path.name), str(mask))
 
 
 def _kind(raw: Raw) -> str:

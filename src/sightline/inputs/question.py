@@ -74,6 +74,7 @@ class QuestionInput(ReaderInput[Question, Stretch]):
         """The parts, and whether the question's end was left out."""
         tokeniser: Any = self.reader.tokeniser
         specials, longest = self.reader.specials, self.config.max_length
+        text = text if text.strip() else ""
         query, tokens = tokeniser.encode([question, text])
         places = [place for _, place in tokeniser.pieces(text)]
         most = max(1, (longest - 3) // 2)

@@ -15,6 +15,7 @@ from sightline.data.columns import TableRow, text_problem
 from sightline.data.labelled import find_columns
 from sightline.data.plain import without_blanks
 from sightline.data.store import Numbers
+from sightline.data.tables import kind_of
 from sightline.errors import UserError
 from sightline.explain.evidence import TextSubject, believe
 from sightline.explain.explanation import Belief
@@ -152,10 +153,10 @@ class TextInput(ReaderInput[Text, list[int]]):
         return cast("Text", row[0] if row[1] is None else (row[0], row[1])), row[2:]
 
     def encode(self, xs: Sequence[Text]) -> list[list[list[int]]]:
-        return [[tokens] for tokens in self.reader.read(xs, self.limit).rows]
+        return [[tokens] for tokens in self.reader.read(list(map(without_blank, xs)), self.limit).rows]
 
     def train_parts(self, xs: Sequence[Text]) -> list[list[list[int]]]:
-        read = self.reader.read(xs, None if self.reads_sentences else self.config.max_length)
+        read = self.reader.read(list(map(without_blank, xs)), None if self.reads_sentences else self.config.max_length)
         self.cut += read.cut
         return [[tokens] for tokens in read.rows]
 
@@ -182,11 +183,11 @@ class TextInput(ReaderInput[Text, list[int]]):
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
 
     def item(self, given: object) -> Text:
-        if isinstance(given, str):
-            return given
-        texts = tuple(cast("Sequence[object]", given))
+        if not self.reader.pairs:
+            return one_text(given)
+        texts = () if isinstance(given, str) else tuple(cast("Sequence[object]", given))
         if len(texts) != 2 or not all(isinstance(one, str) for one in texts):
-            raise UserError(f"expected a text or a pair of texts, found {given!r:.60}")
+            raise UserError(f"expected a pair of texts, as the model was trained on, found {given!r:.60}")
         return cast("Text", texts)
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
@@ -206,6 +207,22 @@ class TextInput(ReaderInput[Text, list[int]]):
             expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
             raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, fields))}; expected {expected}")
         return cast("Text", tuple(values) if self.reader.pairs else values[0])
+
+
+def one_text(given: object) -> str:
+    """A text that a Python program gives, and not several."""
+    if not isinstance(given, str):
+        raise UserError(
+            f"expected one text, found {kind_of(given)}; `predict` takes a list of texts, `explain` takes one"
+        )
+    return given
+
+
+def without_blank(x: Text) -> Text:
+    """A text or a pair of texts; one of blanks alone is an empty one."""
+    if isinstance(x, str):
+        return x if x.strip() else ""
+    return x[0] if x[0].strip() else "", x[1] if x[1].strip() else ""
 
 
 def halves_of(line: str, number: int, expected: str) -> tuple[str, str]:
@@ -273,11 +290,15 @@ class SourceText(Input[str, Sequence[int], Tensor]):
         """Every line is a text as it is, an empty one too."""
         return line
 
+    def item(self, given: object) -> str:
+        return one_text(given)
+
     def check(self, x: str, limits: RowLimits) -> None:
         check_length(len(x), "the source", limits)
 
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
-        return [[tokens] if tokens else [] for tokens in self.tokeniser.encode(list(xs))]
+        encoded = self.tokeniser.encode([str(without_blank(x)) if isinstance(x, str) else x for x in xs])
+        return [[tokens] if tokens else [] for tokens in encoded]
 
     def collate(self, parts: Sequence[Numbers]) -> Tensor:
         source = np.full((len(parts), max(map(len, parts)) + SOURCE_EXTRA), PADDING, np.int64)
@@ -419,6 +440,9 @@ class PlainInput(ReaderInput[Plain, PlainPart]):
             if masks:
                 parts.append(Masked([specials.start, *tokens[first:behind], specials.end], first, masks))
         return parts
+
+    def item(self, given: object) -> str:
+        return one_text(given)
 
     def parse(self, line: str, number: int, is_json: bool) -> str:
         """A line as it is, which may be empty."""

@@ -1,5 +1,6 @@
 """Sentences as words: each word is tokenised by itself, so that its pieces are known."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from sightline.data.checking import RowLimits
 from sightline.data.columns import text_problem
 from sightline.data.tables import kind_of
-from sightline.data.tagged import CONLL_ENDINGS, WORD_NAMES
+from sightline.data.tagged import CONLL_ENDINGS, UNSPACED_ADVICE, WORD_NAMES
 from sightline.errors import UserError
 from sightline.inputs.base import InputLines
 from sightline.inputs.text import ReaderInput, check_length
@@ -16,7 +17,10 @@ from sightline.outputs.reports import fields_of
 from sightline.tasks.prepare import normalised
 from sightline.tasks.task import BadValueError
 from sightline.text.encoding import TextEncoder, windows
+from sightline.text.words import cutting_of
 
+LOG = logging.getLogger(__name__)
+LONGEST_WORD = 8  # characters of a script without spaces: more are a clause
 OVERLAP = 64  # tokens that two stretches of a long sentence share
 Words = tuple[str, ...]
 
@@ -38,6 +42,7 @@ class WordsInput(ReaderInput[Words, Cut]):
 
     kind = "words"
     noun = "sentences"
+    told = False  # that a sentence has no spaces between its words
 
     def read(self, cells: Mapping[str, object]) -> Words:
         words = words_of(cells.get("words"), "words")
@@ -66,12 +71,13 @@ class WordsInput(ReaderInput[Words, Cut]):
         return parts
 
     def notes(self) -> list[str]:
-        if not self.cut:
-            return []
-        return [
-            f"{self.cut:,} sentences have more than {self.config.max_length:,} tokens (max_length): they are read in "
-            "stretches"
-        ]
+        lines = []
+        if self.cut:
+            lines.append(
+                f"{self.cut:,} sentences have more than {self.config.max_length:,} tokens (max_length): they are read "
+                "in stretches"
+            )
+        return lines
 
     def texts(self, x: Words) -> Words:
         return x
@@ -80,10 +86,22 @@ class WordsInput(ReaderInput[Words, Cut]):
         return " ".join(x)
 
     def item(self, given: object) -> Words:
-        words = tuple(given.split() if isinstance(given, str) else cast("Sequence[str]", given))
-        if not all(isinstance(word, str) and word for word in words):
-            raise UserError(f"expected the words of a sentence, found {given!r:.60}")
-        return words
+        words = given.split() if isinstance(given, str) else given
+        if not isinstance(words, list | tuple) or not all(isinstance(word, str) and word for word in words):
+            raise UserError(f"expected a sentence, as a text or a list of words, found {given!r:.60}")
+        return self._told(words)
+
+    def _told(self, words: Sequence[str]) -> Words:
+        """The words; that a sentence is taken for one is said once."""
+        if not self.told and self.is_unspaced(words):
+            self.told = True
+            LOG.warning("a sentence is written without spaces and is read as one word: %s", UNSPACED_ADVICE)
+        return tuple(words)
+
+    def is_unspaced(self, words: Sequence[str]) -> bool:
+        """Whether words are sentences of Chinese, Thai and the like, whose words nothing separates."""
+        text = " ".join(words)
+        return not text.isascii() and max(map(len, words)) > LONGEST_WORD and cutting_of([text]) == "characters"
 
     joins_lines = True
 
@@ -114,7 +132,7 @@ class WordsInput(ReaderInput[Words, Cut]):
             words = words.split()
         if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
             raise UserError(f"line {number:,}: expected words, as a list or a text with blanks between them")
-        return tuple(words)
+        return self._told(words)
 
 
 def words_of(value: object, what: str) -> tuple[str, ...]:

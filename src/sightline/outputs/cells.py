@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from sightline.data.checking import Report
-from sightline.data.grids import GridReport, GridStore, read_gold, read_mask
+from sightline.data.grids import GridReport, GridStore, read_gold
 from sightline.data.image_tables import free_name
 from sightline.data.images import BadImage
 from sightline.errors import UserError
@@ -99,6 +99,7 @@ def _ordered(weights: np.ndarray | TopK, steps: np.ndarray) -> np.ndarray | TopK
 
 
 SPLIT = "split.json"
+INVERTED = 0.8  # of the cells of training masks: where more are marked, the masks may be inverted
 WRITTEN = (".mask.png", ".overlay.png", ".json")  # behind the name of each image that is predicted
 
 
@@ -158,7 +159,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         if x.row != NOT_STORED:
             return Mask(path)
         try:
-            mask = read_gold(Path(path), (x.height, x.width), Path(x.name).name)
+            mask = read_gold(path, (x.height, x.width), Path(x.name).name)
         except BadImage as error:
             raise BadValueError(f"bad image: {error}") from None
         return Mask(path, int(mask.min()), int(mask.max()))
@@ -282,7 +283,7 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         assert isinstance(run.input, GridInput)
         for x, y in examples:
             if x.row == NOT_STORED:
-                yield self.facts.classes.of(read_mask(Path(y.path)))
+                yield self.facts.classes.of(read_gold(y.path, (x.height, x.width), x.name))
             else:
                 yield run.input.stores[x.store][x.row].classes
 
@@ -461,7 +462,10 @@ class CellsOutput(Output[GridItem, Mask, GridPart, Grids, RawCells, GridPredicti
         facts = self.facts
         total, counts = max(1, sum(facts.counts)), zip(facts.names, facts.counts, strict=True)
         shares = ", ".join(f"{name} {count:,} ({count / total:.1%})" for name, count in counts)
-        return [f"cells to train on: {shares}"]
+        lines = [f"cells to train on: {shares}"]
+        if len(facts.names) == 2 and facts.counts[1] > INVERTED * total:
+            lines.append(f"most cells are {facts.names[1]!r}: if the masks are inverted, mark with the higher value")
+        return lines
 
     def summary_of_fit(self) -> str:
         return f"{sum(self.facts.counts):,} cells, {len(self.facts.names)} classes"

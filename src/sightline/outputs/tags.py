@@ -141,7 +141,7 @@ class TagsOutput(Output[Words, Tags, Cut, Texts, np.ndarray, TagPrediction, Pred
                 raise BadValueError(problem)
         return tags
 
-    def document(self, cells: Mapping[str, Any]) -> str | None:
+    def document(self, cells: Mapping[str, object]) -> str | None:
         document = cells.get("document")
         return None if document is None else str(document)
 

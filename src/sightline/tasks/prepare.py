@@ -246,6 +246,8 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
             named = setting.task.rows, setting.config.seed, setting.fold
             marks, apart = split_rows(spool, hashes, input, output, share, report, *named)
             kept = [_unpacked(input, output, row) for row in spool.rows(apart)]
+            if hashes[2] is not None:
+                report.divided(spool.count - marks.count - apart.count, count_different(hashes[2]))
         else:
             overlap = overlap_with(hashes, [pack(one) for one in kept], input, output, setting.config.seed)
         if not kept or (marks is not None and not marks.count):
