@@ -20,7 +20,7 @@ from sightline.data.source import Source
 from sightline.decoding.options import pad
 from sightline.errors import MachineError, UserError
 from sightline.export.engine import SOURCE, TARGET, Engine, Format, library
-from sightline.files import make_folder, write_text
+from sightline.files import RECORDS, make_folder, open_regular, write_text
 from sightline.metrics import bleu
 from sightline.models.text_to_text import TextToText
 from sightline.tasks.prepare import DATA, VALID
@@ -307,14 +307,14 @@ def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:
     if not path.is_file():
         return []
     rows = []
-    with path.open(encoding="utf-8") as lines:
+    with open_regular(path, RECORDS) as lines:
         for line in islice(lines, SENTENCES):
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{path} is damaged: {error}") from None
             if not fits(row):
-                raise UserError(f"{path} is damaged: found {line[:60]!r}")
+                raise UserError(f"{path} is damaged: found {line[:60].decode(errors='replace')!r}")
             rows.append(row)
     return rows
 

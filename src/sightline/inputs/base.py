@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sightline.data.checking import RowLimits
     from sightline.data.columns import TableRow
+    from sightline.data.decoding import Decoding
     from sightline.explain.explanation import Belief
     from sightline.records import Axis, Record
     from sightline.tasks.run import SavedRun
@@ -231,8 +232,11 @@ class Input(ABC):
         """How much work each item is, in tokens."""
         return [sum(map(self.size, parts)) for parts in self.encode(xs)]
 
-    def receive(self, content: bytes, limits: Any, shown: bool) -> tuple[Any, int, Any]:
-        """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``."""
+    def receive(self, content: bytes, decoding: "Decoding", shown: bool) -> tuple[Any, int, Any]:
+        """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``.
+
+        ``decoding`` decodes images in a process that can be killed.
+        """
         raise UserError(f"{self.noun} are no files")
 
     def bad_line(self, x: Any, reason: str, as_json: bool) -> str:

@@ -18,10 +18,12 @@ import torch
 
 from sightline.data import grids
 from sightline.data.columns import TableRow, text_problem
+from sightline.data.decoding import Decoding
 from sightline.data.grids import GridStore, MaskClasses, Raw, grid_size, read_values
 from sightline.data.image_tables import image_paths
-from sightline.data.images import BadImage, ImageLimits, read_image
+from sightline.data.images import BadImage, read_image
 from sightline.errors import UserError
+from sightline.files import RECORDS, read_text
 from sightline.inputs.base import Input
 from sightline.models.grid import Grids
 from sightline.outputs.reports import read_record
@@ -261,7 +263,7 @@ class GridInput(Input):
         for path in (data / name / grids.INDEX for name in FOLDERS):
             if path.is_file():
                 try:
-                    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+                    rows = json.loads(read_text(path, RECORDS))["rows"]
                     keys = [*(keys or ()), *(int(row[3]) for row in rows)]
                 except (LookupError, TypeError, ValueError, RecursionError) as error:
                     raise UserError(f"{path} is damaged: {error}") from None
@@ -323,9 +325,9 @@ class GridInput(Input):
         area = self.facts.side**2 * CELL_TOKENS
         return [self.values(x)[:, :, 0].size // area for x in xs]
 
-    def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[GridItem, int, None]:
+    def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[GridItem, int, None]:
         """A photo in many parts would take minutes: it is refused."""
-        x = GridItem("the image", held=read_image(content, limits))
+        x = GridItem("the image", held=decoding.image(content))
         try:
             self._check(x.held)
         except BadValueError as error:

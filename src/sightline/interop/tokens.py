@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from sightline.errors import UserError
-from sightline.files import write_text
+from sightline.files import read_text, write_text
 from sightline.records import Tokens
 from sightline.text.sentences import writes_without_spaces
 from sightline.vocabulary import Specials
@@ -23,10 +23,7 @@ CUT = 60  # characters of a message of another library
 def read_json(path: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
     """A JSON object from an untrusted file."""
     try:
-        size = path.stat().st_size
-        if size > largest:
-            raise UserError(f"{path} has {size:,} bytes; at most {largest:,} are read")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path, largest))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from sightline.errors import UserError
+from sightline.files import read_text
 from sightline.tasks.task import Task, imported
 
 GROUP = "sightline.task"  # the entry points of other packages; each names a `Task`
@@ -57,7 +58,7 @@ def task_of(run: Path) -> Task:
     if not folder.is_dir():
         raise UserError(f"there is no run folder {folder}")
     try:
-        metadata = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        metadata = json.loads(read_text(folder / "config.json"))
     except FileNotFoundError:
         raise UserError(f"{folder} is not a run folder: it has no config.json") from None
     except (OSError, ValueError, RecursionError) as error:

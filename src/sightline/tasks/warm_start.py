@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sightline.config import ConfigError
 from sightline.errors import UserError
+from sightline.files import read_text
 from sightline.inputs.text import load_reader
 from sightline.models.encoder import Encoder, EncoderConfig, start_translator
 from sightline.models.text_to_labels import TextModelConfig
@@ -123,7 +124,7 @@ def _shape(tensor: Tensor) -> str:
 def is_foreign(path: Path) -> bool:
     """Whether this is a Hugging Face folder, not a run."""
     try:
-        data = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        data = json.loads(read_text(path / CONFIG))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(data, dict) and "model_type" in data and "format" not in data

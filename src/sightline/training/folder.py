@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sightline.errors import MachineError, UserError
-from sightline.files import make_folder, whole_file, write_text
+from sightline.files import RECORDS, check_tensors, make_folder, open_regular, read_text, whole_file, write_text
 
 try:
     import fcntl
@@ -89,7 +89,7 @@ class RunFolder:
     def read_json(self, name: str) -> Any:
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return json.loads(read_text(path))
         except FileNotFoundError:
             raise UserError(f"{path} is missing: the run folder is not complete") from None
         except (ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ class RunFolder:
         path = self.path / METRICS
         if not path.exists():
             return []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_text(path, RECORDS, errors="replace").splitlines()
         return [record for line in lines if isinstance(record := _json_or_none(line), dict)]
 
     def rewind_metrics(self, step: int, pending: bool) -> None:
@@ -194,7 +194,7 @@ def _json_or_none(line: str) -> Any:
 
 
 def checksum(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
 
 
@@ -254,6 +254,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors import safe_open
 
     try:
+        check_tensors(path)
         tensors = load_file(str(path))
         with safe_open(str(path), framework="pt") as file:
             same = json.loads((file.metadata() or {}).get("same", "{}"))
