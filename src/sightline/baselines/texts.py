@@ -28,7 +28,7 @@ from torch import Tensor
 
 from sightline.baselines.linear import Bags, Loss, Matrix, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
 from sightline.errors import UserError
-from sightline.files import read_text, write_text
+from sightline.files import read_json, write_text
 from sightline.metrics import accuracy, macro_f1, micro_f1
 from sightline.training.folder import load_tensors, save_tensors
 
@@ -118,7 +118,7 @@ class LinearBaselines:
         """What `save` wrote. The files are not trusted: what does not fit together is refused."""
         path = folder / FACTS
         try:
-            facts = json.loads(read_text(path))
+            facts = read_json(path)
             if facts["format"] > FORMAT:
                 raise UserError(f"{path} was written by a newer Sightline: its format is {facts['format']}")
             tensors = load_tensors(folder / WEIGHTS)

@@ -16,7 +16,7 @@ from sightline.config import ConfigError, override
 from sightline.data.progress import watched
 from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.files import is_no_folder, read_text
+from sightline.files import is_no_folder, read_json
 from sightline.machine import check_seed, choose_device
 from sightline.tasks.card import CARD
 from sightline.tasks.dry_run import Estimate, estimate
@@ -50,7 +50,7 @@ def preset(variant: Variant, model: str | None = None, size: str = "tiny") -> An
 def read_config(path: Path, kind: Any) -> Any:
     """A task's configuration: a file of its fields, or the config.json of a run."""
     try:
-        data = json.loads(read_text(path))
+        data = read_json(path)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
     try:

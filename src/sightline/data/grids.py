@@ -22,7 +22,7 @@ from sightline.data.image_tables import read_image_table
 from sightline.data.images import ENDINGS, LIMITS, ORIENTATION, UPRIGHT, BadImage, ImageLimits, open_image, read_image
 from sightline.data.source import Source
 from sightline.errors import MachineError, UserError
-from sightline.files import RECORDS, make_folder, read_text, write_text
+from sightline.files import RECORDS, make_folder, read_json, write_text
 from sightline.picture import numbers_of
 
 ARRAY = ".npy"
@@ -322,7 +322,7 @@ class GridStore:
     def open(cls, folder: Path, classes: MaskClasses) -> "GridStore":
         """What `write_store` wrote."""
         try:
-            about = json.loads(read_text(folder / INDEX, RECORDS))
+            about = read_json(folder / INDEX, RECORDS)
             if about["version"] != VERSION:
                 raise ValueError(f"it is of version {about['version']!r}")
             return cls(folder, about, classes, _lookup(about["values"], classes))

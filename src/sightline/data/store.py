@@ -19,7 +19,7 @@ import numpy as np
 
 from sightline.data.disk import mapped_as, scratch_array
 from sightline.errors import MachineError, UserError
-from sightline.files import open_regular, read_text
+from sightline.files import open_regular, read_json
 
 FORMAT, VERSION = "sightline corpus", 1
 SIDES = ("source", "target")
@@ -51,7 +51,7 @@ class Corpus:
     def open(cls, folder: Path) -> "Corpus":
         """Memory-map a corpus that `write_corpus` wrote."""
         try:
-            about = json.loads(read_text(folder / "corpus.json"))
+            about = read_json(folder / "corpus.json")
             _check_about(about)
             source, target = (_open_side(folder, side, about[side], about["pairs"]) for side in SIDES)
             _check_content(folder, about.get("checksums"))

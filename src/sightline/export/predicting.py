@@ -1,6 +1,5 @@
 """Predicting with other engines: an export, or a run that is converted first."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
 from sightline.export.engine import SOURCE, TARGET, CTranslate2Engine, OnnxEngine, engine_for
 from sightline.export.writing import ABOUT, write_export
-from sightline.files import read_text
+from sightline.files import read_json
 from sightline.inputs.text import SourceText
 from sightline.outputs.sequence import SequenceOptions
 from sightline.outputs.translation import TranslationOutput
@@ -112,7 +111,7 @@ READ_BY_ENGINES = (".bin", ".onnx", ".data", ".json")
 def _check_engine(path: Path, name: EngineName) -> None:
     """Check the engine and the checksums of all files: CTranslate2 crashes on damaged weights."""
     try:
-        about = json.loads(read_text(path / ABOUT))
+        about = read_json(path / ABOUT)
         engine, files = about["export"], about["files"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{path / ABOUT} is damaged: export the run again") from None

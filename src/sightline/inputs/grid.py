@@ -4,7 +4,6 @@ Training data is read and checked once and stored below the run's data (`sightli
 places in the store. To predict and to score, each image is read just before it is used, so that few are in memory.
 """
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from sightline.data.grids import GridStore, MaskClasses, Raw, grid_size, read_va
 from sightline.data.image_tables import image_paths
 from sightline.data.images import BadImage, read_image
 from sightline.errors import UserError
-from sightline.files import RECORDS, read_text
+from sightline.files import RECORDS, read_json
 from sightline.inputs.base import Input
 from sightline.models.grid import Grids
 from sightline.outputs.reports import read_record
@@ -263,7 +262,7 @@ class GridInput(Input):
         for path in (data / name / grids.INDEX for name in FOLDERS):
             if path.is_file():
                 try:
-                    rows = json.loads(read_text(path, RECORDS))["rows"]
+                    rows = read_json(path, RECORDS)["rows"]
                     keys = [*(keys or ()), *(int(row[3]) for row in rows)]
                 except (LookupError, TypeError, ValueError, RecursionError) as error:
                     raise UserError(f"{path} is damaged: {error}") from None

@@ -30,7 +30,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from sightline.config import Config
 from sightline.errors import UserError
-from sightline.files import read_bytes, write_text
+from sightline.files import read_json, write_text
 from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, SPELLINGS, START, UNKNOWN
 
 Method = Literal["bpe", "unigram", "characters", "words"]
@@ -90,11 +90,9 @@ def pipeline_of(model: models.Model, method: Method, lower: bool) -> Tokenizer:
 def _read_json(path: Path) -> Any:
     """The content of a JSON file of a size that a tokeniser can have."""
     try:
-        content = read_bytes(path, LARGEST_FILE)
+        return read_json(path, LARGEST_FILE)
     except OSError as error:
         raise UserError(f"the tokeniser {path} cannot be read: {error.strerror}") from None
-    try:
-        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from None
 
