@@ -12,8 +12,9 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sightline.errors import MachineError, UserError
 
@@ -68,10 +69,10 @@ def make_folder(path: Path) -> None:
         raise MachineError(f"cannot make the folder {path}: {error.strerror or error}") from error
 
 
-def open_lock(path: Path) -> BinaryIO:
+def open_lock(path: Path) -> FileIO:
     """A file to lock, made if it is not there. A pipe of that name is not waited for."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)  # type: ignore[return-value]
+    return FileIO(os.open(path, flags, 0o666), "r+")
 
 
 @contextmanager
@@ -133,7 +134,7 @@ def place_of(path: Path) -> str:
     return str(path.resolve()).casefold()
 
 
-def open_regular(path: Path, most: int | None = None) -> BinaryIO:
+def open_regular(path: Path, most: int | None = None) -> BufferedReader:
     """A file to read. Anything else is refused, and a file of more than ``most`` bytes."""
     _check_regular(path, path.stat(), most)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # no wait for a pipe

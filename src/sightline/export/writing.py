@@ -26,7 +26,7 @@ from sightline.models.text_to_text import TextToText
 from sightline.tasks.prepare import DATA, VALID
 from sightline.tasks.run import Run
 from sightline.text.tokeniser import Tokeniser
-from sightline.training.folder import MODEL, checksum
+from sightline.training.folder import EXPORT, MODEL, checksum
 from sightline.vocabulary import END, MASK_SPELLING, PADDING, SPELLINGS, START
 
 _CTRANSLATE2 = """With Sightline: `sightline predict FOLDER --engine ctranslate2`. With CTranslate2 alone:
@@ -140,7 +140,7 @@ def closeness_lines(exported: "Exported") -> list[str]:
 
 # --- Writing an export, comparing it with the run on real sentences, and keeping it only if both agree.
 
-ABOUT = "sightline.json"
+ABOUT = EXPORT
 SENTENCES, FORCED = 200, 32  # compared by greedy outputs, and by every log-probability
 LONGEST = 100  # tokens of an output that is compared
 CLOSE, QUANTISED = 1e-3, 0.5  # the largest difference of log-probabilities in float32, the mean one in int8

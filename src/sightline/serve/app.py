@@ -172,14 +172,14 @@ def application(
     itself, that requests may use.
     """
     limits = limits or Limits()
-    service = Service(runs, limits)
+    service, last = Service(runs, limits), min(LAST, limits.stopping)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         service.worker.start()
         yield
         service.decoder.stop()  # all requests are answered, or have taken too long
-        await asyncio.to_thread(service.worker.stop, min(LAST, limits.stopping))
+        await asyncio.to_thread(service.worker.stop, last)
 
     app = FastAPI(
         title="Sightline",

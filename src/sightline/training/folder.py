@@ -15,8 +15,9 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -47,6 +48,7 @@ MOST_FILES = 1_000  # that a run needs
 NAMED = 255  # characters of a name that are said
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
+EXPORT = "sightline.json"  # of a folder that `export` wrote
 LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
 
 
@@ -89,6 +91,8 @@ class RunFolder:
         """An existing run, with every file as it was written, but for those that are not asked for."""
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}")
+        if (path / EXPORT).is_file():
+            raise UserError(f"{path} is an export of a run, which only predict reads; name the run")
         if not (path / CONFIG).exists():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}")
         folder = cls(path)
@@ -181,7 +185,7 @@ class RunFolder:
         return f"; the weights of its last checkpoint are in {last}" if name == MODEL and last is not None else ""
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> FileIO:
     """Our own file to lock. Users do not know its name, so errors name the folder."""
     try:
         return open_lock(path)
@@ -189,7 +193,7 @@ def _opened(path: Path) -> BinaryIO:
         raise MachineError(f"cannot write to the folder {path.parent}: {error.strerror or error}") from error
 
 
-def _lock(file: BinaryIO, held: str) -> None:
+def _lock(file: FileIO, held: str) -> None:
     """Or say that another process has it; the system lets go of it with the process."""
     if fcntl is not None:
         try:
