@@ -15,7 +15,7 @@ from sightline.data.images import BadImage, Fit, ImageLimits, read_fitted, read_
 from sightline.data.workers import Arrays, Process, Request, limit_memory, serve
 from sightline.picture import Picture
 
-PER_PIXEL, BESIDE = 18, 64 << 20  # bytes: the most that a decoder needs, of which WebP's needs all
+PER_PIXEL, BESIDE = 12, 64 << 20  # bytes that a decoder may take; only the largest WebP images need more
 
 
 class Decoding:

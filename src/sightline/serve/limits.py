@@ -31,7 +31,7 @@ class Limits:
     measured: int = 64
     seconds: float = 60.0
     reading: float = 10.0
-    decoding: float = 5.0
+    decoding: float = 4.0
     stopping: float = 30.0
     waiting: int = 256
     connections: int = 1_024
