@@ -104,6 +104,8 @@ def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Seque
         values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
     for option in options:
         given = values[option.key]
+        if option.name == "input" and values.get("text"):  # one too many, which the command says
+            continue
         for one in given if isinstance(given, tuple) else (given,) if given is not None else ():
             check_there(option, str(one))
     return values
