@@ -109,7 +109,6 @@ def on_copies(name: str, cases: dict[str, tuple[Path, Callable[[Path], Any]]], r
 
 
 def run_folders() -> Part:
-    from hostile_folders import hostile_runs
     from sightline.api import load
     from sightline.tasks.registry import task_of
 
@@ -117,19 +116,21 @@ def run_folders() -> Part:
         task_of(folder)
         load(folder)
 
-    cases = hostile_runs()
+    cases = importlib.import_module("hostile_folders").hostile_runs()
     for good in {good for good, _ in cases.values()}:
         read(good)
     return on_copies("run folders", cases, read)
 
 
 def huggingface_folders(home: Path) -> list[Part]:
-    from hostile_folders import hostile_huggingface
     from sightline.interop.huggingface import load
     from sightline.interop.pretrained import load_pretrained
 
     importlib.import_module("foreign_models").save_folder(home / "huggingface", "vector")
-    cases = {name: (home / "huggingface", change) for name, change in hostile_huggingface().items()}
+    cases = {
+        name: (home / "huggingface", change)
+        for name, change in importlib.import_module("hostile_folders").hostile_huggingface().items()
+    }
     readers: dict[str, Callable[[Path], Any]] = {
         "Hugging Face folders, `view hf:`": lambda folder: load(folder).explain(TEXT, measure=False),
         "Hugging Face folders, `--from`": load_pretrained,
@@ -151,7 +152,10 @@ def engines(home: Path, count: int = 60) -> list[Part]:
         export_run(home / "run", to, home / to)
         engine_for(to, home / to, 1).greedy([[5, 6, 7]], 8)
         cases = {f"damage {number}": (home / to, _damage(names, number)) for number in range(count)}
-        read: Callable[[Path], Any] = lambda folder, to=to: engine_for(to, folder, 1).greedy([[5, 6, 7]], 8)  # noqa: E731
+
+        def read(folder: Path, to: Format = to) -> None:
+            engine_for(to, folder, 1).greedy([[5, 6, 7]], 8)
+
         parts.append(on_copies(f"folders of {to}", cases, read))
     return parts
 
@@ -339,7 +343,6 @@ def raw_requests() -> Iterator[tuple[str, bytes]]:
 
 def served(home: Path) -> list[Part]:
     """A server of three runs, attacked; and its end while it is attacked."""
-    from hostile_images import bombs
 
     for name in ("translate", "classify-image", "grid"):
         shutil.copytree(RUNS / name / "run", home / "served" / name)
@@ -362,7 +365,7 @@ def served(home: Path) -> list[Part]:
                 raise SystemExit(f"the server died: {case}")
 
         with Probe(process.pid, port) as probe:
-            for name, content in bombs().items():
+            for name, content in importlib.import_module("hostile_images").bombs().items():
                 for run in ("classify-image", "grid"):
                     body = json.dumps({"run": run, "images": [base64.b64encode(content).decode()]}).encode()
                     attack(images, f"{run}, {name}", lambda body=body: post(port, body))  # type: ignore[misc]
@@ -374,7 +377,9 @@ def served(home: Path) -> list[Part]:
         with Probe(process.pid, port) as probe:
             connected(port, connections)
         probe.finish(connections)
-        bomb = base64.b64encode(bombs()["TIFF of a million tiles of a pixel"]).decode()
+        bomb = base64.b64encode(
+            importlib.import_module("hostile_images").bombs()["TIFF of a million tiles of a pixel"]
+        ).decode()
         body = json.dumps({"run": "classify-image", "images": [bomb]}).encode()
 
         def decoded() -> None:
