@@ -54,9 +54,11 @@ class Load:
 
 
 @contextmanager
-def server(run: Path, threads: int | None, *limits: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process that serves the run on a free port."""
-    command = [sys.executable, "-m", "sightline", "serve", str(run), "--port", "0", *limits]
+def server(
+    run: Path, threads: int | None, *limits: str, also: Sequence[Path] = ()
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that serves the run, and others, on a free port."""
+    command = [sys.executable, "-m", "sightline", "serve", *map(str, (run, *also)), "--port", "0", *limits]
     command += [] if threads is None else ["--threads", str(threads)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -1,10 +1,20 @@
-"""Writing files so that nothing is ever half-written: to a temporary name beside the file, then renamed."""
+"""Files, read and written safely.
 
+Nothing is ever half-written: a file is written to a temporary name beside it, then renamed. Only regular files of a
+bounded size are read: a device has no end, and a pipe would be waited for.
+"""
+
+import errno
+import gc
+import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import Any
 
 from sightline.errors import MachineError, UserError
 
@@ -15,6 +25,9 @@ except ImportError:  # no such thing on Windows
 
 LOCK = ".lock"
 TRIED = 20  # how often a folder is made again that others remove
+SETTINGS = 16 << 20  # bytes of a file of settings; parsed JSON takes up to thirty times as much memory
+RECORDS = 1 << 30  # bytes of a file with a line or a record for each row of data
+MOST_TENSORS = 20_000  # in one file of weights: each takes time, also without a number in it
 
 
 @contextmanager
@@ -56,6 +69,12 @@ def make_folder(path: Path) -> None:
         raise MachineError(f"cannot make the folder {path}: {error.strerror or error}") from error
 
 
+def open_lock(path: Path) -> FileIO:
+    """A file to lock, made if it is not there. A pipe of that name is not waited for."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+    return FileIO(os.open(path, flags, 0o666), "r+")
+
+
 @contextmanager
 def alone_in(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """While the block runs, no other process is in such a block with the same folder; nor another thread.
@@ -65,7 +84,7 @@ def alone_in(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterat
     """
     make_folder(folder)
     try:
-        file = (folder / LOCK).open("a")
+        file = open_lock(folder / LOCK)
     except OSError as error:
         raise MachineError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
     with file:
@@ -113,3 +132,67 @@ def write_text(path: Path, text: str) -> Path:
 def place_of(path: Path) -> str:
     """The same for the same file, however its path is written."""
     return str(path.resolve()).casefold()
+
+
+def open_regular(path: Path, most: int | None = None) -> BufferedReader:
+    """A file to read. Anything else is refused, and a file of more than ``most`` bytes."""
+    _check_regular(path, path.stat(), most)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # no wait for a pipe
+    file = os.fdopen(os.open(path, flags), "rb")
+    try:
+        _check_regular(path, os.fstat(file.fileno()), most)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(path: Path, about: os.stat_result, most: int | None) -> None:
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise UserError(f"{path} is a device or a pipe; a regular file is expected")
+    if most is not None and about.st_size > most:
+        raise UserError(f"{path} has {about.st_size:,} bytes; at most {most:,} are read")
+
+
+def read_bytes(path: Path, most: int = SETTINGS) -> bytes:
+    """The content of a regular file of at most so many bytes."""
+    with open_regular(path, most) as file:
+        return file.read(most)
+
+
+def read_text(path: Path, most: int = SETTINGS, errors: str = "strict") -> str:
+    """The same, of UTF-8 text."""
+    return read_bytes(path, most).decode("utf-8", errors)
+
+
+def read_json(path: Path, most: int = SETTINGS) -> Any:
+    """The same, of JSON. The garbage collector is off meanwhile: with millions of small lists it takes ten times as
+    long."""
+    return parsed_json(read_bytes(path, most))
+
+
+def parsed_json(content: bytes) -> Any:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return json.loads(content.decode("utf-8"))
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def check_tensors(path: Path) -> None:
+    """Refuse a safetensors file whose header is unreasonable: a million empty tensors would take minutes to read."""
+    with open_regular(path) as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = file.read(min(size, SETTINGS + 1))
+    if size > SETTINGS:
+        raise UserError(f"{path} is damaged: its header has {size:,} bytes; at most {SETTINGS:,} are read")
+    try:
+        described = parsed_json(header)
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is damaged: its header is not JSON") from None
+    if not isinstance(described, dict) or len(described) > MOST_TENSORS:
+        raise UserError(f"{path} is damaged: its header does not describe at most {MOST_TENSORS:,} tensors")

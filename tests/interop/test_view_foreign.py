@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from tokenizers import Tokenizer
 
 from foreign_models import TEXTS, save_folder, word_pieces
 from frozen_run import FROZEN
@@ -18,7 +19,7 @@ from sightline import capture, uniform
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.interop.huggingface import load
-from sightline.interop.tokens import Pieces
+from sightline.interop.pieces import Pieces
 from sightline.records import TopK
 
 KINDS = ("vector", "masked", "label", "next", "written", "marian")
@@ -51,7 +52,8 @@ def test_the_maps_are_those_of_the_eager_model(folders, kind):
     tokens = torch.tensor([owner.pieces.encode(TEXT)])
     more = {}
     if auto == "Seq2SeqLM":
-        made = [owner.pieces._library.token_to_id(text) for text in found.of(found.stacks[0].names[0])[0].rows.texts]
+        library = Tokenizer.from_file(str(folders / kind / "tokenizer.json"))
+        made = [library.token_to_id(text) for text in found.of(found.stacks[0].names[0])[0].rows.texts]
         more = {"decoder_input_ids": torch.tensor([[0, *made[:-1]]])}
     with torch.no_grad():
         expected = eager(input_ids=tokens, output_attentions=True, **more)
@@ -272,8 +274,8 @@ BROKEN = {
     "no JSON": (_write("config.json", "{"), "bert/config.json is not JSON"),
     "a list": (_write("config.json", "[1]"), "bert/config.json holds a list; expected a JSON object"),
     "deep JSON": (_write("tokenizer.json", "[" * 100_000), "bert/tokenizer.json is not JSON"),
-    "another tokeniser": (_write("tokenizer.json", '{"model": 1}'), "is not a tokeniser that can be read"),
-    "other weights": (_write("model.safetensors", "nothing"), "bert cannot be loaded"),
+    "another tokeniser": (_write("tokenizer.json", '{"model": 1}'), "it is not a tokeniser"),
+    "other weights": (_write("model.safetensors", "nothing"), "bert/model.safetensors is damaged"),
     "another size": (_change(hidden_size=32), "bert"),
     "more layers": (_change(num_hidden_layers=3), "bert has no weights that fit encoder.layer.2"),
     "images": (_change(model_type="vit", architectures=["ViTModel"]), "bert"),

@@ -66,8 +66,12 @@ def test_the_names_of_this_machine(client, host):
     assert client.get("/health", headers={"host": host}).status_code == 200
 
 
-def test_a_host_must_be_named(client):
-    refused(client.get("/health", headers={"host": ""}), 400, "host")
+@pytest.mark.parametrize(
+    "host",
+    ["", "[::1].evil.com", "127.0.0.1:9@evil.com", "[::1", "::1", "127.0.0.1:", "localhost:x", "a b", "[::1]:8000.b"],
+)
+def test_a_valid_host_must_be_named(client, host):
+    refused(client.get("/health", headers={"host": host}), 400, "host")
 
 
 def test_more_names_can_be_allowed(runs):

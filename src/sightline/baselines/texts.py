@@ -28,7 +28,7 @@ from torch import Tensor
 
 from sightline.baselines.linear import Bags, Loss, Matrix, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
 from sightline.errors import UserError
-from sightline.files import write_text
+from sightline.files import read_json, write_text
 from sightline.metrics import accuracy, macro_f1, micro_f1
 from sightline.training.folder import load_tensors, save_tensors
 
@@ -38,7 +38,6 @@ WEIGHTS, FACTS = "floors.safetensors", "floors.json"
 _MOST_CHARACTERS = 100_000_000  # read at most; of more texts, a sample is taken
 _MOST_WEIGHTS = 1 << 23  # of a baseline: features times classes
 _FEW = 1000  # texts: of fewer, words that stand in only one are kept too
-_LONGEST_FACTS = 1 << 20  # characters
 _STRENGTHS, _RATIO_STRENGTHS = (3.0, 1.0, 10.0), (1.0, 0.1, 10.0)  # the first is taken where all are as good
 _OWN = (1.0, 0.5)
 _MOST_HELD = 5000
@@ -119,11 +118,7 @@ class LinearBaselines:
         """What `save` wrote. The files are not trusted: what does not fit together is refused."""
         path = folder / FACTS
         try:
-            with path.open(encoding="utf-8") as file:
-                text = file.read(_LONGEST_FACTS + 1)
-            if len(text) > _LONGEST_FACTS:
-                raise ValueError("it is too long")
-            facts = json.loads(text)
+            facts = read_json(path)
             if facts["format"] > FORMAT:
                 raise UserError(f"{path} was written by a newer Sightline: its format is {facts['format']}")
             tensors = load_tensors(folder / WEIGHTS)

@@ -1,9 +1,11 @@
 """The `sightline` command. Nothing here imports torch: `--help` must answer at once."""
 
 import io
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from sightline import __version__
 from sightline.cli import parsers
@@ -23,6 +25,7 @@ also takes --no-kernels: compute with PyTorch's operations only (slower).
 
 """
 NO_KERNELS = "--no-kernels"
+PIPE_CLOSED = 141  # 128 + SIGPIPE
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": parsers.DEMO,
     "train": train,
@@ -66,6 +69,11 @@ def main() -> None:
     try:
         with printed_log():
             _run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has read enough: end as other tools do
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it once more
+        sys.exit(PIPE_CLOSED)
     except KeyboardInterrupt as stopped:
         print("sightline: stopped", file=sys.stderr)
         sys.exit(143 if type(stopped).__name__ == "Terminated" else 130)

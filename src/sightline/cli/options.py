@@ -2,11 +2,13 @@
 
 import dataclasses
 import difflib
+import glob
 import logging
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
 import tyro
@@ -15,6 +17,8 @@ from sightline.errors import UserError
 
 LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
+READ = {"data", "valid", "source", "target", "input"}  # options that name a file to read
+RUN_FILES = ("config.json", "sightline.json", "model.safetensors")  # of a run, an export, a checkpoint
 METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
 # Options that have a new name, by command: the old one works for one release. {"train": {"--old": "--new"}}
 RENAMED: dict[str, dict[str, str]] = {"train": {"--no-floors": "--no-baselines"}}
@@ -126,7 +130,27 @@ def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Seque
     for field in dataclasses.fields(given):
         value = getattr(given, field.name)
         values |= vars(value) if dataclasses.is_dataclass(value) else {field.name: value}
+    for option in options:
+        given = values[option.key]
+        if option.name == "input" and values.get("text"):  # one too many, which the command says
+            continue
+        for one in given if isinstance(given, tuple) else (given,) if given is not None else ():
+            check_there(option, str(one))
     return values
+
+
+def check_there(option: Arg, given: str) -> None:
+    """Refuse the name of a run or a file that is not there, before anything heavy is imported."""
+    path = Path(given)
+    metavar = option.metavar or ""
+    if metavar.startswith("RUN") and not given.startswith("hf:"):
+        if not path.is_dir():
+            raise UserError(f"there is no run folder {path}")
+        if not any((path / name).exists() for name in RUN_FILES):
+            raise UserError(f"{path} is not a run folder: it has no {RUN_FILES[0]}")
+    named = metavar == "FILE" and option.name in READ and given != "-" and ":" not in given  # not an address
+    if named and not path.exists() and not glob.has_magic(given):
+        raise UserError(f"there is no file {given}" if option.name == "input" else f"{given}: there is no such file")
 
 
 def current_names(command: str, arguments: Sequence[str]) -> list[str]:

@@ -48,10 +48,12 @@ def predict_command(
 
 
 def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | None) -> Run:
-    """The run, several as an ensemble, or one on another engine."""
-    if engine not in (None, "sightline"):
-        from sightline.export.predicting import load_engine
+    """The run, several as an ensemble, or one on another engine: the one that an exported folder was made for."""
+    from sightline.export.predicting import engine_of, load_engine
 
+    if engine is None:
+        engine = engine_of(run)
+    if engine not in (None, "sightline"):
         if ensemble:
             raise UserError("--ensemble needs Sightline's own engine; leave out --engine")
         return load_engine(run, engine, threads)

@@ -11,8 +11,7 @@ from typing import Any
 
 from sightline.cli.common import load_run, set_up
 from sightline.errors import MachineError, UserError
-from sightline.serve import Limits, check_installed, serve
-from sightline.serve.worker import MODEL_THREAD
+from sightline.serve import MODEL_THREAD, Limits, check_installed, serve
 from sightline.tasks.run import Run, by_name
 
 TOKEN = "SIGHTLINE_TOKEN"
@@ -56,13 +55,19 @@ def serve_command(
             ready=ready,
         )
     except MachineError as error:
-        if all(thread.name != MODEL_THREAD for thread in threading.enumerate()):
-            raise
-        # A model that is still computing cannot be stopped, and would crash the interpreter when it exits.
-        print(f"sightline: {error}", file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        os._exit(error.exit_code)
+        _end_if_busy(str(error), error.exit_code)
+        raise
+    _end_if_busy("stopped; every request was answered", 0)
     print("sightline: stopped; every request was answered", file=sys.stderr)
+
+
+def _end_if_busy(sentence: str, code: int) -> None:
+    """End at once if a thread still works: a model that computes cannot be stopped, and would crash the interpreter."""
+    threads = [one for one in threading.enumerate() if one is not threading.current_thread()]
+    if any(not one.daemon or one.name == MODEL_THREAD for one in threads):
+        print(f"sightline: {sentence}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def named(runs: Sequence[Path]) -> dict[str, Run]:

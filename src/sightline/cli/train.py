@@ -17,7 +17,7 @@ from sightline.data.progress import watched
 from sightline.data.source import Source
 from sightline.data.tables import read_as
 from sightline.errors import UserError
-from sightline.files import is_no_folder
+from sightline.files import is_no_folder, read_json
 from sightline.machine import check_seed, choose_device
 from sightline.tasks.card import CARD
 from sightline.tasks.dry_run import Estimate, estimate
@@ -52,7 +52,7 @@ def preset(variant: Variant, model: str | None = None, size: str = "tiny") -> An
 def read_config(path: Path, kind: Any) -> Any:
     """A task's configuration: a file of its fields, or the config.json of a run."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
     try:

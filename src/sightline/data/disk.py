@@ -9,6 +9,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from sightline.errors import MachineError
+from sightline.files import open_regular
 
 
 def mapped(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap:
@@ -16,6 +17,7 @@ def mapped(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap:
 
     Pickles are refused. NumPy parses headers with Python's own tokeniser, whose errors are of many kinds.
     """
+    open_regular(path).close()
     try:
         return np.lib.format.open_memmap(path, mode)
     except OSError:

@@ -23,7 +23,7 @@ from sightline.data.checking import RowLimits, remedies
 from sightline.data.disk import mapped_as
 from sightline.data.images import LIMITS, BadImage, Fit, read_images
 from sightline.errors import MachineError, UserError
-from sightline.files import alone_in, make_folder, write_text
+from sightline.files import RECORDS, alone_in, make_folder, read_json, write_text
 
 FORMAT, VERSION = "sightline features", 1
 ARRAY, ABOUT = "features.npy", "features.json"
@@ -252,7 +252,7 @@ def _digest(images: Sequence[Path], size: Fitted, key: str) -> str:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    about = read_json(folder / ABOUT, RECORDS)
     if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
         raise ValueError(f"{ABOUT} does not describe features of version {VERSION}")
     shape, bad, counts = about.get("shape"), about.get("bad"), (about.get("images"), about.get("done"))

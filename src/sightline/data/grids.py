@@ -32,7 +32,7 @@ from sightline.data.images import (
 from sightline.data.source import Source
 from sightline.data.tables import NO_FILE
 from sightline.errors import MachineError, UserError
-from sightline.files import make_folder, write_text
+from sightline.files import RECORDS, make_folder, read_json, write_text
 from sightline.picture import numbers_of
 
 ARRAY = ".npy"
@@ -355,7 +355,7 @@ class GridStore:
     def open(cls, folder: Path, classes: MaskClasses) -> "GridStore":
         """What `write_store` wrote."""
         try:
-            about = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+            about = read_json(folder / INDEX, RECORDS)
             if about["version"] != VERSION:
                 raise ValueError(f"it is of version {about['version']!r}")
             return cls(folder, about, classes, _lookup(about["values"], classes))

@@ -1,8 +1,9 @@
 """Images out of files: upright, in colour, eight bits, and no larger than agreed.
 
 A `BadImage` gives what is wrong with a file in one sentence, without the file's name; the caller decides how many bad
-ones are too many. Files are not trusted: only common formats are read, and the size that a header states is checked
-before anything is decoded.
+ones are too many. Files are not trusted: only common formats are read, and the size that a header states and the number
+of the file's parts are checked before anything is decoded. All images are decoded here, those of the server in a
+process that can be killed (`sightline.data.decoding`).
 """
 
 import hashlib
@@ -23,6 +24,7 @@ import numpy as np
 from PIL import Image
 
 from sightline.data.disk import hash_of
+from sightline.data.image_parts import MOST_TILES, too_many_parts
 from sightline.data.tables import NO_FILE
 from sightline.data.workers import in_order
 from sightline.errors import UserError
@@ -31,6 +33,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 MOST_PIXELS = 178_000_000  # Pillow itself refuses more
 MOST_SIDE = 16_384  # of what an image is fitted to
+BAND = 4_000_000  # pixels that are turned into RGB at once
 LARGE = 20_000_000  # pixels from which on images are decoded one at a time: several copies of one are made on the way
 
 Fit = Literal["stretch", "crop", "pad"]
@@ -80,7 +83,7 @@ class Fitting(NamedTuple):
 def read_image(source: Path | bytes, limits: ImageLimits = LIMITS) -> np.ndarray:
     """The pixels, height × width × 3 of uint8: turned as its EXIF says, 16 bits scaled to 8, alpha laid over white."""
     with open_image(source, limits) as image:
-        return _in_turn(image, lambda: np.array(_upright_colour(image)))
+        return _in_turn(image, lambda: _array(_upright_colour(image)))
 
 
 def read_fitted(
@@ -169,6 +172,8 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
         raise BadImage("it is empty")
     if len(content) > limits.most_bytes:
         raise BadImage(_too_many_bytes(len(content), limits))
+    if (problem := too_many_parts(content)) is not None:
+        raise BadImage(problem)
     try:
         with _quiet(), Image.open(io.BytesIO(content), formats=FORMATS) as image:
             height, width = image.height, image.width
@@ -178,6 +183,8 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
                 )
             if not height * width:
                 raise BadImage(f"it has no pixels: found {width} × {height}")
+            if len(image.tile) > MOST_TILES:
+                raise BadImage(f"it has too many parts: {len(image.tile):,} tiles; expected at most {MOST_TILES:,}")
             yield image
     except (BadImage, MemoryError):
         raise
@@ -249,26 +256,60 @@ def _upright_colour(image: Image.Image) -> Image.Image:
         turn = image.getexif().get(ORIENTATION)  # after loading: the reader of TIFF turns by itself
     except Exception:  # a broken note about an image does not make the image bad
         turn = None
+    if colour is not image:
+        image.close()  # a large image is held once, not twice
     return colour.transpose(UPRIGHT[turn]) if turn in UPRIGHT else colour
 
 
 def _in_colour(image: Image.Image) -> Image.Image:
+    """Some rows at a time: what is made on the way to RGB takes several times the memory of the image."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    top = _top_of(image) if image.mode in ("F", "I") else 65535.0
+    colour = Image.new("RGB", image.size)
+    for start, band in _bands(image):
+        colour.paste(_band_in_colour(band, top), (0, start))
+    return colour
+
+
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Some rows of an image at a time, with the number of the first one."""
+    step = max(1, BAND // image.width)
+    for start in range(0, image.height, step):
+        yield start, image.crop((0, start, image.width, min(image.height, start + step)))
+
+
+def _array(image: Image.Image) -> np.ndarray:
+    """Its pixels, without a second copy on the way."""
+    pixels = np.empty((image.height, image.width, 3), dtype=np.uint8)
+    for start, band in _bands(image):
+        pixels[start : start + band.height] = np.asarray(band)
+    return pixels
+
+
+def _band_in_colour(image: Image.Image, top: float) -> Image.Image:
     if image.mode == "F" or image.mode.startswith("I"):
-        return Image.fromarray(_eight_bits(image)).convert("RGB")
+        return Image.fromarray(_eight_bits(image, top)).convert("RGB")
     if image.mode in _WITH_ALPHA or "transparency" in image.info:
         over = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", over.size, "white"), over).convert("RGB")
-    return image if image.mode == "RGB" else image.convert("RGB")
+    return image.convert("RGB")
 
 
-def _eight_bits(image: Image.Image) -> np.ndarray:
-    """Grey of more than eight bits. Sixteen are scaled as they are; what 32 bits mean is seen from their range."""
+def _eight_bits(image: Image.Image, top: float) -> np.ndarray:
+    """Grey of more than eight bits, whose white is ``top``."""
     values = np.asarray(image)
     if image.mode.startswith("I;16"):
         clear = image.info.get("transparency")
         if isinstance(clear, int):
             values = np.where(values == clear, 65535, values)
         return np.rint(values / 257).astype(np.uint8)
+    return np.rint(values * (255 / top)).astype(np.uint8)
+
+
+def _top_of(image: Image.Image) -> float:
+    """What 32 bits mean is seen from their range."""
+    values = np.asarray(image)
     low, high = float(values.min()), float(values.max())
     tops = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
     top = next((top for top in tops if high <= top), None)
@@ -276,7 +317,7 @@ def _eight_bits(image: Image.Image) -> np.ndarray:
         raise BadImage(
             f"its values are not those of an image: found {low:g} to {high:g} in 32 bits, expected 0 to 1, 255 or 65535"
         )
-    return np.rint(values * (255 / top)).astype(np.uint8)
+    return top
 
 
 def _fitted(image: Image.Image, height: int, width: int, fit: Fit, smooth: bool = True) -> np.ndarray:

@@ -19,6 +19,7 @@ import numpy as np
 
 from sightline.data.disk import mapped_as, scratch_array
 from sightline.errors import MachineError, UserError
+from sightline.files import open_regular, read_json
 
 FORMAT, VERSION = "sightline corpus", 1
 SIDES = ("source", "target")
@@ -50,7 +51,7 @@ class Corpus:
     def open(cls, folder: Path) -> "Corpus":
         """Memory-map a corpus that `write_corpus` wrote."""
         try:
-            about = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            about = read_json(folder / "corpus.json")
             _check_about(about)
             source, target = (_open_side(folder, side, about[side], about["pairs"]) for side in SIDES)
             _check_content(folder, about.get("checksums"))
@@ -252,7 +253,7 @@ def _names() -> list[str]:
 def _checksum(path: Path) -> int:
     """Of a file, a part at a time. It is for disks that lose bytes, not for people who change them: it must be fast."""
     checksum = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while some := file.read(1 << 22):
             checksum = zlib.crc32(some, checksum)
     return checksum

@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -56,8 +57,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 
     def __init__(self, setting: Request, do: Callable[[Request], Arrays], count: int) -> None:
         self._do, self._over = do, False
-        self._all = [_Process(setting) for _ in range(count)]
-        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._all = [Process("sightline.data.spool", setting) for _ in range(count)]
+        self._idle: SimpleQueue[Process] = SimpleQueue()
         for process in self._all:
             self._idle.put(process)
         self._threads = ThreadPoolExecutor(count)
@@ -85,13 +86,15 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         return self._do(request)
 
 
-class _Process:
-    def __init__(self, setting: Request) -> None:
+class Process:
+    """One process, which runs ``module``. It answers one request at a time, and can be killed."""
+
+    def __init__(self, module: str, setting: Request) -> None:
         source = str(Path(sightline.__file__).parents[1])
         path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         one = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sightline.data.spool"],  # -P: no module of the current folder
+            [sys.executable, "-P", "-m", module],  # -P: no module of the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -100,14 +103,25 @@ class _Process:
         with contextlib.suppress(OSError):
             self._send(setting)
 
-    def ask(self, request: Request) -> Arrays:
-        self._send(request)
+    def ask(self, request: Request, content: bytes = b"", seconds: float | None = None) -> Arrays:
+        """The answer. ``content`` follows the request. After so many seconds the process is killed: an EOFError."""
         assert self._process.stdout is not None
-        return read_arrays(self._process.stdout)
+        if seconds is None:
+            self._send(request, content)
+            return read_arrays(self._process.stdout)
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            self._send(request, content)
+            return read_arrays(self._process.stdout)
+        finally:
+            timer.cancel()
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: Request, content: bytes = b"") -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.write(content)
         self._process.stdin.flush()
 
     def end(self) -> None:
@@ -117,6 +131,16 @@ class _Process:
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
+
+
+def limit_memory(size: int) -> None:
+    """Let this process take so many bytes more than it has, where the system can (not on Windows)."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+        most = pages * resource.getpagesize() + size
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def serve(begin: Callable[[Request], Callable[[Request], Arrays]]) -> None:
@@ -133,7 +157,7 @@ def write_arrays(pipe: IO[bytes], arrays: Sequence[np.ndarray]) -> None:
     pipe.write(_COUNT.pack(len(arrays)))
     for array in arrays:
         pipe.write(_HEAD.pack(array.dtype.str[1:].encode(), len(array)))
-        pipe.write(np.ascontiguousarray(array).tobytes())
+        pipe.write(np.ascontiguousarray(array).data)
     pipe.flush()
 
 
@@ -147,8 +171,8 @@ def read_arrays(pipe: IO[bytes]) -> Arrays:
     return tuple(arrays)
 
 
-def _exactly(pipe: IO[bytes], size: int) -> bytes:
-    content = pipe.read(size)
-    if len(content) < size:
+def _exactly(pipe: IO[bytes], size: int) -> bytearray:
+    content = bytearray(size)
+    if pipe.readinto(content) < size:  # type: ignore[attr-defined]
         raise EOFError
     return content

@@ -1,6 +1,7 @@
 """Exported models in their engines: CTranslate2, onnxruntime, transformers. Tokens in, tokens out."""
 
 import importlib
+import mmap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -14,6 +15,7 @@ from torch import Tensor
 from sightline.decoding.options import pad
 from sightline.decoding.search import Hypothesis, Rules, greedy
 from sightline.errors import UserError
+from sightline.files import open_regular
 from sightline.vocabulary import END, PADDING, SPELLINGS, START
 
 Format = Literal["ctranslate2", "onnx", "huggingface"]
@@ -131,6 +133,20 @@ class CTranslate2Engine:
         return [[names[token] for token in row] for row in rows]
 
 
+def _check_alone(path: Path) -> None:
+    """Refuse a graph with weights in another file: no checksum covers it, and its name may be any path.
+
+    The format names such a file under the key "location". Our exports have none.
+    """
+    try:
+        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            outside = content.find(b"location") >= 0
+    except (OSError, ValueError):
+        raise UserError(f"{path} is missing or empty; export the run again") from None
+    if outside:
+        raise UserError(f"{path} has weights in another file, which is not read; export the run again")
+
+
 class OnnxEngine:
     """Two graphs in onnxruntime. `begin` and `step` serve `sightline.decoding.search`."""
 
@@ -139,10 +155,12 @@ class OnnxEngine:
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3  # errors only
+        for name in (ENCODER, STEP):
+            _check_alone(folder / name)
+        own: dict[str, Any] = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}  # it would print its errors
         try:
             self._encoder, self._step = (
-                runtime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
-                for name in (ENCODER, STEP)
+                runtime.InferenceSession(str(folder / name), options, **own) for name in (ENCODER, STEP)
             )
         except Exception as error:  # the runtime has a dozen classes without a common base
             raise UserError(f"{folder} cannot be loaded by onnxruntime: {one_line(error)}") from None

@@ -1,10 +1,9 @@
 """Predicting with other engines: an export, or a run that is converted first."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from sightline.decoding.search import Hypothesis, Step
 from sightline.errors import UserError
 from sightline.export.engine import SOURCE, TARGET, CTranslate2Engine, OnnxEngine, engine_for
 from sightline.export.writing import ABOUT, write_export
+from sightline.files import read_json
 from sightline.inputs.base import SomeInput
 from sightline.inputs.text import SourceText
 from sightline.outputs.base import SomeOutput
@@ -97,6 +97,25 @@ def load_engine(path: Path, name: EngineName, threads: int | None = None) -> Run
         return _run(Path(folder), name, threads)
 
 
+def engine_of(path: Path) -> EngineName | None:
+    """The engine that an exported folder was made for; None for a run."""
+    if not (path / ABOUT).is_file():
+        return None
+    engine, _ = _about(path)
+    if engine not in get_args(EngineName):
+        raise UserError(f"{path} was exported to {str(engine)[:60]}, which predict does not use; name the run")
+    return engine
+
+
+def _about(path: Path) -> tuple[Any, Any]:
+    """The engine of an exported folder, and the checksums of its files."""
+    try:
+        about = read_json(path / ABOUT)
+        return about["export"], about["files"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise UserError(f"{path / ABOUT} is damaged: export the run again") from None
+
+
 def _run(folder: Path, name: EngineName, threads: int) -> Run:
     engine = engine_for(name, folder, threads)
     assert isinstance(engine, CTranslate2Engine | OnnxEngine)
@@ -112,13 +131,9 @@ READ_BY_ENGINES = (".bin", ".onnx", ".data", ".json")
 
 def _check_engine(path: Path, name: EngineName) -> None:
     """Check the engine and the checksums of all files: CTranslate2 crashes on damaged weights."""
-    try:
-        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        engine, files = about["export"], about["files"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{path / ABOUT} is damaged: export the run again") from None
+    engine, files = _about(path)
     if engine != name:
-        raise UserError(f"{path} was exported to {engine}, and --engine is {name}; export the run to {name}")
+        raise UserError(f"{path} was exported to {str(engine)[:60]}, and --engine is {name}; export the run to {name}")
     verify_files(path, files, ABOUT)
     read = {file.name for file in path.iterdir() if file.suffix in READ_BY_ENGINES} - {ABOUT}
     if unlisted := sorted(read - set(files)):

@@ -20,14 +20,14 @@ from sightline.data.source import Source
 from sightline.decoding.options import pad
 from sightline.errors import MachineError, UserError
 from sightline.export.engine import SOURCE, TARGET, Engine, Format, library
-from sightline.files import make_folder, write_text
+from sightline.files import RECORDS, make_folder, open_regular, write_text
 from sightline.metrics import bleu
 from sightline.models.text_to_text import TextToText
 from sightline.outputs.sequence import Prediction
 from sightline.tasks.prepare import DATA, VALID
 from sightline.tasks.run import Run
 from sightline.text.tokeniser import Tokeniser
-from sightline.training.folder import MODEL, checksum
+from sightline.training.folder import EXPORT, MODEL, checksum
 from sightline.vocabulary import END, MASK_SPELLING, PADDING, SPELLINGS, START
 
 _CTRANSLATE2 = """With Sightline: `sightline predict FOLDER --engine ctranslate2`. With CTranslate2 alone:
@@ -141,7 +141,7 @@ def closeness_lines(exported: "Exported") -> list[str]:
 
 # --- Writing an export, comparing it with the run on real sentences, and keeping it only if both agree.
 
-ABOUT = "sightline.json"
+ABOUT = EXPORT
 SENTENCES, FORCED = 200, 32  # compared by greedy outputs, and by every log-probability
 LONGEST = 100  # tokens of an output that is compared
 CLOSE, QUANTISED = 1e-3, 0.5  # the largest difference of log-probabilities in float32, the mean one in int8
@@ -309,14 +309,14 @@ def valid_rows(run: Path, fits: Callable[[Any], bool]) -> list[Any]:
     if not path.is_file():
         return []
     rows = []
-    with path.open(encoding="utf-8") as lines:
+    with open_regular(path, RECORDS) as lines:
         for line in islice(lines, SENTENCES):
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{path} is damaged: {error}") from None
             if not fits(row):
-                raise UserError(f"{path} is damaged: found {line[:60]!r}")
+                raise UserError(f"{path} is damaged: found {line[:60].decode(errors='replace')!r}")
             rows.append(row)
     return rows
 

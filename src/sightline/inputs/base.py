@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sightline.data.checking import RowLimits
     from sightline.data.columns import TableRow
-    from sightline.data.images import ImageLimits
+    from sightline.data.decoding import Decoding
     from sightline.data.store import Numbers
     from sightline.explain.explanation import Belief
     from sightline.picture import Picture
@@ -255,8 +255,11 @@ class Input(ABC, Generic[X, Part, Batch]):
         """How much work each item is, in tokens."""
         return [sum(map(self.size, cast("Sequence[Part]", parts))) for parts in self.encode(xs)]
 
-    def receive(self, content: bytes, limits: "ImageLimits", shown: bool) -> tuple[X, int, "Picture | None"]:
-        """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``."""
+    def receive(self, content: bytes, decoding: "Decoding", shown: bool) -> tuple[X, int, "Picture | None"]:
+        """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``.
+
+        ``decoding`` decodes images in a process that can be killed.
+        """
         raise UserError(f"{self.noun} are no files")
 
     def bad_line(self, x: X, reason: str, as_json: bool) -> str:

@@ -4,7 +4,6 @@ Training data is read and checked once and stored below the run's data (`sightli
 places in the store. To predict and to score, each image is read just before it is used, so that few are in memory.
 """
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,10 +17,12 @@ import torch
 
 from sightline.data import grids
 from sightline.data.columns import TableRow, text_problem
+from sightline.data.decoding import Decoding
 from sightline.data.grids import GridStore, MaskClasses, Raw, grid_size, read_values
 from sightline.data.image_tables import image_paths
-from sightline.data.images import BadImage, ImageLimits, read_image
+from sightline.data.images import BadImage, read_image
 from sightline.errors import UserError
+from sightline.files import RECORDS, read_json
 from sightline.inputs.base import Input, SomeInput
 from sightline.models.grid import Grids
 from sightline.outputs.reports import read_record
@@ -267,7 +268,7 @@ class GridInput(Input[GridItem, GridPart, Grids]):
         for path in (data / name / grids.INDEX for name in FOLDERS):
             if path.is_file():
                 try:
-                    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+                    rows = read_json(path, RECORDS)["rows"]
                     keys = [*(keys or ()), *(int(row[3]) for row in rows)]
                 except (LookupError, TypeError, ValueError, RecursionError) as error:
                     raise UserError(f"{path} is damaged: {error}") from None
@@ -329,9 +330,9 @@ class GridInput(Input[GridItem, GridPart, Grids]):
         area = self.facts.side**2 * CELL_TOKENS
         return [self.values(x)[:, :, 0].size // area for x in xs]
 
-    def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[GridItem, int, None]:
+    def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[GridItem, int, None]:
         """A photo in many parts would take minutes: it is refused."""
-        values = read_image(content, limits)
+        values = decoding.image(content)
         x = GridItem("the image", held=values)
         try:
             self._check(values)

@@ -20,18 +20,10 @@ from torch import Tensor, nn
 
 from sightline.data.captioned import BAD_IMAGE
 from sightline.data.columns import TableRow, text_problem
+from sightline.data.decoding import Decoding
 from sightline.data.features import Features, Fitted, write_features
 from sightline.data.image_tables import image_paths
-from sightline.data.images import (
-    KEYS,
-    BadImage,
-    ImageLimits,
-    fit_image,
-    image_key,
-    read_fitted,
-    read_image,
-    read_images,
-)
+from sightline.data.images import KEYS, BadImage, fit_image, image_key, read_image, read_images
 from sightline.errors import UserError
 from sightline.explain.evidence import believe
 from sightline.explain.evidence.subject import evaluating
@@ -280,10 +272,10 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
         )  # gradients may go through a clone
         return of_images(believe(subject, list(records), shift=shift, special=()))
 
-    def receive(self, content: bytes, limits: ImageLimits, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
+    def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
         side, fit = self.encoder_config.size, self.encoder_config.fit
-        pixels = read_fitted(content, side, side, fit, limits)  # as `predict` reads it
-        picture = Picture.of(read_image(content, limits), fit=fit, shape=(side, side)) if shown else None
+        pixels = decoding.fitted(content, side, side, fit)  # as `predict` reads it
+        picture = decoding.picture(content, side, side, fit) if shown else None
         return pixels, pixels.nbytes, picture
 
     def taken_encoder(self) -> ImageEncoder | None:

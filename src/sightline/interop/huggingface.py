@@ -15,7 +15,9 @@ from torch import nn
 
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
-from sightline.interop.tokens import CUT, Pieces, read_json
+from sightline.files import check_tensors, open_regular
+from sightline.interop.pieces import LARGEST_FILE, Pieces
+from sightline.interop.tokens import CUT, read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -24,7 +26,7 @@ PREFIX = "hf:"
 CONFIG, WEIGHTS, TOKENISER = "config.json", "model.safetensors", "tokenizer.json"
 PARTS = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-LARGEST_CONFIG = 1 << 22  # bytes
+LARGEST_CONFIG = 1 << 22  # bytes; the index of parts of a large model has a tenth of that
 MOST_LAYERS = 1_000  # an untrusted number: building layers takes time before anything else fails
 Kind = Literal["vector", "masked", "label", "next", "written"]
 CLASSES: dict[Kind, str] = {
@@ -116,6 +118,11 @@ def check_folder(path: Path, expected: str, split: bool = True) -> None:
             f"{path} has no {TOKENISER}, so texts cannot be tokenised; save the fast tokeniser there "
             f"(AutoTokenizer.from_pretrained(...).save_pretrained({str(path)!r}))"
         )
+    for file in sorted(path.iterdir()):  # the library reads more of them than are named here
+        if file.suffix == ".safetensors" and file.exists() and not file.is_dir():
+            check_tensors(file)
+        elif file.suffix == ".json" and file.exists() and not file.is_dir():
+            open_regular(file, LARGEST_FILE if file.name == TOKENISER else LARGEST_CONFIG).close()
 
 
 def _kind(config: dict[str, Any], known: "PreTrainedConfig") -> Kind:

@@ -1,32 +1,27 @@
-"""The tokeniser of a Hugging Face folder (tokenizer.json), as labels of an axis and as a tokeniser of a task."""
+"""The tokeniser of a Hugging Face folder (tokenizer.json) as a tokeniser of a task, and the checks of such a file."""
 
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from tokenizers import Tokenizer
 
 from sightline.errors import UserError
+from sightline.files import read_json as read_any_json
 from sightline.files import write_text
-from sightline.records import Tokens
-from sightline.text.sentences import writes_without_spaces
 from sightline.vocabulary import Specials
 
-LARGEST_FILE = 1 << 28  # bytes: the largest known vocabularies take a tenth of that
 SPACE = "▁"  # the blank before a word, in a label
 CUT = 60  # characters of a message of another library
 
 
-def read_json(path: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
+def read_json(path: Path, largest: int) -> dict[str, Any]:
     """A JSON object from an untrusted file."""
     try:
-        size = path.stat().st_size
-        if size > largest:
-            raise UserError(f"{path} has {size:,} bytes; at most {largest:,} are read")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_any_json(path, largest)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, RecursionError):
@@ -34,74 +29,6 @@ def read_json(path: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UserError(f"{path} holds a {type(data).__name__}; expected a JSON object")
     return data
-
-
-class Pieces:
-    """Text to token ids and back, with the special tokens that the file adds."""
-
-    def __init__(self, path: Path) -> None:
-        data = read_json(path)
-        self._library = _build(data, str(path))
-        # The file may pad or truncate as in training; here the whole text is read, and nothing else.
-        self._library.no_truncation()
-        self._library.no_padding()
-        self.special = {id_ for id_, token in self._library.get_added_tokens_decoder().items() if token.special}
-        model = data.get("model") or {}
-        self._prefix = str(model.get("continuing_subword_prefix") or "") if model.get("type") == "WordPiece" else ""
-        self._suffix = str(model.get("end_of_word_suffix") or "")
-        self._whole_words = model.get("type") == "WordLevel"
-        self._bytes = _of_bytes(data)
-        self.mask = _id_of(self._library, SPELLED["mask"])
-
-    def encode(self, text: str, special: bool = True) -> list[int]:
-        try:
-            return list(self._library.encode(text, add_special_tokens=special).ids)
-        except TypeError:
-            raise _not_text([text]) from None
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self._library.decode(list(ids), skip_special_tokens=True).strip()
-
-    def axis(self, ids: Sequence[int], more_special: frozenset[int] = frozenset()) -> Tokens:
-        """Tokens as labels. Pieces of one word have the same number."""
-        special = {place for place, id_ in enumerate(ids) if id_ in self.special or id_ in more_special}
-        raw = list(map(self._raw, ids))
-        texts = [text if place in special else self._label(text) for place, text in enumerate(raw)]
-        numbers: list[int] = []
-        for place in range(len(raw)):
-            continues = place > 0 and not {place, place - 1} & special and self._continues(raw, texts, place)
-            numbers.append(numbers[-1] + (not continues) if numbers else 0)
-        return Tokens(tuple(texts), tuple(numbers), tuple(sorted(special)))
-
-    def label(self, id_: int) -> str:
-        return self._raw(id_) if id_ in self.special else self._label(self._raw(id_))
-
-    def _raw(self, id_: int) -> str:
-        return self._library.id_to_token(id_) or f"<{id_}>"
-
-    def _label(self, raw: str) -> str:
-        raw = raw.removesuffix(self._suffix)
-        return from_bytes(raw) if self._bytes else raw
-
-    def _continues(self, raw: Sequence[str], texts: Sequence[str], place: int) -> bool:
-        """Whether a piece belongs to the same word as the piece before it."""
-        if self._whole_words:
-            return False
-        if self._prefix:
-            return raw[place].startswith(self._prefix)
-        if self._suffix:
-            return not raw[place - 1].endswith(self._suffix)
-        before, here = texts[place - 1].lstrip(SPACE), texts[place]
-        if here.startswith(SPACE) or not here or not before:
-            return not here.startswith(SPACE)
-        return _is_sign(before[-1]) == _is_sign(here[0]) and not (
-            writes_without_spaces(before[-1]) or writes_without_spaces(here[0])
-        )
-
-
-def _is_sign(character: str) -> bool:
-    # "<0xE2>" is a byte of a character without a piece of its own: part of a word.
-    return not character.isalnum() and character not in "<>"
 
 
 def _alphabet() -> dict[str, int]:
@@ -129,8 +56,10 @@ def from_bytes(raw: str) -> str:
 # Only steps of known types are run. Steps with a pattern from the file are refused: some patterns take hours on a short
 # text. A special token spelled out in a text, "[SEP]", is plain characters, as it is in our own vocabularies.
 
-LARGEST_TOKENISER = 64 << 20  # bytes; RoBERTa's has 3 million
+LARGEST_TOKENISER = 16 << 20  # bytes; RoBERTa's has 3 million
 MOST_WORDS = 1_000_000
+MOST_ADDED = 50_000  # tokens beside the vocabulary: each takes time
+LONGEST_TEMPLATE = 64  # tokens that are put around a text
 LONGEST_WORD = 1_000  # characters of a word for WordPiece: the time grows with their square
 KNOWN = {
     "normalizer": {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Nmt"},
@@ -159,18 +88,18 @@ class PretrainedTokeniser:
     def __init__(self, data: dict[str, object], where: str) -> None:
         check(data, where)
         self._data = {**data, "truncation": None, "padding": None}
-        self._whole = _build(self._data, where)
+        self._whole = build(self._data, where)
         words = [
             token for token in cast("list[dict[str, Any]]", data.get("added_tokens") or []) if not token["special"]
         ]
         # The library would recognise special tokens in any text.
-        self._library = _build({**self._data, "added_tokens": words, "post_processor": None}, where)
+        self._library = build({**self._data, "added_tokens": words, "post_processor": None}, where)
         for token in words:
             if self._library.token_to_id(token["content"]) != token["id"]:
                 raise UserError(f"{where}: the added token {token['content'][:CUT]!r} is not in the vocabulary")
         self.specials = _specials(self._whole, where)
         self._silent = {self.specials.padding, self.specials.start, self.specials.end}
-        self.of_bytes = _of_bytes(data)  # a word after a space is then another piece than at the beginning
+        self.of_bytes = of_bytes(data)  # a word after a space is then another piece than at the beginning
 
     @property
     def words(self) -> int:
@@ -182,7 +111,7 @@ class PretrainedTokeniser:
         try:
             return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
-            raise _not_text(texts) from None
+            raise not_text(texts) from None
 
     def decode(self, tokens: list[list[int]]) -> list[str]:
         """Padding, start and end are left out."""
@@ -194,7 +123,7 @@ class PretrainedTokeniser:
         try:
             encoding = self._library.encode(text, add_special_tokens=False)
         except TypeError:
-            raise _not_text([text]) from None
+            raise not_text([text]) from None
         return list(zip(self.spell(encoding.ids), encoding.offsets, strict=True))
 
     def spell(self, tokens: Iterable[int]) -> list[str]:
@@ -238,8 +167,9 @@ def check(data: dict[str, Any], where: str) -> None:
     if not isinstance(model, dict) or model.get("type") not in ("WordPiece", "BPE"):
         kind = f"{model.get('type')!r}"[:CUT] if isinstance(model, dict) else "missing"
         raise UserError(f"{where}: the model is {kind}; WordPiece (BERT) and byte-level BPE (RoBERTa) can be read")
+    check_sizes(data, where)
     vocabulary = model.get("vocab")
-    if not isinstance(vocabulary, dict) or not 0 < len(vocabulary) <= MOST_WORDS:
+    if not isinstance(vocabulary, dict):
         raise UserError(f"{where}: the vocabulary is not an object of 1 to {MOST_WORDS:,} pieces")
     if not all(type(number) is int and 0 <= number < 4 * MOST_WORDS for number in vocabulary.values()):
         raise UserError(f"{where}: the vocabulary does not number its pieces")
@@ -248,16 +178,42 @@ def check(data: dict[str, Any], where: str) -> None:
     longest = model.get("max_input_chars_per_word", 100)
     if type(longest) is not int or not 0 < longest <= LONGEST_WORD:
         raise UserError(f"{where}: max_input_chars_per_word is {longest!r:.60}; 1 to {LONGEST_WORD:,} is expected")
-    merges = model.get("merges") or []
-    if not isinstance(merges, list) or len(merges) > MOST_WORDS:
-        raise UserError(f"{where}: the merges are not a list of at most {MOST_WORDS:,}")
-    added = data.get("added_tokens") or []
-    if not isinstance(added, list) or len(added) > MOST_WORDS:
-        raise UserError(f"{where}: the added tokens are not a list of at most {MOST_WORDS:,}")
-    for token in added:
+    for token in data.get("added_tokens") or []:
         fields = {"content": str, "id": int, "special": bool}
         if not isinstance(token, dict) or not all(type(token.get(name)) is kind for name, kind in fields.items()):
             raise UserError(f"{where}: an added token has no content, id or special")
+
+
+def check_sizes(data: dict[str, Any], where: str) -> None:
+    """Refuse unreasonable numbers of pieces, merges, added tokens, and tokens around a text."""
+    model = data.get("model")
+    if not isinstance(model, dict):
+        raise UserError(f"{where} has no model: it is not a tokeniser")
+    vocabulary, merges, added = model.get("vocab"), model.get("merges") or [], data.get("added_tokens") or []
+    if not isinstance(vocabulary, dict | list) or not 0 < len(vocabulary) <= MOST_WORDS:
+        raise UserError(f"{where}: the vocabulary is not an object of 1 to {MOST_WORDS:,} pieces")
+    if not isinstance(merges, list) or len(merges) > MOST_WORDS:
+        raise UserError(f"{where}: the merges are not a list of at most {MOST_WORDS:,}")
+    if not isinstance(added, list) or len(added) > MOST_ADDED:
+        raise UserError(f"{where}: the added tokens are not a list of at most {MOST_ADDED:,}")
+    if _longest_template(data.get("post_processor")) > LONGEST_TEMPLATE:
+        raise UserError(f"{where}: its post_processor adds more than {LONGEST_TEMPLATE} tokens to a text")
+
+
+def _longest_template(step: Any, depth: int = 0) -> int:
+    """The tokens that a step may add to a text, at most; many if the text itself is repeated."""
+    if not isinstance(step, dict) or depth > 4:
+        return 0 if step is None else LONGEST_TEMPLATE + 1
+    inner = step.get("processors")
+    added = sum(_longest_template(one, depth + 1) for one in inner) if isinstance(inner, list) else 0
+    for name in ("single", "pair"):
+        places = step.get(name) or []
+        texts = [one for one in places if isinstance(one, dict) and "Sequence" in one]
+        added = max(added, len(places)) + LONGEST_TEMPLATE * max(0, len(texts) - 2)
+    tokens = step.get("special_tokens")
+    for token in tokens.values() if isinstance(tokens, dict) else ():
+        added += len(token.get("ids") or ()) if isinstance(token, dict) else 1
+    return added
 
 
 def _check_step(step: Any, name: str, known: set[str], where: str, depth: int = 0) -> None:
@@ -274,7 +230,8 @@ def _check_step(step: Any, name: str, known: set[str], where: str, depth: int = 
         )
 
 
-def _build(data: dict[str, Any], where: str) -> Tokenizer:
+def build(data: dict[str, Any], where: str) -> Tokenizer:
+    """The library's own object, or one sentence."""
     try:
         return Tokenizer.from_str(json.dumps(data))
     except BaseException as error:  # a panic of the library, which is written in Rust, is no Exception
@@ -284,23 +241,23 @@ def _build(data: dict[str, Any], where: str) -> Tokenizer:
 
 
 def _specials(library: Tokenizer, where: str) -> Specials:
-    ids = {name: _id_of(library, spellings) for name, spellings in SPELLED.items()}
+    ids = {name: id_of(library, spellings) for name, spellings in SPELLED.items()}
     for name, spellings in SPELLED.items():
         if ids[name] is None and name != "mask":
             raise UserError(f"{where} has no token for {name}; {' or '.join(spellings)} is expected")
     return Specials(**ids)  # type: ignore[arg-type]
 
 
-def _id_of(library: Tokenizer, spellings: Iterable[str]) -> int | None:
+def id_of(library: Tokenizer, spellings: Iterable[str]) -> int | None:
     ids = map(library.token_to_id, spellings)
     return next((one for one in ids if one is not None), None)
 
 
-def _of_bytes(data: dict[str, Any]) -> bool:
+def of_bytes(data: dict[str, Any]) -> bool:
     return '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
 
 
-def _not_text(texts: list[str]) -> UserError:
+def not_text(texts: list[str]) -> UserError:
     wrong = next((text for text in texts if not isinstance(text, str)), None)
     if wrong is not None:
         return UserError(f"text expected, found {wrong!r:.60}")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sightline.data.images import Fit
 from sightline.errors import UserError
+from sightline.files import check_tensors
 from sightline.nn.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder, ImageEncoderConfig, check_size
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")  # an architecture, and perhaps which weights
@@ -128,6 +129,7 @@ class TimmEncoder(ImageEncoder):
                 )
             return
         expected = self.backbone.state_dict()
+        check_tensors(path)
         tensors = load_file(path)
         missing = [name for name in expected if name not in tensors]
         other = [name for name in expected if name in tensors and expected[name].shape != tensors[name].shape]

@@ -20,7 +20,7 @@ from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Explanation, Stack
-from sightline.files import write_text
+from sightline.files import RECORDS, read_json, write_text
 from sightline.inputs.base import Input
 from sightline.inputs.grid import FACTS, FOLDERS, NOT_STORED, GridFacts, GridInput, GridItem, GridPart, collate, joined
 from sightline.metrics import Statistics
@@ -573,7 +573,7 @@ def _split(data: Path) -> dict[str, Any]:
     """Which images of the stores are trained on and validated on."""
     path = data / SPLIT
     try:
-        split = json.loads(path.read_text(encoding="utf-8"))
+        split = read_json(path, RECORDS)
         np.array(split["train"], dtype=np.int64), np.array(split["valid"], dtype=np.int64), bool(split["apart"])
         return split
     except FileNotFoundError:

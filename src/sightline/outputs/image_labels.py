@@ -19,6 +19,7 @@ from sightline.explain.evidence import believe
 from sightline.explain.evidence.measures import leave_one_out
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief, Explanation, Stack
+from sightline.files import RECORDS, read_text
 from sightline.inputs.base import Input
 from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart, ImageSubject, Photo, of_images
 from sightline.models.image_to_labels import ImageToLabels
@@ -93,7 +94,7 @@ class ImageLabelsOutput(LabelsOutput[Image, ImagePart, Tensor]):
         assert input.features is not None
         sides: tuple[ImageExamples, ImageExamples] = ([], [])
         try:
-            for line in path.read_text(encoding="utf-8").splitlines():
+            for line in read_text(path, RECORDS).splitlines():
                 name, label, key, row, apart = json.loads(line)
                 if type(row) is not int or not 0 <= row < len(input.features):
                     raise ValueError(f"there is no row {row!r}")

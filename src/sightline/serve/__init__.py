@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "application", "serve"]
 LOG = logging.getLogger(__name__)
+MODEL_THREAD = "sightline-model"
 MISSING = "the server needs FastAPI and uvicorn: pip install 'sightline[serve]'"
 
 

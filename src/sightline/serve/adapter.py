@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from sightline.data.decoding import Decoding
 from sightline.data.images import MOST_PIXELS, BadImage, ImageLimits
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
@@ -19,6 +21,7 @@ from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 from sightline.tasks.task import PredictOptions
 
+DECODING = 2  # processes
 TURN_TEXTS, TURN_TOKENS = 64, 8192  # larger batches are hardly faster, and every client waits for the last item
 
 
@@ -85,16 +88,22 @@ def explained(run: Run, item: Any, options: ExplainOptions) -> Explanation:
 
 
 class ImageDecoder:
-    """Decodes images from base64 in its own thread, one at a time, in bounded memory."""
+    """Decodes images from base64 in two processes, in bounded time and memory: one slow image delays no other."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.taken = ImageLimits(min(limits.pixels, MOST_PIXELS), limits.image_bytes)
         self.held = 0  # bytes of images that wait for the model
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sightline-images")
+        taken = ImageLimits(min(limits.pixels, MOST_PIXELS), limits.image_bytes)
+        self._all = [Decoding(taken, limits.decoding) for _ in range(DECODING)]
+        self._idle: SimpleQueue[Decoding] = SimpleQueue()
+        for one in self._all:
+            self._idle.put(one)
+        self._threads = ThreadPoolExecutor(DECODING, thread_name_prefix="sightline-images")
 
     def stop(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for one in self._all:
+            one.end()
 
     @asynccontextmanager
     async def decoded(
@@ -107,7 +116,7 @@ class ImageDecoder:
         try:
             for number, image in enumerate(images):
                 place = f"{where}[{number}]" if len(images) > 1 or where.endswith("s") else where
-                one = await loop.run_in_executor(self._thread, self._decode, run, image, place, shown)
+                one = await loop.run_in_executor(self._threads, self._decode, run, image, place, shown)
                 size += one.size
                 self.held += one.size
                 received.append(one)
@@ -123,10 +132,13 @@ class ImageDecoder:
         except (binascii.Error, ValueError):
             hint = "; leave out the part before the comma" if image.startswith("data:") else ""
             raise RefusedError(422, f"{where} is not base64{hint}") from None
+        decoding = self._idle.get()
         try:
-            return Received(*run.input.receive(content, self.taken, shown))
+            return Received(*run.input.receive(content, decoding, shown))
         except UserError as error:
             raise RefusedError(422, f"{where} cannot be used: {error}") from None
         except BadImage as error:
             too_large = "too large" in str(error)
             raise RefusedError(413 if too_large else 422, f"{where} cannot be used: {error}") from None
+        finally:
+            self._idle.put(decoding)

@@ -30,14 +30,16 @@ from sightline.view.page.live import Document, documentation_page, front_page
 from sightline.view.page.packing import pack
 
 T = TypeVar("T")
+LAST = 5.0  # seconds of the time to stop that are left for the last batch
 ITEMS = frozenset({"run", "texts", "texts2", "images"})
 FOR_TEXTS = frozenset({"prefix", "split", "keep_unknown"})  # options of /predict that only runs that read texts take
 FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
 REFUSALS = {
-    400: "not JSON, not UTF-8, nested too deeply, or no Host",
+    400: "not JSON, not UTF-8, nested too deeply, or no valid Host",
     401: "no token, or a wrong one",
     403: "a page of another site, or another Host",
     408: "the body was sent too slowly",
+    411: "sent in chunks, without Content-Length",
     413: "too large",
     415: "not sent as application/json",
     422: "does not follow the schema",
@@ -65,6 +67,10 @@ class Service:
         self.writing = asyncio.Semaphore(1)  # explanations are large: one is serialised at a time
 
     async def predict(self, request: schema.Predict) -> Response:
+        async with self._in_time():
+            return await self._predict(request)
+
+    async def _predict(self, request: schema.Predict) -> Response:
         run = self.runs[request.run]
         _check_input(run, request, "texts", "images", "texts2")
         key = self._key(run, request)
@@ -92,6 +98,10 @@ class Service:
         return _json({"run": job.key.run, "predictions": await self._answer(job, job.answer)})
 
     async def explain(self, request: schema.Explain) -> Response:
+        async with self._in_time():
+            return await self._explain(request)
+
+    async def _explain(self, request: schema.Explain) -> Response:
         run = self.runs[request.run]
         _check_input(run, request, "text", "image", "text2")
         for name in sorted(request.model_fields_set & (FOR_WRITING | run.output.explains_without)):
@@ -113,15 +123,21 @@ class Service:
         async with self.writing:
             return await asyncio.to_thread(_written, explanation, form)
 
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """Refuse a request that takes too long, from the decoding of its images to its answer."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                yield
+        except TimeoutError:
+            sentence = f"there was no answer within {self.limits.seconds:g} seconds; send less, or try later"
+            raise RefusedError(504, sentence) from None
+
     async def _answer(self, job: PredictJob | ExplainJob, answer: "Future[T]") -> T:
         """Wait for the worker; cancel the job when the wait ends for any reason."""
         self.worker.submit(job)
         try:
-            async with asyncio.timeout(self.limits.seconds):
-                return await asyncio.wrap_future(answer)
-        except TimeoutError:
-            sentence = f"there was no answer within {self.limits.seconds:g} seconds; send less, or try later"
-            raise RefusedError(504, sentence) from None
+            return await asyncio.wrap_future(answer)
         except SightlineError as error:
             raise RefusedError(422, str(error)) from None
         finally:
@@ -158,14 +174,14 @@ def application(
     itself, that requests may use.
     """
     limits = limits or Limits()
-    service = Service(runs, limits)
+    service, last = Service(runs, limits), min(LAST, limits.stopping)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         service.worker.start()
         yield
-        await asyncio.to_thread(service.worker.stop, 5.0)  # all requests are answered, or have taken too long
-        service.decoder.stop()
+        service.decoder.stop()  # all requests are answered, or have taken too long
+        await asyncio.to_thread(service.worker.stop, last)
 
     app = FastAPI(
         title="Sightline",

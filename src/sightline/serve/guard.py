@@ -29,6 +29,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")  # an IPv6 address, or a name or address
 POLICY = "default-src 'none'; frame-ancestors 'none'"
 # A string that is never closed extends to the end, so every byte is read once.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -43,7 +44,7 @@ class Guard:
     def __init__(self, app: App, limits: Limits, token: str | None = None, hosts: Iterable[str] = ()) -> None:
         self.app, self.limits = app, limits
         self.token = None if token is None else token.encode()
-        self.hosts = {_name(host) for host in hosts}
+        self.hosts = {_given(host) for host in hosts} - {""}
         self.stopping = False
         self.active = 0
         self.held = 0  # bytes of bodies
@@ -96,20 +97,20 @@ class Guard:
         if self.active >= self.limits.waiting + 64:  # the queue is full, and more requests are being read
             raise busy("too many requests at once; try again in a moment")
         self.active += 1
-        sizes: list[int] = []  # of the parts of the body
+        held = [0]  # bytes of this body
         try:
-            body = await self._body(headers, receive, sizes)
+            body = await self._body(headers, receive, held)
             _check_json(body, self.limits.depth)
             await self._run(scope, body, receive, send)
         finally:
             self.active -= 1
-            self.held -= sum(sizes)
+            self.held -= held[0]
 
     def _check_host(self, headers: Headers) -> None:
         """A name that resolves to this machine is not enough: any site may have one (DNS rebinding)."""
         host = _name(headers.get("host", ""))
         if not host:
-            raise RefusedError(400, "the request names no host")
+            raise RefusedError(400, "the request names no valid host")
         if not (is_loopback(host) or host in self.hosts):
             raise RefusedError(403, "this server does not accept that host name; start it with --allow-host NAME")
 
@@ -130,7 +131,8 @@ class Guard:
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise RefusedError(403, "requests from pages of other sites are refused")
 
-    async def _body(self, headers: Headers, receive: Receive, sizes: list[int]) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, held: list[int]) -> bytes:
+        """The whole body; ``held[0]`` counts its bytes as they come."""
         most = self.limits.body
         too_large = RefusedError(413, f"the body is larger than the limit of {most:,} bytes")
         length = headers.get("content-length", "0")
@@ -145,12 +147,12 @@ class Guard:
                         raise RefusedError(400, "the body ended too early")
                     parts.append(message.get("body", b""))
                     size = len(parts[-1])
-                    if sum(sizes) + size > most:
+                    if held[0] + size > most:
                         raise too_large
                     if self.held + size > self.limits.held:
                         raise busy("there are too many large requests at once; try again in a moment")
                     self.held += size
-                    sizes.append(size)
+                    held[0] += size
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
@@ -214,12 +216,14 @@ def _check_json(body: bytes, depth: int) -> None:
 
 
 def _name(host: str) -> str:
-    """The name or address without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    if host.count(":") > 1:  # an IPv6 address without brackets
-        return host.lower()
-    return host.partition(":")[0].lower().rstrip(".")
+    """The name or address without its port; "" if it is not a valid host: `[::1].evil.com`, `127.0.0.1:9@evil.com`."""
+    valid = HOST.fullmatch(host.lower())
+    return "" if valid is None else (valid[1] or valid[2]).rstrip(".")
+
+
+def _given(host: str) -> str:
+    """The name of a host that an option gives: an IPv6 address may stand there without brackets."""
+    return host.lower() if host.count(":") > 1 and not host.startswith("[") else _name(host)
 
 
 def is_loopback(host: str) -> bool:

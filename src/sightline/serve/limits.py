@@ -13,7 +13,8 @@ class Limits:
     ``tokens`` is the longest output of a request. ``weights`` are those of one explanation. ``measured`` is the number
     of tokens up to which its evidence is measured: the time grows with the cube, and predictions wait meanwhile.
     ``seconds`` is the time for an answer, ``reading`` the time for a client to send a request or to read an answer,
-    ``stopping`` the time to answer open requests after a signal to stop. ``waiting`` and ``connections`` are the
+    ``decoding`` the time to decode an image, ``stopping`` the time until the server ends after a signal to stop, in
+    which it answers open requests. ``waiting`` and ``connections`` are the
     numbers of requests and clients at once; more are refused, not dropped.
 
     For runs that read images: ``images`` in one request, ``image_bytes`` of all of them together (a body may be larger
@@ -30,6 +31,7 @@ class Limits:
     measured: int = 64
     seconds: float = 60.0
     reading: float = 10.0
+    decoding: float = 4.0
     stopping: float = 30.0
     waiting: int = 256
     connections: int = 1_024

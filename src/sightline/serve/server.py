@@ -5,8 +5,10 @@ import contextlib
 import json
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
@@ -15,11 +17,13 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sightline.errors import MachineError, UserError
+from sightline.serve.app import LAST
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 
 IDLE = 15  # seconds that a connection is kept open for the next request
 LINGER = 5  # seconds that a refused client may keep sending before it is disconnected: it reads the answer afterwards
+CHUNKED = "the body was sent in chunks; send it whole, with a Content-Length"
 GRACE = 0.3  # seconds after a signal to stop in which requests already sent still arrive
 
 
@@ -50,6 +54,16 @@ def run(app: Guard, listening: socket.socket, ready: Callable[[], None]) -> None
         raise MachineError(f"stopped with {server.unanswered} requests unanswered: they took too long")
 
 
+class _WholeBodies(h11.Connection):
+    """Refuses bodies in chunks: each chunk takes time, however small, and a length besides them is ambiguous."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            raise h11.RemoteProtocolError(CHUNKED, error_status_hint=411)
+        return event
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, which exits with 0 after a signal to stop, and accepts requests that were already sent."""
 
@@ -66,7 +80,7 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=IDLE,
-            timeout_graceful_shutdown=max(1, round(app.limits.stopping)),
+            timeout_graceful_shutdown=max(1, round(app.limits.stopping - LAST - 1)),
         )
         super().__init__(config)
         self.guard, self.ready, self.unanswered, self.failed = app, ready, 0, False
@@ -101,11 +115,19 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._set_alarm(0)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal stops gracefully, the second at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        self._set_alarm(self.guard.limits.stopping)
+
+    @staticmethod
+    def _set_alarm(seconds: float) -> None:
+        """Let the system end this process after some seconds, whatever it does; 0 cancels that."""
+        if hasattr(signal, "setitimer"):  # not on Windows
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class _Patient(H11Protocol):
@@ -116,6 +138,8 @@ class _Patient(H11Protocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.timers: dict[str, asyncio.TimerHandle] = {}
+        self.conn = _WholeBodies(h11.SERVER)
+        self.dropped: int | None = None  # bytes after a refusal
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -126,6 +150,11 @@ class _Patient(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if self.dropped is not None:  # it was refused: nobody reads the rest
+            self.dropped += len(data)
+            if self.dropped > self.limits.body:
+                self.transport.abort()
             return
         if self.conn.our_state is h11.IDLE and "head" not in self.timers:
             self._set("head", self.limits.reading)  # the next request on this connection has started
@@ -165,7 +194,12 @@ class _Patient(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "this is not valid HTTP/1.1, or its head is too large")
+        error = sys.exception()
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 411:
+            self.dropped = 0
+            self._refuse(411, CHUNKED)
+        else:
+            self._refuse(400, "this is not valid HTTP/1.1, or its head is too large")
 
     def _set(self, name: str, seconds: float) -> None:
         self._unset(name)
@@ -186,11 +220,16 @@ class _Patient(H11Protocol):
     def _refuse(self, status: int, sentence: str) -> None:
         """Answer without the application, and close."""
         body = json.dumps({"error": sentence}).encode()
-        reason = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}[status]
+        reason = HTTPStatus(status).phrase
         retry = "retry-after: 1\r\n" if status == 503 else ""
         head = (
             f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
             f"{retry}connection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        self.transport.close()
+        if self.dropped is None:
+            self.transport.close()
+        else:
+            self._unset("head")
+            self._set("linger", LINGER)  # a client that is still sending would not see the answer
+            self.transport.write_eof()

@@ -15,13 +15,13 @@ from typing import Any
 
 from sightline.explain.explanation import Explanation
 from sightline.records import Grid, Record
+from sightline.serve import MODEL_THREAD
 from sightline.serve.adapter import TURN_TEXTS, TURN_TOKENS, Received, TurnKey, costs, explained, predicted
 from sightline.serve.limits import Limits
 from sightline.serve.refusals import RefusedError, busy
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 
-MODEL_THREAD = "sightline-model"
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds without a new request that end the gathering of a turn, and at most
 PLACES = 8  # places of an image that take as long to measure as a token: hiding one does not read the image again
 

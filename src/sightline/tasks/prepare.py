@@ -27,7 +27,7 @@ from sightline.data.splitting import Overlap, count_different, different_keys, n
 from sightline.data.spool import Marks, Spool
 from sightline.data.store import Corpus, write_corpus
 from sightline.errors import UserError
-from sightline.files import whole_file, write_text
+from sightline.files import RECORDS, read_text, whole_file, write_text
 from sightline.tasks.task import Column, Example, SomeExample, Task, Variant, X_co, Y_co, imported
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import UNKNOWN
@@ -302,7 +302,7 @@ def read_valid(input: "SomeInput", output: "SomeOutput", folder: Path) -> list[S
     """What `write_valid` wrote."""
     path = folder / VALID
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        lines = read_text(path, RECORDS).split("\n")[:-1]
         return [_unpacked(input, output, json.loads(line)) for line in lines]
     except FileNotFoundError:
         raise UserError(f"{path} is missing: without its data the run cannot be resumed") from None

@@ -1,11 +1,11 @@
 """The registry of tasks: the built-in ones and those of installed packages. Listing them imports no model."""
 
-import json
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from sightline.errors import UserError
+from sightline.files import read_json
 from sightline.tasks.task import Task, imported
 
 GROUP = "sightline.task"  # the entry points of other packages; each names a `Task`
@@ -48,7 +48,7 @@ def stored_task(stored: str, run: Path) -> Task:
     for task in tasks().values():
         if any(variant.stored == stored for variant in task.variants):
             return task
-    raise UserError(f"{run} is a run of the task {stored!r}; there is {', '.join(tasks())}")
+    raise UserError(f"{run} is a run of the task {stored[:60]!r}; there is {', '.join(tasks())}")
 
 
 def task_of(run: Path) -> Task:
@@ -57,7 +57,7 @@ def task_of(run: Path) -> Task:
     if not folder.is_dir():
         raise UserError(f"there is no run folder {folder}")
     try:
-        metadata = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        metadata = read_json(folder / "config.json")
     except FileNotFoundError:
         raise UserError(f"{folder} is not a run folder: it has no config.json") from None
     except (OSError, ValueError, RecursionError) as error:

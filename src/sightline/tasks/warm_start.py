@@ -6,7 +6,6 @@
 - `TranslationStart`: an earlier run from text to text, or the encoder of a pre-training.
 """
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from sightline.config import ConfigError
 from sightline.errors import UserError
+from sightline.files import read_json
 from sightline.inputs.text import load_reader
 from sightline.models.encoder import Encoder, EncoderConfig, start_translator
 from sightline.models.text_to_labels import TextModelConfig
@@ -123,7 +123,7 @@ def _shape(tensor: Tensor) -> str:
 def is_foreign(path: Path) -> bool:
     """Whether this is a Hugging Face folder, not a run."""
     try:
-        data = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        data = read_json(path / CONFIG)
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(data, dict) and "model_type" in data and "format" not in data

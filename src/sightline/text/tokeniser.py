@@ -30,13 +30,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from sightline.config import Config
 from sightline.errors import UserError
-from sightline.files import write_text
+from sightline.files import read_json, write_text
 from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, SPELLINGS, START, UNKNOWN
 
 Method = Literal["bpe", "unigram", "characters", "words"]
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-LARGEST_FILE = 64 * 2**20
+LARGEST_FILE = 32 << 20  # bytes
 
 # Scripts that write words without spaces between them, and the punctuation of Chinese and Japanese.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -90,14 +90,9 @@ def pipeline_of(model: models.Model, method: Method, lower: bool) -> Tokenizer:
 def _read_json(path: Path) -> Any:
     """The content of a JSON file of a size that a tokeniser can have."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+        return read_json(path, LARGEST_FILE)
     except OSError as error:
         raise UserError(f"the tokeniser {path} cannot be read: {error.strerror}") from None
-    if len(content) > LARGEST_FILE:
-        raise ValueError(f"larger than {LARGEST_FILE // 2**20} MB")
-    try:
-        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from None
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import MachineError, UserError
+from sightline.files import read_json
 from sightline.training.folder import MODEL, RunFolder, checksum, load_tensors, save_tensors, verify_files
 
 STATE, OPTIMISER = "state.json", "optimiser.safetensors"
@@ -139,7 +140,7 @@ def _only_for_going_on(path: Path) -> bool:
 
 def _read_state(path: Path) -> dict[str, Any]:
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        state = read_json(path / STATE)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path / STATE} is damaged: {error}") from None
     if not isinstance(state, dict):

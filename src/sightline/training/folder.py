@@ -16,8 +16,9 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -25,7 +26,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sightline.errors import MachineError, UserError
-from sightline.files import make_folder, whole_file, write_text
+from sightline.files import (
+    RECORDS,
+    check_tensors,
+    make_folder,
+    open_lock,
+    open_regular,
+    read_json,
+    read_text,
+    whole_file,
+    write_text,
+)
 
 try:
     import fcntl
@@ -33,9 +44,12 @@ except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
+LARGEST_JSON = 64 << 20  # bytes of a sealed file
+MOST_FILES = 1_000  # that a run needs
 NAMED = 255  # characters of a name that are said
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
+EXPORT = "sightline.json"  # of a folder that `export` wrote
 LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
 PREPARED = f"{DATA}/{CHECKSUMS}"
 
@@ -95,6 +109,8 @@ class RunFolder:
         """An existing run, with every file as it was written, but for those that are not asked for."""
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}")
+        if (path / EXPORT).is_file():
+            raise UserError(f"{path} is an export of a run, which only predict reads; name the run")
         if not (path / CONFIG).exists():
             raise UserError(f"{path} is not a run folder: it has no {CONFIG}")
         folder = cls(path)
@@ -107,9 +123,9 @@ class RunFolder:
     def read_json(self, name: str) -> Any:
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"{path} is missing: the run folder is not complete") from None
+            return read_json(path)
+        except OSError as error:
+            raise _missing(path, error) from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is damaged: {error}") from None
 
@@ -136,7 +152,7 @@ class RunFolder:
         path = self.path / METRICS
         if not path.exists():
             return []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_text(path, RECORDS, errors="replace").splitlines()
         return [record for line in lines if isinstance(record := _json_or_none(line), dict)]
 
     def rewind_metrics(self, step: int, pending: bool) -> None:
@@ -217,21 +233,26 @@ class RunFolder:
         return f"; the weights of its last checkpoint are in {last}" if name == MODEL and last is not None else ""
 
 
-def _opened(path: Path) -> TextIO:
+def _opened(path: Path) -> FileIO:
     """Our own file to lock. Users do not know its name, so errors name the folder."""
     try:
-        return path.open("a")
+        return open_lock(path)
     except OSError as error:
         raise MachineError(f"cannot write to the folder {path.parent}: {error.strerror or error}") from error
 
 
-def _lock(file: TextIO, held: str) -> None:
+def _lock(file: FileIO, held: str) -> None:
     """Or say that another process has it; the system lets go of it with the process."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(held) from None
+
+
+def _missing(path: Path, error: OSError) -> Exception:
+    """What a disk cannot read now is not missing."""
+    return UserError(f"{path} is missing: the run folder is not complete") if error.errno in NOT_THERE else error
 
 
 def _json_or_none(line: str) -> Any:
@@ -242,7 +263,7 @@ def _json_or_none(line: str) -> Any:
 
 
 def checksum(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path, LARGEST_JSON if path.suffix == ".json" else None) as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
 
 
@@ -261,6 +282,8 @@ def verify_files(
     """
     if not isinstance(checksums, dict) or not all(isinstance(one, str) for one in checksums.values()):
         raise UserError(f"{folder / listed} is damaged: it holds no checksums")
+    if len(checksums) > MOST_FILES:
+        raise UserError(f"{folder / listed} is damaged: it holds {len(checksums):,} checksums")
     for name, expected in checksums.items():
         if name in without:
             continue
@@ -302,12 +325,13 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors import safe_open
 
     try:
+        check_tensors(path)
         tensors = load_file(str(path))
         with safe_open(str(path), framework="pt") as file:
             same = json.loads((file.metadata() or {}).get("same", "{}"))
         return {**tensors, **{name: tensors[first] for name, first in same.items()}}
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing: the run folder is not complete") from None
+    except OSError as error:
+        raise _missing(path, error) from None
     except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
