@@ -174,6 +174,7 @@ def test_view_asks_for_an_image_and_names_what_it_got(trained, tmp_path):
 
 def test_options_for_texts_are_refused_for_what_they_are(trained, tmp_path):
     run, data = trained / "soft", ("--data", trained / "captions-0.tsv")
+    (tmp_path / "a.txt").touch()
     for command, arguments, said in (
         ("predict", ("--text", "a dog"), f"{run} reads images, and --text is for runs that read texts; name images"),
         ("predict", ("--split",), "--split is no option of this run; there is --batch-tokens, --beam"),

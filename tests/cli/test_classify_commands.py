@@ -211,7 +211,7 @@ def test_what_cannot_be_trained_is_one_sentence_and_leaves_nothing(trained, case
 USE = {
     "beams": (["predict", "run", "--split", "--text", "a"], "--split is no option of this run"),
     "aligned": (
-        ["evaluate", "run", "--source", "a", "--target", "b"],
+        ["evaluate", "run", "--source", "train.tsv", "--target", "train.tsv"],
         "--source is no option of classify; give --data FILE",
     ),
     "no data": (["evaluate", "run"], "give --data FILE"),
@@ -234,6 +234,7 @@ def test_wrong_use_is_one_sentence(trained, case):
 
 
 def test_options_of_classify_are_refused_for_pairs(tmp_path):
+    (tmp_path / "x.tsv").touch()
     for options, expected in (
         (["--labels", "one"], "--labels is for classify, not for translate"),
         (["--no-baselines"], "--no-baselines is for classify, not for translate"),
@@ -247,7 +248,7 @@ def test_options_of_classify_are_refused_for_pairs(tmp_path):
     assert done.returncode == 2
     assert "invalid choice 'bleu' for argument '--metric'" in done.stderr
     assert "macro_f1" in done.stderr
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tsv"]
 
 
 def test_a_folder_named_data_is_the_users_own(tmp_path):

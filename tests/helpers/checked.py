@@ -7,6 +7,7 @@ from sightline.data.disk import hash_of
 from sightline.data.splitting import key_of, normalise, split_hashes
 from sightline.inputs.text import SourceText
 from sightline.outputs.translation import TranslationOutput
+from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.prepare import checked
 from sightline.tasks.registry import task_named
 
@@ -14,7 +15,7 @@ from sightline.tasks.registry import task_named
 def checked_pairs(rows, limits=None):
     """The good pairs of some rows, as training on them reads them."""
     task = task_named("translate")
-    return checked(rows, SourceText(None), TranslationOutput(None), task.columns, limits or RowLimits(), "pairs")
+    return checked(rows, SourceText(TranslateConfig()), TranslationOutput(TranslateConfig()), task.columns, limits or RowLimits(), "pairs")
 
 
 def hashes(pairs, seed):
