@@ -14,8 +14,8 @@ from sightline.tasks.registry import task_named
 
 def checked_pairs(rows, limits=None):
     """The good pairs of some rows, as training on them reads them."""
-    task = task_named("translate")
-    return checked(rows, SourceText(TranslateConfig()), TranslationOutput(TranslateConfig()), task.columns, limits or RowLimits(), "pairs")
+    task, config = task_named("translate"), TranslateConfig()
+    return checked(rows, SourceText(config), TranslationOutput(config), task.columns, limits or RowLimits(), "pairs")
 
 
 def hashes(pairs, seed):

@@ -46,8 +46,8 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path):
         found.predict([tmp_path / "text.jpg"])
     with pytest.raises(UserError, match="image 2 cannot be used: it is empty"):
         found.predict([pixels(), b""])
-    with pytest.raises(UserError, match="expected a list"):
-        found.predict("photo.png")
+    with pytest.raises(UserError, match=r"photo\.png cannot be used: there is no such file"):
+        found.predict("photo.png")  # one image, not the letters of its name
     with pytest.raises(UserError, match=r"text\.jpg cannot be used"):
         found.explain(tmp_path / "text.jpg")
 

@@ -277,7 +277,7 @@ def test_compare_as_json_and_as_tables(command, tmp_path):
         (["compare", "short", "train.jsonl"], "there is no run folder train.jsonl"),
         (["compare", "short", "long", "--samples", "0"], "--samples is 0"),
         (["compare", "short", "long", "--beam", "0"], "--beam is 0"),
-        (["compare", "short", "long", "--metrics"], "--metrics names none"),
+        (["compare", "short", "long", "--metrics"], "--metrics has no value"),
         (
             ["compare", "short", "long", "--out", "picture.gif"],
             "picture.gif; expected a name that ends in .png or .svg",

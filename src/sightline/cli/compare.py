@@ -69,8 +69,6 @@ def check_runs(runs: Sequence[Path], metrics: Sequence[str] | None, samples: int
     for place, run in enumerate(runs):
         if run.resolve() in {other.resolve() for other in runs[:place]}:
             raise UserError(f"{run} is given twice; a run does not differ from itself")
-    if metrics is not None and not metrics:
-        raise UserError("--metrics names none; expected at least one, such as bleu")
     if not 1 <= samples <= MOST_SAMPLES:
         raise UserError(f"--samples is {samples}; it must be at least 1 and at most {MOST_SAMPLES:,}")
 
