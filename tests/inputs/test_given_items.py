@@ -29,10 +29,10 @@ def test_a_text_of_blanks_is_an_empty_text(name):
 @pytest.mark.parametrize(
     ("name", "item", "reason"),
     [
-        ("translate", ["a", "b"], "expected one text, found a list"),
-        ("translate", 3, "expected one text, found a number"),
+        ("translate", ["a", "b"], "expected one text, .*found a list"),
+        ("translate", 3, "expected one text, .*found a number"),
         ("summarise", ("a",), "expected one text"),
-        ("classify-text", ["a", "b"], "expected one text, found a list"),
+        ("classify-text", ["a", "b"], "expected one text, .*found a list"),
         ("classify-pair", "a", "expected a pair of texts"),
         ("classify-pair", ["a", "b", "c"], "expected a pair of texts"),
         ("pretrain", ["a"], "expected one text"),

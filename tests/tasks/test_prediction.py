@@ -237,12 +237,10 @@ def test_wrong_options(case):
 def test_wrong_texts(translator):
     assert translator.predict("ka lo") == translator.predict(["ka lo"])[0]
     for wrong in (3, ["ka", "lo"], None):
-        with pytest.raises(UserError, match=r"is no text; expected one, such as"):
+        with pytest.raises(UserError, match="expected one text, such as"):
             translator.predict([wrong])
-        with pytest.raises(UserError, match=r"is no text; expected one, such as"):
+        with pytest.raises(UserError, match="expected one text, such as"):
             translator.explain(wrong)
-    with pytest.raises(UserError, match="3 is no list of texts"):
-        translator.predict(3)
     with pytest.raises(UserError, match="prefixes has 1 entries; expected 2"):
         translator.predict(["ka", "lo"], prefixes=["a"])
     with pytest.raises(UserError, match="batch_tokens is 0"):

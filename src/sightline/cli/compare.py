@@ -37,7 +37,7 @@ def compare_command(
     set_up(threads)
     read_as(encoding)
     check_seed(seed)
-    check_runs(runs, metrics, samples)
+    check_runs(runs, samples)
     if out is not None:
         check_ending(out, PICTURES)
     options = {name: value for name, value in given.items() if value is not None}
@@ -62,8 +62,8 @@ def compare_command(
         print(f"\npicture  {out}")
 
 
-def check_runs(runs: Sequence[Path], metrics: Sequence[str] | None, samples: int) -> None:
-    """Before anything is loaded: check the number of runs, metrics and samples."""
+def check_runs(runs: Sequence[Path], samples: int) -> None:
+    """Before anything is loaded: check the number of runs and samples."""
     if len(runs) < 2:
         raise UserError(f"compare was given {len(runs)} run{'s' if not runs else ''}; expected two or more run folders")
     for place, run in enumerate(runs):

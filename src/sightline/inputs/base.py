@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, NotRequired, Protocol, TypedDict, cast, runtime_checkable
 
 from sightline.data.disk import hash_of
+from sightline.data.tables import kind_of
 from sightline.errors import UserError
 from sightline.outputs.reports import object_of
 from sightline.tasks.evaluate import path_name
@@ -219,7 +220,8 @@ class Input(ABC, Generic[X, Part, Batch]):
     def check_item(self, given: object) -> None:
         """Refuse what can be no item."""
         if given is None or isinstance(given, self.refused):
-            raise UserError(f"{given!r:.60} is no {self.noun.removesuffix('s')}; expected one, such as {self.example}")
+            one = self.noun.removesuffix("s")
+            raise UserError(f"expected one {one}, such as {self.example}, found {kind_of(given)}: {given!r:.60}")
 
     def parse(self, line: str, number: int, is_json: bool) -> X:
         """An item out of a line of `sightline predict --input`: its first column, or an object of JSON."""

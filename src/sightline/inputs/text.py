@@ -183,11 +183,12 @@ class TextInput(ReaderInput[Text, list[int]]):
         return dict(zip(("text", "text2"), self.texts(x), strict=False))
 
     def item(self, given: object) -> Text:
-        if not self.reader.pairs:
-            return one_text(given)
+        if not self.reader.pairs and isinstance(given, str):
+            return given
         texts = () if isinstance(given, str) else tuple(cast("Sequence[object]", given))
-        if len(texts) != 2 or not all(isinstance(one, str) for one in texts):
-            raise UserError(f"expected a pair of texts, as the model was trained on, found {given!r:.60}")
+        if not self.reader.pairs or len(texts) != 2 or not all(isinstance(one, str) for one in texts):
+            what = "a pair of texts" if self.reader.pairs else "one text"
+            raise UserError(f"expected {what}, as the model was trained on, found {kind_of(given)}: {given!r:.60}")
         return cast("Text", texts)
 
     def parse(self, line: str, number: int, is_json: bool) -> Text:
@@ -207,15 +208,6 @@ class TextInput(ReaderInput[Text, list[int]]):
             expected = "'text' and 'text2'" if self.reader.pairs else "'text'"
             raise UserError(f"line {number:,}: found the fields {', '.join(map(repr, fields))}; expected {expected}")
         return cast("Text", tuple(values) if self.reader.pairs else values[0])
-
-
-def one_text(given: object) -> str:
-    """A text that a Python program gives, and not several."""
-    if not isinstance(given, str):
-        raise UserError(
-            f"expected one text, found {kind_of(given)}; `predict` takes a list of texts, `explain` takes one"
-        )
-    return given
 
 
 def without_blank(x: Text) -> Text:
@@ -291,7 +283,7 @@ class SourceText(Input[str, Sequence[int], Tensor]):
         return line
 
     def item(self, given: object) -> str:
-        return one_text(given)
+        return cast("str", given)
 
     def check(self, x: str, limits: RowLimits) -> None:
         check_length(len(x), "the source", limits)
@@ -442,7 +434,7 @@ class PlainInput(ReaderInput[Plain, PlainPart]):
         return parts
 
     def item(self, given: object) -> str:
-        return one_text(given)
+        return cast("str", given)
 
     def parse(self, line: str, number: int, is_json: bool) -> str:
         """A line as it is, which may be empty."""
