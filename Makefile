@@ -26,9 +26,9 @@ demo: $(READY)   ## train a small attention model on built-in data, score it, dr
 test: $(READY)   ## run the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long"
 
-test-long: $(READY) ## run the demo at full length, then all tests without the hand-written kernels
-	$(BIN)/python -m pytest -m long
-	SIGHTLINE_KERNELS=off $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long and not browser"
+test-long: $(READY) ## run the tests that take minutes, then all others with shapes checked and without kernels
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long
+	SIGHTLINE_SHAPES=on SIGHTLINE_KERNELS=off $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long and not browser"
 
 test-fast: $(READY) ## run some tests of every package, in under 90 seconds on two cores
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "fast and not slow and not browser"

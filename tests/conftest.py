@@ -1,4 +1,7 @@
-"""Shapes in signatures are checked here and only here: the hook must stand before the first import of sightline."""
+"""With SIGHTLINE_SHAPES=on, shapes in signatures are checked: the hook must come before the first import of sightline.
+
+Checking takes as long as the calls, so `make test` leaves it out and `make test-long`, which CI runs too, has it.
+"""
 
 import os
 
@@ -10,7 +13,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # Some virtual machines say that they have Intel's matrix registers and stop a program that uses them.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
-install_import_hook("sightline", "beartype.beartype")
+CHECKED = os.environ.get("SIGHTLINE_SHAPES") == "on"
+if CHECKED:
+    install_import_hook("sightline", "beartype.beartype")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

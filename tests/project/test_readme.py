@@ -94,6 +94,7 @@ def test_the_readme_runs_from_top_to_bottom(tmp_path):
     run_page("README.md", tmp_path)
 
 
+@pytest.mark.long
 def test_the_docs_run_from_top_to_bottom(tmp_path):
     """On made files with the names that the pages use."""
     make_texts(tmp_path)

@@ -144,7 +144,7 @@ class Small:
         return float(np.mean(found))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hard_attention_comes_to_look_into_the_shapes(monkeypatch):
     """From a soft model that has begun to look, by REINFORCE alone.
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -210,7 +211,7 @@ WRONG = {
         "data.tsv:3",
     ),
     "nothing given": (None, [], "give either --data FILE, or --source FILE and --target FILE"),
-    "one side only": (None, ["--source", "x"], "--source and --target go together"),
+    "one side only": (Path.touch, ["--source", "data.tsv"], "--source and --target go together"),
     "unknown field": (
         lambda path: write_tsv(path, make_pairs(20)),
         ["--data", "data.tsv", "--set", "model.sise=3"],

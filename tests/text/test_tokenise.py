@@ -310,7 +310,7 @@ def test_a_file_that_is_none(tmp_path, content):
 def test_a_file_too_large_or_missing(tmp_path, monkeypatch, tokenisers):
     path = tokenisers["bpe"].save(tmp_path / "stranger.json")
     monkeypatch.setattr(pipeline, "LARGEST_FILE", 1000)
-    with pytest.raises(UserError, match="larger"):
+    with pytest.raises(UserError, match="at most 1,000 are read"):
         Tokeniser.load(path)
     with pytest.raises(UserError, match="none"):
         Tokeniser.load(tmp_path / "none.json")

@@ -288,7 +288,7 @@ print(found.predict([("a b", "b a")])[0].label)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_python_trains_in_several_processes_too(tmp_path):
     """Pairs of texts: the first process fits the model to them, and the other one must know."""
     rows = "".join(f"a {i}\t{'b a' if i % 2 else i}\t{i % 2}\n" for i in range(40))

@@ -23,7 +23,7 @@ from sightline.tasks.card import ABOUT, CARD, CURVES, card, verdict
 from sightline.tasks.prepare import DATA, OnItems, Setting, SomePrepared, preparing, reopened
 from sightline.tasks.run import Run
 from sightline.tasks.task import Task, Variant, imported
-from sightline.training.checkpoint import checkpoints, drop_optimisers
+from sightline.training.checkpoint import checkpoints
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import BatchLoss, OtherRank, Outcome, TrainingConfig, train
 from sightline.training.ranks import Ranks
@@ -208,7 +208,6 @@ def finish(
     outcome = outcome._replace(verdict=verdict(own, wording.baselines, next(iter(outcome.scores), None)))
     write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording, training.limits()))
     folder.seal([*names, *sealed])
-    drop_optimisers(checkpoints(folder.path)[:-1])
     return run, outcome
 
 
