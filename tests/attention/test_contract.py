@@ -27,8 +27,16 @@ from sightline.attention.dot import ScaledDot
 from sightline.testing import check_attention, laws
 
 EVERYTHING = everything()
-# Shapes are checked with one normaliser: another calls the same functions.
-NAMES = [name if "/softmax" in name else pytest.param(name, marks=pytest.mark.unchecked_shapes) for name in EVERYTHING]
+
+
+def _marks(name):
+    """Shapes are checked with one normaliser: another calls the same functions. `make test-long` has heads with all."""
+    several, normaliser = "(" in name, name.rstrip(")").rpartition("/")[2]
+    marks = [] if normaliser == "softmax" else [pytest.mark.unchecked_shapes]
+    return marks + ([pytest.mark.long] if several and normaliser not in ("softmax", "sparsemax") else [])
+
+
+NAMES = [pytest.param(name, marks=_marks(name)) for name in EVERYTHING]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -157,7 +157,7 @@ def test_wrong_options_are_one_sentence(short, case):
     assert not (folder / "none").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_presets_differ_in_size_and_have_their_rates():
     (variant,) = TRANSLATE.variants
     for model, sizes in MODELS.items():
@@ -272,7 +272,7 @@ def test_what_a_vocabulary_cannot_write():
     assert "all characters" in count_missing(pieces, iter(["the cat"])).lines()[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_small_file_is_learnt_with_the_defaults_of_training(tmp_path):
     """Two hundred pairs are few batches an epoch: limits, warm-up and validations must suit that."""
     write_tsv(tmp_path / "pairs.tsv", make_pairs(150))

@@ -32,7 +32,7 @@ def load(monkeypatch):
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_words_look_at_shapes_after_a_short_training(tmp_path, monkeypatch, capsys):
     module = load(monkeypatch)
     out = tmp_path / "pictures" / "shapes.png"

@@ -60,6 +60,7 @@ def trained(tmp_path_factory):
     return folder, sightline.train(data, folder / "run", task="pretrain", config=config())
 
 
+@pytest.mark.long
 def test_it_learns_what_stands_behind_masks(trained):
     folder, reader = trained
     last = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()][-1]

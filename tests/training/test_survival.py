@@ -179,7 +179,7 @@ except OtherRank:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_do_what_one_does_with_two_batches(tmp_path):
     """In float64 and without dropout, over 100 steps. Six batches an epoch: each is some process's, once."""
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=100, validate_every=50, accumulate=2)
