@@ -98,6 +98,9 @@ def joined(options: Sequence[Arg], arguments: Sequence[str]) -> list[str]:
     empty = next((flag for flag, values in gathered.items() if not values), None)
     if empty is not None:
         raise UserError(f"{empty} has no value; give one or leave {empty} out")
+    flags = [argument.partition("=")[0].replace("_", "-") for argument in arguments if argument.startswith("--")]
+    if all(flags.count(flag) == 1 for flag in gathered):
+        return list(arguments)  # --text=-5 stays one argument
     return [one for argument in order for one in (argument, *gathered.get(argument, ()))]
 
 

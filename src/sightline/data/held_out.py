@@ -10,6 +10,8 @@ import numpy as np
 from sightline.data.checking import Report
 from sightline.data.disk import hash_of
 from sightline.data.splitting import (
+    BLOCKS,
+    LEAST_DOCUMENTS,
     Overlap,
     choose_groups,
     choose_keys,
@@ -65,6 +67,9 @@ def split_rows(
     of_documents = len(report.documents) == spool.count > 1
     if fold is not None:
         units = np.array(report.documents, np.uint64) if of_documents else np.array(items)
+        if of_documents and len(np.unique(units)) < max(LEAST_DOCUMENTS, 2 * fold[1]):
+            blocks = max(BLOCKS, 2 * fold[1])
+            units = (np.arange(spool.count) * blocks // spool.count).astype(np.uint64)
         apart = np.isin(units, fold_keys(units, _strata(spool, input, output), fold, what))
         left = ~(apart | np.isin(items, np.array(items)[apart]))
         if output.pair_split:

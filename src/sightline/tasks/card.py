@@ -1,6 +1,7 @@
 """The model card of a run: data, scores, command, limits."""
 
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,12 +37,18 @@ class Wording:
 
 def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], first: str | None = None) -> str:
     """Whether a baseline is as good as a run, in the metric that decides or the first that all have; "" for none."""
-    known = [name for name in own if baselines and all(name in values for values in baselines.values())]
+    known = [
+        name
+        for name in own
+        if baselines and all(math.isfinite(values.get(name, math.nan)) for values in (own, *baselines.values()))
+    ]
     if not known:
         return ""
     metric = first if first in known else known[0]
     best = max(baselines, key=lambda name: baselines[name][metric])
-    won = "A BASELINE WON" if baselines[best][metric] >= own[metric] else "the run is above its baselines"
+    least = baselines[best][metric]
+    won = "A BASELINE IS AS GOOD" if least == own[metric] else "the run is above its baselines"
+    won = "A BASELINE WON" if least > own[metric] else won
     shown = metric.replace("_", " ")
     return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'"
 

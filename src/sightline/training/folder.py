@@ -80,8 +80,10 @@ class RunFolder:
             cls(path).read_config()  # or else it is no run
             with cls(path).locked():
                 pass  # nobody trains it
+            path = path.absolute()
             aside = path.with_name(f".{path.name}.replaced")
-            shutil.rmtree(aside, ignore_errors=True)
+            if aside.exists():
+                raise UserError(f"{aside} holds a run from before a killed --overwrite; move or remove it first")
             path.rename(aside)
             try:
                 with cls.creating(path) as folder:
