@@ -56,10 +56,10 @@ def exported(run: Path, folder: Path, threads: int) -> tuple[dict[str, Run], dic
 
 def measured(run: Run, ours: Run, sources: list[str], references: list[str], beam: int) -> dict[str, float]:
     """How many outputs are ours, and what all of them are worth."""
-    found, own = (cast("list[Prediction]", one.predict(sources, beam=beam)) for one in (run, ours))
-    texts = [one.text for one in found]
+    exported, own = (cast("list[Prediction]", one.predict(sources, beam=beam)) for one in (run, ours))
+    texts = [one.text for one in exported]
     return {
-        "same": sum(a.tokens == b.tokens for a, b in zip(found, own, strict=True)),
+        "same": sum(a.tokens == b.tokens for a, b in zip(exported, own, strict=True)),
         "bleu": bleu(texts, references).value,
         "tokenised_bleu": tokenised_bleu(texts, references).value,
     }

@@ -153,8 +153,7 @@ def different(run: Path, answers: dict[str, str]) -> int:
     def predicted(some: list[str]) -> list[str]:
         return [one.text for one in cast("list[Prediction]", translator.predict(some))]
 
-    found = predicted(texts)
-    wrong = sum(answers[text] != one for text, one in zip(texts, found, strict=True))
+    wrong = sum(answers[text] != one for text, one in zip(texts, predicted(texts), strict=True))
     some = random.Random(0).sample(texts, min(50, len(texts)))
     return wrong + sum(answers[text] != predicted([text])[0] for text in some)
 

@@ -10,6 +10,7 @@ import sightline
 from exported import TEXTS, TRANSFORMER, readme_code, run_of
 from labelling import TEXT, made, words_of
 from runs import saved
+from sightline import kernels
 from sightline.errors import UserError
 from sightline.export.run import export_run
 from sightline.models.encoder import EncoderConfig
@@ -66,7 +67,7 @@ def test_an_encoder_is_loaded_and_gives_the_same_annotations(tmp_path):
     out = tmp_path / "out"
     exported = export_run(tmp_path / "run", "huggingface", out, data=str(tmp_path / "texts.txt"))
     assert (exported.described, exported.closeness.same) == ("a bert encoder", 2)
-    assert exported.closeness.largest < 1e-4
+    assert exported.closeness.largest < (1e-5 if kernels.enabled() else 1e-4)  # the references add in another order
     assert exported.tried == str(tmp_path / "texts.txt")
     assert "was not exported" in (out / "README.md").read_text()
     assert json.loads((out / "config.json").read_text())["model_type"] == "bert"

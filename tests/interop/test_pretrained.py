@@ -313,7 +313,7 @@ def test_weights_that_are_not_whole_are_refused(folders, tmp_path):
     with pytest.raises(UserError, match="numbers with a fraction"):
         load_pretrained(folder)
     weights.write_bytes(b"\xff" * 64)
-    with pytest.raises(UserError, match=r"model.safetensors (cannot be read|is damaged)"):
+    with pytest.raises(UserError, match=r"model.safetensors is damaged: its header has"):
         load_pretrained(folder)
     weights.unlink()
     with pytest.raises(UserError, match=r"has no model.safetensors"):

@@ -104,8 +104,8 @@ class TrainingConfig(Config):
         """With a limit where none was given: 30 epochs of this many batches, up to 1,000 where they are few."""
         if self.epochs is not None or self.steps is not None or self.minutes is not None:
             return self
-        wanted = math.ceil(LEAST_STEPS / self.steps_in(batches))
-        return replace(self, epochs=max(DEFAULT_EPOCHS, min(wanted, MOST_EPOCHS)))
+        epochs = math.ceil(LEAST_STEPS / self.steps_in(batches))
+        return replace(self, epochs=max(DEFAULT_EPOCHS, min(epochs, MOST_EPOCHS)))
 
     def limits(self) -> str:
         """What ends training, in words."""
