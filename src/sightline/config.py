@@ -68,6 +68,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "show_attend_tell": "sightline.models.show_attend_tell:ShowAttendTellConfig",
         "transformer": "sightline.models.captioning_transformer:CaptioningTransformerConfig",
     },
+    "series_to_text": {
+        "listen_attend_spell": "sightline.models.listen_attend_spell:ListenAttendSpellConfig",
+        "ctc": "sightline.models.listen_attend_spell:CTCConfig",
+        "transformer": "sightline.models.series_transformer:SeriesTransformerConfig",
+    },
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",
         "sequential": "sightline.models.grid_sequential:SequentialConfig",

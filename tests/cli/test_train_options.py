@@ -222,7 +222,7 @@ def test_bpe_dropout_cuts_the_same_text_anew(tmp_path):
             batches[dropout] = drawn.batch(handle)
             target = prepared.output.tokeniser
             texts = target.decode(batches[dropout][1].tolist())
-            assert texts == target.decode([prepared.corpus[row][1].tolist() for row in handle.tolist()])
+            assert texts == target.decode([prepared.corpus[row][1].tolist() for row in handle.rows.tolist()])
     assert batches[0.5][1].shape[1] > batches[0.0][1].shape[1]
 
 

@@ -17,7 +17,7 @@ from sightline.config import override
 from sightline.data.checking import RowLimits
 from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.inputs.image import Photo
+from sightline.inputs.files import StoredFile
 from sightline.nn import efficientnet
 from sightline.nn.efficientnet import EfficientNetLite0Config
 from sightline.synthetic.shapes import made_shapes
@@ -346,7 +346,7 @@ def test_chinese_captions_by_characters(tmp_path):
 def test_evaluation_leaves_out_bad_images_by_name_and_finds_the_worst(data, tmp_path):
     found = captioner()
     photos, _ = read_as("caption", data)
-    broken = Example(Photo(str(tmp_path / "gone.png"), 1), photos[0].y)
+    broken = Example(StoredFile(str(tmp_path / "gone.png"), 1), photos[0].y)
     scored = evaluate(found, [broken, *photos[1:]], beam=2)
     assert list(scored.bad) == [str(tmp_path / "gone.png")]
     assert len(scored.predictions) == 11

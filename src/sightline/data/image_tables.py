@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,57 @@ from sightline.files import place_of
 
 # What the column of images may be called.
 IMAGE_NAMES = ("image", "image_path", "image_file", "file_name", "filename", "file", "path")
+ANY_NAMES = IMAGE_NAMES[3:]  # names that do not tell what kind of file it is
 TABLES = (*FORMATS, ".gz")
 _MASK = re.compile(r"(?<=.)[._ -]masks?$", re.IGNORECASE)  # behind the name of an image: its mask
 _ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of files that tables and folders name: what one is called, its column, and the endings of files."""
+
+    noun: str
+    names: tuple[str, ...]
+    endings: tuple[str, ...]
+    hint: str = ""  # on files that look alike and are not read
+
+    def is_data(self, data: str, columns: Sequence[str] | None = None) -> bool:
+        """Whether data has files of this kind: a folder that holds one, or a table with a column of them.
+
+        Where ``columns`` are named, what stands first in the first of them decides.
+        """
+        if data == "-":
+            return False
+        if Path(data).is_dir() and (table := _table_in(data, ("text",))) is not None:
+            data = table
+        if Path(data).is_dir():
+            return next(_files(Path(data), self.endings), None) is not None
+
+        def find(name: str, names: Sequence[str]) -> Columns:
+            if columns is not None:
+                return choose_columns(name, names, (), columns[:1])
+            own = [one for one in names if one.strip().casefold() in self.names]
+            return Columns(tuple(own[:1]))
+
+        try:
+            first = next((cells for cells in read_columns(data, find) if cells.problem is None), None)
+        except UserError:  # the reader says what is wrong
+            return False
+        if first is None or not first.values:
+            return False
+        return str(first.values[0]).strip().lower().endswith(self.endings)
+
+    def is_source(self, source: Source) -> bool:
+        """The same of a source; of rows that a Python program holds, the names of the fields decide."""
+        if source.held is None:
+            return source.data is not None and self.is_data(source.data, source.columns)
+        first = None if isinstance(source.held, Iterator) else next(iter(source.held), None)
+        names = [str(name).strip().casefold() for name in first] if isinstance(first, Mapping) else []
+        return any(name in self.names and name not in ANY_NAMES for name in names)
+
+
+IMAGES = FileKind("image", IMAGE_NAMES, ENDINGS, "convert HEIC to JPEG")
 
 
 def image_paths(images: Sequence[str | Path], path: str | None = None, endings: Sequence[str] = ENDINGS) -> list[Path]:
@@ -106,19 +155,25 @@ def read_image_table(
 
 
 def read_image_cells(
-    data: str, known: Sequence[str], columns: Sequence[str] | None = None, *, endings: Sequence[str] = ENDINGS
+    data: str,
+    known: Sequence[str],
+    columns: Sequence[str] | None = None,
+    *,
+    endings: Sequence[str] | None = None,
+    kind: FileKind = IMAGES,
 ) -> Iterator[TableRow]:
     """As `read_image_table`, with values as they stand in the file (in a folder, masks are complete paths): of JSON or
-    Parquet they may be numbers or lists."""
+    Parquet they may be numbers or lists. ``kind`` is that of the files."""
     source = Source(data, None if columns is None else tuple(columns))
-    source.check_columns(("image", *known[:1]))
-    table = _table_in(data, known)
+    source.check_columns((kind.names[0], *known[:1]))
+    table, endings = _table_in(data, known), endings or kind.endings
     folder = table is None
-    rows = _folder_rows(Path(data), known, endings) if table is None else _table_rows(table, known, columns)
-    expected = f"images, each with a {known[0]}" if known else "images"
+    rows = _folder_rows(Path(data), known, endings) if table is None else _table_rows(table, known, columns, kind)
+    expected = f"{kind.noun}s, each with a {known[0]}" if known else f"{kind.noun}s"
     if folder and known:
         expected += f" ({_FOLDERS[known[0]][1]})"
-    instead = f"no image ({', '.join(endings)}; convert HEIC to JPEG)" if folder else "an empty file or a header alone"
+    hint = f"; {kind.hint}" if kind.hint else ""
+    instead = f"no {kind.noun} ({', '.join(endings)}{hint})" if folder else "an empty file or a header alone"
     return source.some(rows, f"has no rows: found {instead}; expected {expected}")
 
 
@@ -130,6 +185,11 @@ def caption_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
 def image_label_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row of a source as the path of an image and a label as the file has it, those with a problem too."""
     return read_image_cells(str(source.data), columns[1].all, source.columns)
+
+
+def transcript_cells(source: Source, columns: Sequence[Any], kind: FileKind) -> Iterator[TableRow]:
+    """Every row of a source as the path of a file of this kind and a text, those with a problem too."""
+    return read_image_cells(str(source.data), columns[1].all, source.columns, kind=kind)
 
 
 def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
@@ -168,9 +228,9 @@ def is_image_source(source: Source) -> bool:
     return any(name in IMAGE_NAMES[:3] for name in names)
 
 
-def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) -> Iterator[TableRow]:
+def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None, kind: FileKind) -> Iterator[TableRow]:
     base = _base_of(data) or Path()
-    names = (IMAGE_NAMES, known) if known else (IMAGE_NAMES,)
+    names = (kind.names, known) if known else (kind.names,)
 
     def find(name: str, header: Sequence[str]) -> Columns:
         return choose_columns(name, header, names, columns, option=bool(known))  # without known, to predict
@@ -178,10 +238,10 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None) 
     for values, file, line, problem in read_columns(data, find):
         place = Path()
         if problem is None and isinstance(values[0], dict | bytes):
-            problem = "image in the table: expected the path of a file, so save the images as files"
-        problem = problem or text_problem(values[0], "the image")
+            problem = f"{kind.noun} in the table: expected the path of a file, so save the {kind.noun}s as files"
+        problem = problem or text_problem(values[0], f"the {kind.noun}")
         if problem is None:
-            place, problem = _placed(base, values[0], "image")
+            place, problem = _placed(base, values[0], kind.noun)
         yield TableRow(() if problem else (place, *values[1:]), file, line, problem)
 
 
@@ -220,21 +280,35 @@ def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> 
     return _FOLDERS[known[0]][0](folder, endings)
 
 
-def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
+def _beside(folder: Path, endings: Sequence[str], what: str) -> Iterator[tuple[Path, Path, str, TableRow | None]]:
+    """Each file, the .txt beside it, the text in it, and what is wrong with it."""
     for path in _files(folder, endings):
         beside = path.with_suffix(".txt")
         if not beside.is_file():
-            yield no_cells(str(path), 0, f"missing caption: expected {beside.name} beside the image")
+            yield path, beside, "", no_cells(str(path), 0, f"missing {what}: expected {beside.name} beside it")
             continue
         if beside.stat().st_size > LINE_LIMIT:
-            yield no_cells(str(beside), 0, f"too long: expected captions, at most {LINE_LIMIT:,} bytes")
+            problem = f"too long: expected a {what}, at most {LINE_LIMIT:,} bytes"
+            yield path, beside, "", no_cells(str(beside), 0, problem)
             continue
         try:
-            lines = beside.read_text(encoding="utf-8-sig").splitlines()
+            yield path, beside, beside.read_text(encoding="utf-8-sig"), None
         except UnicodeDecodeError as error:
             byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
-            yield no_cells(str(beside), 0, f"bad UTF-8: found {byte}, expected UTF-8")
+            yield path, beside, "", no_cells(str(beside), 0, f"bad UTF-8: found {byte}, expected UTF-8")
+
+
+def _transcribed(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
+    for path, beside, text, problem in _beside(folder, endings, "transcript"):
+        yield problem or TableRow((path, " ".join(text.split())), str(beside), 1)
+
+
+def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
+    for path, beside, text, problem in _beside(folder, endings, "caption"):
+        if problem is not None:
+            yield problem
             continue
+        lines = text.splitlines()
         captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
         if not captions:
             yield no_cells(str(beside), 0, "empty: found no caption, expected one or more lines")
@@ -300,6 +374,7 @@ def _cannot_read(error: OSError) -> None:
 
 # By what belongs to an image: what reads such a folder, and what the folder holds.
 _FOLDERS = {
+    "text": (_transcribed, "recording.wav with recording.txt beside it"),
     "caption": (_captioned, "image.jpg with image.txt beside it, a caption a line"),
     "mask": (_masked, "images/NAME and masks/NAME"),
     "label": (_labelled, "a folder for each label"),

@@ -27,7 +27,8 @@ _HEADER = 128  # bytes before the numbers, fixed so that the header can be writt
 _CHUNK = 2**18  # numbers held in memory while writing
 _HELD = 2**19  # rows; the lengths of more are not held in memory
 _NARROW, _WIDE, _REAL, _OFFSET = map(np.dtype, ("<u2", "<i4", "<f4", "<i8"))
-_TYPES = (_NARROW.str, _WIDE.str, _REAL.str)
+_KEPT = (np.dtype("<f2"), np.dtype("u1"))  # numbers of frames: arrays of these types stay as they are
+_TYPES = (_NARROW.str, _WIDE.str, _REAL.str, *(one.str for one in _KEPT))
 Numbers = Sequence[int] | np.ndarray
 
 
@@ -97,7 +98,8 @@ def _lengths(offsets: np.ndarray) -> np.ndarray:
 def write_corpus(folder: Path, pairs: Iterable[tuple[Numbers, Numbers]]) -> Corpus:
     """Write pairs of token ids as they come, in little memory whatever their number, and open the corpus.
 
-    A side may hold arrays of floating-point numbers instead: they are kept as float32.
+    A side may hold arrays of floating-point numbers instead: they are kept as float32; those of 16 bits and of bytes
+    stay as they are.
     """
     return write_blocks(folder, _blocks(pairs))
 
@@ -142,6 +144,9 @@ def flat(rows: Sequence[Numbers], kind: Any = np.int64) -> tuple[np.ndarray, np.
     """Rows of numbers one after the other, and how many each has."""
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
     if any(isinstance(row, np.ndarray) for row in rows):
+        types = {row.dtype for row in rows if isinstance(row, np.ndarray)}
+        if len(types) == 1 and types <= {*_KEPT} and all(isinstance(row, np.ndarray) for row in rows):
+            return np.concatenate(rows), lengths
         real = any(isinstance(row, np.ndarray) and row.dtype.kind == "f" for row in rows)
         return np.concatenate([np.asarray(row, _REAL if real else kind) for row in rows]), lengths
     return np.fromiter(itertools.chain.from_iterable(rows), kind, int(lengths.sum())), lengths
@@ -185,8 +190,8 @@ class _Side(AbstractContextManager["_Side"]):
         self.count += len(lengths)
         self._tokens += len(ids)
         self._longest = max(self._longest, int(lengths.max(initial=0)))
-        if ids.dtype.kind == "f":  # numbers of sound, of vectors: all rows of this side are
-            self._dtype = _REAL
+        if ids.dtype in _KEPT or ids.dtype.kind == "f":  # numbers of sound, of vectors: all rows of this side are
+            self._dtype = ids.dtype if ids.dtype in _KEPT else _REAL
         elif ids.size:
             if ids.min() < 0 or ids.max() > np.iinfo(_WIDE).max:
                 raise ValueError(f"token ids are from 0 to {np.iinfo(_WIDE).max}, found {ids.min()} to {ids.max()}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from sightline.files import write_text
 from sightline.picture import Labelling, Picture
+from sightline.recording import Recording
 from sightline.records import Record
 
 
@@ -161,7 +162,8 @@ class Explanation:
 
     ``shift`` is by how many rows the maps are moved down when they are shown, because this model attends to a word
     before or after it writes that word. ``highlights`` are those of a classifier. ``image`` is the image of records
-    whose columns are a `Grid`; ``cells`` are labels for the cells of a grid over it.
+    whose columns are a `Grid`; ``cells`` are labels for the cells of a grid over it. ``recording`` is the sound or clip
+    of records whose columns are `Frames`.
     """
 
     title: str
@@ -179,6 +181,7 @@ class Explanation:
     highlights: Highlights | None = None
     image: Picture | None = None
     cells: Labelling | None = None
+    recording: Recording | None = None
 
     def __post_init__(self) -> None:
         known = {record.name for record in self.records}
@@ -218,7 +221,7 @@ class Explanation:
             data[name] = [asdict(one) for one in getattr(self, name)]
         data["calculations"] = [_calculation_to_json(one) for one in self.calculations]
         data["belief"] = None if self.belief is None else asdict(self.belief)
-        for name in ("highlights", "image", "cells"):
+        for name in ("highlights", "image", "cells", "recording"):
             if getattr(self, name) is not None:
                 data[name] = getattr(self, name).to_json()
         return data
@@ -240,6 +243,7 @@ class Explanation:
             highlights=Highlights.from_json(fields["highlights"]) if fields.get("highlights") else None,
             image=Picture.from_json(fields["image"]) if fields.get("image") else None,
             cells=Labelling.from_json(fields["cells"]) if fields.get("cells") else None,
+            recording=Recording.from_json(fields["recording"]) if fields.get("recording") else None,
         )
 
 

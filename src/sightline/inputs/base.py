@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, NotRequired, Protocol, TypedDict, cast, runtime_checkable
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from sightline.data.checking import RowLimits
     from sightline.data.columns import TableRow
     from sightline.data.decoding import Decoding
-    from sightline.data.store import Numbers
+    from sightline.data.store import Corpus, Numbers
     from sightline.explain.explanation import Belief
     from sightline.picture import Picture
+    from sightline.recording import Recording
     from sightline.records import Axis, Record
     from sightline.tasks.configs.base import TaskConfig
     from sightline.tasks.run import SavedRun
@@ -34,6 +35,7 @@ class Shown(TypedDict):
 
     input: str
     image: "NotRequired[Picture]"
+    recording: "NotRequired[Recording]"
 
 
 @runtime_checkable
@@ -135,6 +137,14 @@ class Input(ABC, Generic[X, Part, Batch]):
     def size(self, part: Part) -> int:
         """How large a part is, for batches."""
         return len(cast("Numbers", part))
+
+    def lengths(self, corpus: "Corpus") -> "np.ndarray":
+        """How large each part of the training corpus is, where its numbers do not tell."""
+        return corpus.lengths()[0]
+
+    def augmented(self, parts: Sequence[Part], draw: "Callable[[], np.random.Generator]") -> Sequence[Part]:
+        """Parts of a training batch as they are trained on this time; ``draw`` makes the generator of the batch."""
+        return parts
 
     @abstractmethod
     def collate(self, parts: Sequence[Part]) -> Batch:

@@ -1,34 +1,31 @@
 """Images: files, bytes or pixels. A frozen encoder reads each of them once; one that learns is a part of the model.
 
-Of training data all images are read while it is prepared, and what the model is given of them is stored: features, or
-pixels (`sightline.data.features`). Files with the same content are one image, whatever they are called.
+What the model is given of training images is stored: features, or pixels (`sightline.data.features`).
 """
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Num
 from torch import Tensor, nn
 
-from sightline.data.captioned import BAD_IMAGE
-from sightline.data.columns import TableRow, text_problem
 from sightline.data.decoding import Decoding
 from sightline.data.features import Features, Fitted, write_features
-from sightline.data.image_tables import image_paths
-from sightline.data.images import KEYS, BadImage, fit_image, image_key, read_image, read_images
+from sightline.data.images import ENDINGS, KEYS, BadImage, fit_image, read_image, read_images
 from sightline.errors import UserError
 from sightline.explain.evidence import believe
-from sightline.explain.evidence.subject import evaluating
+from sightline.explain.evidence.hiding import HidingSubject
 from sightline.explain.explanation import Belief
-from sightline.inputs.base import Input, Shown
+from sightline.inputs.base import Shown
+from sightline.inputs.files import FileInput, FileItem, StoredFile, file_of
 from sightline.models.image_to_labels import ImageToLabels
 from sightline.models.image_to_text import ImageToText, Places
 from sightline.nn.image import ImageEncoder, ImageEncoderConfig
@@ -81,19 +78,11 @@ def encoder_key(config: ImageEncoderConfig, encoder: ImageEncoder) -> str:
     return digest.hexdigest()
 
 
-class Photo(NamedTuple):
-    """An image of some data: its file, a number that its content has, and the row that is stored of it (−1: none)."""
-
-    file: str
-    key: int
-    row: int = -1
-
-
-Image = Photo | Path | str | bytes | np.ndarray
+Image = FileItem
 ImagePart = tuple[int] | np.ndarray  # the row of a stored image, or pixels
 
 
-class ImageInput(Input[Image, ImagePart, Tensor]):
+class ImageInput(FileInput[ImagePart, Tensor]):
     """Images. A part is the row of a stored image, or its pixels in the size that the encoder takes.
 
     ``encoder`` is one that does not learn; a model whose encoder learns is built with ``learning``, and given pixels.
@@ -101,14 +90,10 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
 
     kind = "image"
     noun = "images"
-    single = (str, bytes, Path, np.ndarray)
-    refused = (int, float, list, dict, set)
-    example = "a path"
+    endings = ENDINGS
     at_once = AT_ONCE
     budget = AT_ONCE
     keys_file = KEYS
-    by_item = True
-    reads_files = True
     decodes = "the mean of all places"
     source_name = "image"
     most_measured = 1 << 20
@@ -121,7 +106,6 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
         self.learning: ImageEncoder | None = None
         self.features: Features | None = None
         self.per_second: float | None = None  # images read, where they were not there already
-        self.same_files = 0  # files of the training data whose content is that of a file before
         self._folded: ImageEncoder | None = None  # the encoder, folded for inference
 
     @property
@@ -134,32 +118,15 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
 
     # -- reading
 
-    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
-        """Hash every image, and read them all once. Rows of images that cannot be read come last, with their problem,
-        at the place where the image was named first."""
-        held = [list(table) for table in tables]
-        encoder = new_encoder(self.config, None if setting.start is None else setting.start.run)
-        self.places = places_of(self.encoder_config, encoder)
-        self.encoder, self.learning = (encoder, None) if self.encoder_config.frozen else (None, encoder)
-        known = Known()
-        for number, table in enumerate(held):
-            same = known.add(table)
-            self.same_files += 0 if number else same
-        if known.files:
-            self._read_all(list(known.files.values()), encoder, setting)
-        return [known.staged(table, self.features) for table in held]
-
-    def stage_scored(self, rows: Iterable[TableRow]) -> Iterable[TableRow]:
-        known, held = Known(), list(rows)
-        known.add(held)
-        return known.staged(held, None)
-
-    def _read_all(self, files: Sequence[Path], encoder: ImageEncoder, setting: Setting) -> None:
+    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
         """Store features or pixels of all images.
 
         The option ``features`` is a folder in which features of frozen encoders stay for other runs on the same images;
         the run has them in its own folder too, so that it needs no other.
         """
+        encoder = new_encoder(self.config, None if setting.start is None else setting.start.run)
+        self.places = places_of(self.encoder_config, encoder)
+        self.encoder, self.learning = (encoder, None) if self.encoder_config.frozen else (None, encoder)
         config, own, on_images = self.encoder_config, setting.data / FOLDER, setting.on_items
         cache = cast("str | None", setting.source.options.get("features")) if config.frozen else None
         key = encoder_key(config, encoder) if config.frozen else ""
@@ -181,44 +148,20 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
             waiting=lambda: None if on_images is None else on_images(0, len(files), 0.0),
             also=None if folder == own else own,
         )
+        return self.features.bad
 
-    def read(self, cells: Mapping[str, object]) -> Photo:
-        image = cells.get("image")
-        if isinstance(image, Photo):
-            return image
-        problem = None if isinstance(image, Path) else text_problem(image, "the image")
-        if problem is not None or not str(image).strip():
-            raise BadValueError(problem or "empty: found no text in the image, expected the path of an image")
-        return Photo(str(image).strip(), image_key(Path(str(image).strip())))
-
-    def identity(self, x: Image) -> str:
-        return format(self.key(x), self.config.key_format)
-
-    def key(self, x: Image) -> int:
-        if isinstance(x, Photo):
-            return x.key
-        if isinstance(x, str | Path):
-            return image_key(Path(x))
-        data = x if isinstance(x, bytes) else x.tobytes()
-        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
-
-    def pack(self, x: Image) -> list[object]:
-        """The name only: a run folder does not tell where an image was."""
-        assert isinstance(x, Photo)
-        return [Path(x.file).name, x.key, x.row]
-
-    def unpack(self, row: Sequence[object] | Mapping[str, object]) -> tuple[Photo, Sequence[object]]:
+    def unpack(self, row: Sequence[object] | Mapping[str, object]) -> tuple[Image, Sequence[object]]:
         values: Any = row
         if isinstance(row, Mapping):  # as runs of earlier versions kept captions
-            return Photo(values["image"], values["key"], values["row"]), [values["captions"]]
-        return Photo(*values[:3]), values[3:]
+            return StoredFile(values["image"], values["key"], values["row"]), [values["captions"]]
+        return super().unpack(values)
 
     # -- fitted
 
     def encode(self, xs: Sequence[Image]) -> list[list[ImagePart | BadValueError]]:
-        if self.features is not None and all(isinstance(x, Photo) and x.row >= 0 for x in xs):
+        if self.features is not None and all(isinstance(x, StoredFile) and x.row >= 0 for x in xs):
             return [[(x.row,)] for x in xs]  # type: ignore[union-attr]
-        images, config = [_file(x) for x in xs], self.encoder_config
+        images, config = [file_of(x) for x in xs], self.encoder_config
         files = [one for one in images if not isinstance(one, np.ndarray)]
         workers = None if len(files) > 1 else 0
         decoded = read_images(files, config.size, config.size, config.fit, workers=workers)
@@ -255,7 +198,7 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
         return Grid(self.places.height, self.places.width)
 
     def shown(self, x: Image) -> Shown:
-        image, config = _file(x), self.encoder_config
+        image, config = file_of(x), self.encoder_config
         name = "" if isinstance(image, bytes | np.ndarray) else image.name
         try:
             pixels = image if isinstance(image, np.ndarray) else read_image(image)
@@ -312,32 +255,6 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
     def notes(self) -> list[str]:
         return [f"images read at {self.per_second:,.1f} a second"] if self.per_second else []
 
-    # -- for people
-
-    def label(self, x: Image) -> str:
-        if isinstance(x, Photo):
-            return x.file
-        return str(x) if isinstance(x, str | Path) else "an image"
-
-    def named(self, x: Image, number: int) -> str:
-        return self.label(x) if isinstance(x, Photo | str | Path) else super().named(x, number)
-
-    def item(self, given: object) -> Image:
-        return cast("Image", given)
-
-    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
-        paths = image_paths(files, listed)
-        if not paths:
-            raise UserError(
-                f"there is no image to {self.config.verb}: name images or folders with --image, or a list with --input"
-            )
-        return paths
-
-
-def _file(x: Image) -> Path | bytes | np.ndarray:
-    """A path, bytes or pixels."""
-    return Path(x.file) if isinstance(x, Photo) else Path(x) if isinstance(x, str) else x
-
 
 def _fitted(pixels: np.ndarray, config: ImageEncoderConfig) -> "np.ndarray | BadImage":
     if pixels.ndim != 3 or pixels.shape[-1] != 3:
@@ -348,56 +265,12 @@ def _fitted(pixels: np.ndarray, config: ImageEncoderConfig) -> "np.ndarray | Bad
         return BadImage(str(error))
 
 
-def _path(row: TableRow) -> Path | None:
-    """The image of a row, where it names one."""
-    image = row.values[0] if row.problem is None and row.values else None
-    return Path(image) if isinstance(image, Path) or (isinstance(image, str) and image.strip()) else None
-
-
-class Known:
-    """Images that rows name, by their content: the number of each file, and the first file of each number."""
-
-    def __init__(self) -> None:
-        self.keys: dict[Path, int] = {}
-        self.files: dict[int, Path] = {}
-
-    def add(self, table: Iterable[TableRow]) -> int:
-        """Look at the files of some rows; how many of them have the content of a file before."""
-        same = 0
-        for row in table:
-            path = _path(row)
-            if path is not None and path not in self.keys:
-                key = self.keys[path] = image_key(path)
-                same += key in self.files
-                self.files.setdefault(key, path)
-        return same
-
-    def staged(self, table: Iterable[TableRow], features: Features | None) -> list[TableRow]:
-        """The rows with their images as a `Photo`; those of bad images come last."""
-        numbers = {} if features is None else {key: row for row, key in enumerate(self.files)}
-        staged, left_out = list[TableRow](), dict[int, list[TableRow]]()
-        for row in table:
-            path = _path(row)
-            key = 0 if path is None else self.keys[path]
-            place = numbers.get(key, -1)
-            if path is None:
-                staged.append(row)
-            elif features is not None and place in features.bad:
-                first = left_out.setdefault(key, [])
-                problem = f"{BAD_IMAGE}: {path}: {features.bad[place]}"
-                first.append(first[0] if first else row._replace(values=(), problem=problem))
-            else:
-                staged.append(row._replace(values=(Photo(str(self.files[key]), key, place), *row.values[1:])))
-        return staged + [row for some in left_out.values() for row in some]
-
-
 # -- images under perturbation: places are hidden to measure the evidence of captions and of labels
 
-VARIANTS = 4096  # places of variants that are in work together
 OF_TEXTS = ("special", "first")  # findings that do not apply to images
 
 
-class ImageSubject(ABC):
+class ImageSubject(HidingSubject):
     """A model that reads places and one image, for `sightline.explain.evidence`. A subclass reads the variants.
 
     A place is hidden before the model normalises it: its features become those of `_blank`. Deleting it would change
@@ -405,44 +278,18 @@ class ImageSubject(ABC):
     hiding a place hides less than covering that part of the image.
     """
 
-    column_name = "place"
+    model: ImageToText | ImageToLabels
 
     def __init__(self, model: ImageToText | ImageToLabels, source: Num[Tensor, "1 ..."]) -> None:
-        self.model, self.source = model, source
-        self.device = next(model.parameters()).device
-        self.hideable = np.ones(self.columns, dtype=bool)
+        super().__init__(model)
+        self.source = source
 
     @property
     def columns(self) -> int:
         return self.model.places.count
 
-    def attends_to_columns(self, name: str) -> bool:
-        return self.model.attends_to_source(name)
-
-    @property
-    def at_once(self) -> int:
-        """Variants of the image that are in work together."""
-        return max(1, VARIANTS // self.columns)
-
-    @torch.no_grad()
-    def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
-        with evaluating(self.model):
-            parts = [self._read(len(part), part.to(self.device))[0] for part in keep.split(self.at_once)]
-        return torch.cat(parts)
-
-    def gradient_times_input(self, rows: Sequence[int]) -> Float[Tensor, "n s"]:
-        products = []
-        with evaluating(self.model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            for part in torch.tensor(list(rows), device=self.device).split(self.at_once):
-                # One copy of the image for each row: the sum over copies has the gradients of all rows apart.
-                log_probs, seen = self._read(len(part), None)
-                (gradient,) = torch.autograd.grad(log_probs.gather(1, part.unsqueeze(1)).sum(), seen)
-                products.append((gradient * seen.detach()).sum(dim=-1))
-        return torch.cat(products)
-
-    @abstractmethod
-    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the rows `n t`, and the features of the places `n s d` that they were made from."""
+    def _products(self, gradient: Tensor, seen: Tensor) -> Float[Tensor, "n s"]:
+        return (gradient * seen).sum(dim=-1)
 
     @abstractmethod
     def _blank(self, places: Float[Tensor, "n s d"]) -> Tensor:

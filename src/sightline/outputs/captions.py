@@ -19,7 +19,8 @@ from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence.subject import evaluating
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart, Photo
+from sightline.inputs.files import StoredFile
+from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
 from sightline.metrics.captions import CAPTION_METRICS, bleu_several
@@ -234,7 +235,11 @@ class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
         ]
 
     def row(self, example: Example[Image, Captions], prediction: Prediction) -> dict[str, object]:
-        return {"image": cast("Photo", example.x).file, "prediction": prediction.text, "references": list(example.y)}
+        return {
+            "image": cast("StoredFile", example.x).file,
+            "prediction": prediction.text,
+            "references": list(example.y),
+        }
 
     def badness(self, evaluation: CaptionEvaluation) -> list[float]:
         """The lowest CIDEr-D, and of equal ones the lowest chrF, is the worst; all are shown."""
@@ -266,7 +271,7 @@ class CaptionOutput(SequenceOutput[Image, Captions, ImagePart, Tensor]):
         searched = cast("list[Searched]", run.raw([one.x for one in examples], options=CaptionOptions()))
         texts = [one.predictions[0].text for one in searched]
         rows = [
-            f"| {_cell(cast('Photo', one.x).file)} | {_cell(text)} | {_cell(one.y[0])} |"
+            f"| {_cell(cast('StoredFile', one.x).file)} | {_cell(text)} | {_cell(one.y[0])} |"
             for one, text in zip(examples, texts, strict=True)
         ]
         signature = CAPTION_METRICS[run.config.metric](texts, [one.y for one in examples]).signature

@@ -21,7 +21,8 @@ from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief, Explanation, Stack
 from sightline.files import RECORDS, read_text
 from sightline.inputs.base import Input
-from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart, ImageSubject, Photo, of_images
+from sightline.inputs.files import StoredFile
+from sightline.inputs.image import AT_ONCE, Image, ImageInput, ImagePart, ImageSubject, of_images
 from sightline.models.image_to_labels import ImageToLabels
 from sightline.outputs.encoder_maps import top_for
 from sightline.outputs.label_baselines import ImageBaselines
@@ -80,7 +81,7 @@ class ImageLabelsOutput(LabelsOutput[Image, ImagePart, Tensor]):
     def open(self, input: ImagesInput, setting: Setting) -> object:
         if not (setting.data / EARLIER).exists():
             return super().open(input, setting)
-        examples = cast("list[Example[Photo, Label]]", self._earlier(input, setting.data / EARLIER)[0])
+        examples = cast("list[Example[StoredFile, Label]]", self._earlier(input, setting.data / EARLIER)[0])
         return [(np.array([x.row]), np.array([y] if isinstance(y, float) else self.labels.ids(y))) for x, y in examples]
 
     def open_valid(self, input: ImagesInput, setting: Setting) -> ImageExamples:
@@ -98,7 +99,7 @@ class ImageLabelsOutput(LabelsOutput[Image, ImagePart, Tensor]):
                 name, label, key, row, apart = json.loads(line)
                 if type(row) is not int or not 0 <= row < len(input.features):
                     raise ValueError(f"there is no row {row!r}")
-                sides[bool(apart)].append(Example(Photo(name, int(key, 16), row), self.unpack([label])))
+                sides[bool(apart)].append(Example(StoredFile(name, int(key, 16), row), self.unpack([label])))
         except (TypeError, ValueError, RecursionError) as error:
             raise UserError(f"{path} is damaged: {error}") from None
         return sides

@@ -556,7 +556,7 @@ class ResegmentedBatches(RowBatches):
     """Batches whose texts are in other pieces each time (BPE dropout); inputs without pieces stay as they are."""
 
     def batch(self, handle: Any) -> tuple[Any, Any]:
-        parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
+        parts, targets = self.rows(handle)
         batch = self.input.collate(self.input.resegmented(parts) if hasattr(self.input, "resegmented") else parts)
         return batch, self.output.collate(resegmented(self.output.tokeniser, targets), batch)  # type: ignore[attr-defined]
 

@@ -405,21 +405,41 @@ def _write_keys(path: Path, keys: np.ndarray, apart: np.ndarray) -> None:
         np.lib.format.write_array(file, different_keys(keys), allow_pickle=False)
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnRows:
+    """The rows of a batch, and the epoch: what is drawn for them depends on both, and on the seed."""
+
+    rows: BatchRows
+    epoch: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 class RowBatches:
-    """Rows of similar length, at most ``batch_tokens`` in all, and at most ``batch_rows`` rows if that is set."""
+    """Rows of similar length, at most ``batch_tokens`` in all, and at most ``batch_rows`` rows if that is set.
+
+    Parts that the input augments are drawn by seed, epoch and rows alone, so that a resumed training draws the same.
+    """
 
     def __init__(self, prepared: SomePrepared, config: Any) -> None:
-        self.input, self.output, self.corpus = prepared.input, prepared.output, prepared.corpus
-        source, target = self.corpus.lengths()
+        self.input, self.output, self.corpus, self.seed = prepared.input, prepared.output, prepared.corpus, config.seed
+        source, target = self.input.lengths(self.corpus), self.corpus.lengths()[1]
         both = self.output.sized_targets
         rows = getattr(config, "batch_rows", None)
         self.plan = BatchPlan(source, target if both else None, config.batch_tokens, config.seed, rows=rows)
 
-    def epoch(self, number: int) -> Sequence[BatchRows]:
-        return self.plan.epoch(number)
+    def epoch(self, number: int) -> Sequence[DrawnRows]:
+        return [DrawnRows(rows, number) for rows in self.plan.epoch(number)]
 
-    def batch(self, handle: BatchRows) -> tuple[Any, Any]:
-        parts, targets = zip(*(self.corpus[row] for row in handle.tolist()), strict=True)
+    def rows(self, handle: DrawnRows) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The parts and targets of a batch, as they are trained on."""
+        rows = handle.rows.tolist()
+        parts, targets = zip(*(self.corpus[row] for row in rows), strict=True)
+        return self.input.augmented(parts, lambda: np.random.default_rng([self.seed, handle.epoch, *rows])), targets
+
+    def batch(self, handle: DrawnRows) -> tuple[Any, Any]:
+        parts, targets = self.rows(handle)
         batch = self.input.collate(parts)
         return batch, self.output.collate(targets, batch)
 

@@ -18,6 +18,7 @@ BUILT_IN = {
     "span": "sightline.tasks.span:SPAN",
     "pretrain": "sightline.tasks.pretrain:PRETRAIN",
     "grid": "sightline.tasks.grid:GRID",
+    "transcribe": "sightline.tasks.transcribe:TRANSCRIBE",
 }
 
 

@@ -1,0 +1,174 @@
+"""Items that are files, such as images and recordings: identified by their content, read once, stored.
+
+Of training data all files are read while it is prepared, and what a model is given of them is stored below the run's
+data. Files with the same content are one item, whatever they are called.
+"""
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from sightline.data.columns import TableRow, text_problem
+from sightline.data.image_tables import image_paths
+from sightline.data.images import image_key
+from sightline.errors import UserError
+from sightline.inputs.base import Input
+from sightline.tasks.prepare import Setting
+from sightline.tasks.task import BadValueError, Batch, Part
+
+
+class StoredFile(NamedTuple):
+    """A file of some data: its path, a number that its content has, and the row that is stored of it (−1: none)."""
+
+    file: str
+    key: int
+    row: int = -1
+
+
+FileItem = StoredFile | Path | str | bytes | np.ndarray
+
+
+class FileInput(Input[FileItem, Part, Batch]):
+    """Files. A subclass reads all of them (`read_files`), encodes and collates what it stored.
+
+    ``column`` is that of the paths, ``endings`` are those of the files that it reads in folders.
+    """
+
+    single = (str, bytes, Path, np.ndarray)
+    refused = (int, float, list, dict, set)
+    example = "a path"
+    by_item = True
+    reads_files = True
+    column: ClassVar[str] = "image"
+    endings: ClassVar[tuple[str, ...]] = ()
+    same_files: int = 0  # files of the training data whose content is that of a file before
+
+    @property
+    def one(self) -> str:
+        """One of the items, with its article."""
+        return f"{'an' if self.noun[0] in 'aeiou' else 'a'} {self.noun.removesuffix('s')}"
+
+    @abstractmethod
+    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
+        """Read and store all files; gives those that cannot be used, by their number, with the reason."""
+
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
+        """Hash every file, and read them all once. Rows of files that cannot be read come last, with their problem,
+        at the place where the file was named first."""
+        held = [list(table) for table in tables]
+        known = KnownFiles()
+        for number, table in enumerate(held):
+            same = known.add(table)
+            self.same_files += 0 if number else same
+        bad = self.read_files(list(known.files.values()), setting) if known.files else None
+        return [known.staged(table, bad, self.noun) for table in held]
+
+    def stage_scored(self, rows: Iterable[TableRow]) -> Iterable[TableRow]:
+        known, held = KnownFiles(), list(rows)
+        known.add(held)
+        return known.staged(held, None, self.noun)
+
+    def read(self, cells: Mapping[str, object]) -> StoredFile:
+        file, what = cells.get(self.column), self.noun.removesuffix("s")
+        if isinstance(file, StoredFile):
+            return file
+        problem = None if isinstance(file, Path) else text_problem(file, f"the {what}")
+        if problem is not None or not str(file).strip():
+            raise BadValueError(problem or f"empty: found no text in the {what}, expected the path of {self.one}")
+        return StoredFile(str(file).strip(), image_key(Path(str(file).strip())))
+
+    def identity(self, x: FileItem) -> str:
+        return format(self.key(x), self.config.key_format)
+
+    def key(self, x: FileItem) -> int:
+        if isinstance(x, StoredFile):
+            return x.key
+        if isinstance(x, str | Path):
+            return image_key(Path(x))
+        data = x if isinstance(x, bytes) else x.tobytes()
+        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
+
+    def pack(self, x: FileItem) -> list[object]:
+        """The name only: a run folder does not tell where a file was."""
+        assert isinstance(x, StoredFile)
+        return [Path(x.file).name, x.key, x.row]
+
+    def unpack(self, row: Sequence[object]) -> tuple[FileItem, Sequence[object]]:
+        values: Any = row
+        return StoredFile(*values[:3]), values[3:]
+
+    # -- for people
+
+    def label(self, x: FileItem) -> str:
+        if isinstance(x, StoredFile):
+            return x.file
+        return str(x) if isinstance(x, str | Path) else self.one
+
+    def named(self, x: FileItem, number: int) -> str:
+        return self.label(x) if isinstance(x, StoredFile | str | Path) else super().named(x, number)
+
+    def item(self, given: object) -> FileItem:
+        return cast("FileItem", given)
+
+    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
+        paths = image_paths(files, listed, self.endings)
+        if not paths:
+            what = self.noun.removesuffix("s")
+            raise UserError(
+                f"there is no {what} to {self.config.verb}: name {self.noun} or folders with --{self.column}, or a "
+                "list with --input"
+            )
+        return paths
+
+
+def file_of(x: FileItem) -> Path | bytes | np.ndarray:
+    """A path, bytes or an array."""
+    return Path(x.file) if isinstance(x, StoredFile) else Path(x) if isinstance(x, str) else x
+
+
+def _path(row: TableRow) -> Path | None:
+    """The file of a row, where it names one."""
+    file = row.values[0] if row.problem is None and row.values else None
+    return Path(file) if isinstance(file, Path) or (isinstance(file, str) and file.strip()) else None
+
+
+class KnownFiles:
+    """Files that rows name, by their content: the number of each file, and the first file of each number."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Path, int] = {}
+        self.files: dict[int, Path] = {}
+
+    def add(self, table: Iterable[TableRow]) -> int:
+        """Look at the files of some rows; how many of them have the content of a file before."""
+        same = 0
+        for row in table:
+            path = _path(row)
+            if path is not None and path not in self.keys:
+                key = self.keys[path] = image_key(path)
+                same += key in self.files
+                self.files.setdefault(key, path)
+        return same
+
+    def staged(self, table: Iterable[TableRow], bad: Mapping[int, str] | None, noun: str) -> list[TableRow]:
+        """The rows with their files as a `StoredFile`; those of bad files come last. ``bad`` is None where nothing was
+        stored."""
+        numbers = {} if bad is None else {key: row for row, key in enumerate(self.files)}
+        staged, left_out = list[TableRow](), dict[int, list[TableRow]]()
+        for row in table:
+            path = _path(row)
+            key = 0 if path is None else self.keys[path]
+            place = numbers.get(key, -1)
+            if path is None:
+                staged.append(row)
+            elif bad is not None and place in bad:
+                first = left_out.setdefault(key, [])
+                problem = f"bad {noun.removesuffix('s')}: {path}: {bad[place]}"
+                first.append(first[0] if first else row._replace(values=(), problem=problem))
+            else:
+                staged.append(row._replace(values=(StoredFile(str(self.files[key]), key, place), *row.values[1:])))
+        return staged + [row for some in left_out.values() for row in some]

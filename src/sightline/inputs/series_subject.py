@@ -1,0 +1,58 @@
+"""Series under perturbation: stretches of frames are hidden to measure the evidence of a map."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sightline.explain.evidence.hiding import HidingSubject
+from sightline.nn.series import SeriesBatch
+from sightline.vocabulary import START
+
+
+class SeriesSubject(HidingSubject):
+    """A model from series to text, one series, and what was written. A column is the frames of one encoder state.
+
+    Hidden frames get the mean of the series' frames: that is silence to a model that centres each series. What people
+    get wrong: a state also hears its neighbours, so hiding its own frames hides less than all that it holds.
+    """
+
+    row_name, column_name = "token", "moment"
+
+    def __init__(self, model: nn.Module, source: SeriesBatch, written: Sequence[int], reduction: int) -> None:
+        self.source, self.reduction = source, reduction
+        super().__init__(model)
+        self.written = torch.tensor(list(written), device=self.device)
+        self.values = source.values.to(self.device).float()
+
+    @property
+    def columns(self) -> int:
+        return -(-int(self.source.lengths[0]) // self.reduction)
+
+    @property
+    def rows(self) -> int:
+        return len(self.written)
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        model: Any = self.model
+        values = self.values.expand(copies, *self.values.shape[1:])
+        if keep is None:
+            values = values.clone().requires_grad_()
+        else:
+            frames = keep.repeat_interleave(self.reduction, dim=1)[:, : values.shape[1]]
+            values = torch.where(frames.view(*frames.shape, *[1] * (values.dim() - 2)), values, self._mean())
+        lengths = self.source.lengths.to(self.device).expand(copies)
+        words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
+        features, _ = model.decode(words, model.begin(SeriesBatch(values, lengths)))
+        log_probs = torch.log_softmax(model.output(features), dim=-1)
+        return log_probs.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1), values
+
+    def _mean(self) -> Tensor:
+        return self.values.mean(dim=1, keepdim=True)
+
+    def _products(self, gradient: Tensor, seen: Tensor) -> Float[Tensor, "n s"]:
+        of_frames = (gradient * (seen - self._mean())).flatten(2).sum(dim=-1)
+        missing = self.columns * self.reduction - of_frames.shape[1]
+        return nn.functional.pad(of_frames, (0, missing)).unflatten(1, (self.columns, -1)).sum(dim=-1)

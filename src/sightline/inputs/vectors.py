@@ -1,0 +1,55 @@
+"""Arrays of features: ``.npy`` files of frames × features, such as cepstra of sound or values of sensors."""
+
+from pathlib import Path
+
+import numpy as np
+
+from sightline.data.disk import mapped
+from sightline.inputs.series import BadSeries, SeriesInput
+
+MOST_FRAMES = 10_000_000
+
+
+class VectorsInput(SeriesInput):
+    """Files of arrays, T × D. Each is kept in 16 bits, and at other speeds its frames are interpolated."""
+
+    kind = "vectors"
+    noun = "arrays"
+    source_name = "frames"
+    column = "features"
+    endings = (".npy",)
+
+    def frame_seconds(self) -> float:
+        return self.config.frame_seconds
+
+    def frames_of(self, file: Path | bytes | np.ndarray, speed: float = 1.0) -> np.ndarray:
+        if isinstance(file, bytes):
+            raise BadSeries("expected a file of an array (.npy)")
+        frames = file if isinstance(file, np.ndarray) else _read(file)
+        if frames.ndim != 2 or frames.dtype.kind not in "fiu" or not 0 < frames.shape[1] < 1 << 16:
+            raise BadSeries(f"found an array of {frames.dtype} and shape {frames.shape}, expected frames × features")
+        if len(frames) > MOST_FRAMES:
+            raise BadSeries(f"too long: found {len(frames):,} frames, expected at most {MOST_FRAMES:,}")
+        values = np.asarray(frames, np.float32)
+        if not np.isfinite(values).all() or np.abs(values).max(initial=0) > np.finfo(np.float16).max:
+            raise BadSeries("found numbers that are not finite or above 65,504, expected smaller ones")
+        return (values if speed == 1 else stretched(values, speed)).astype(np.float16)
+
+
+def stretched(frames: np.ndarray, speed: float) -> np.ndarray:
+    """Frames read faster or slower, between neighbours by linear interpolation."""
+    count = max(1, round(len(frames) / speed))
+    places = np.linspace(0, len(frames) - 1, count)
+    before = np.floor(places).astype(np.int64)
+    after = np.minimum(before + 1, len(frames) - 1)
+    share = (places - before)[:, None].astype(frames.dtype)
+    return frames[before] * (1 - share) + frames[after] * share
+
+
+def _read(path: Path) -> np.ndarray:
+    try:
+        return mapped(path)
+    except FileNotFoundError:
+        raise BadSeries("there is no such file") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise BadSeries(f"it is no array (.npy): {error}") from None
