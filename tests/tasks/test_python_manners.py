@@ -100,6 +100,18 @@ def test_tidy_keeps_what_predictions_need(trained, tmp_path):
     assert "has no data and no checkpoints (sightline tidy removes them)" in refused.stderr
 
 
+@pytest.mark.parametrize("kind", ["translate", "grid"])
+def test_evaluate_says_that_a_tidied_run_does_not_recognise_its_rows(kind, tmp_path):
+    copy = shutil.copytree(RUNS / kind / "run", tmp_path / "run")
+    known = run("evaluate", "run", "--data", RUNS / kind / "data.tsv", cwd=tmp_path)
+    assert "is not known" not in known.stdout
+    done = run("tidy", "run", cwd=tmp_path)
+    assert "evaluate no longer recognises rows that are in the run's training data" in done.stdout, done.stderr
+    assert not list((copy / "data").iterdir())
+    told = run("evaluate", "run", "--data", RUNS / kind / "data.tsv", cwd=tmp_path)
+    assert "no training data: whether it has some of these rows is not known" in told.stdout
+
+
 def test_a_run_that_has_not_ended_is_not_tidied(trained, tmp_path):
     copy = shutil.copytree(trained[3], tmp_path / "run")
     (copy / "checksums.json").unlink()
