@@ -102,8 +102,8 @@ class ImageInput(Input[Image, ImagePart, Tensor]):
     kind = "image"
     noun = "images"
     single = (str, bytes, Path, np.ndarray)
-    refused = (int, float, list, dict, set)
-    example = "a path"
+    item_types = (Photo, *single)
+    example = '"photo.png"'
     at_once = AT_ONCE
     budget = AT_ONCE
     keys_file = KEYS

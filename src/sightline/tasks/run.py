@@ -88,8 +88,7 @@ class Run:
         """
         if isinstance(items, self.input.single):
             return self.predict([items], on_predicted=on_predicted, **options)[0]
-        if isinstance(items, int | float | None):
-            raise UserError(f"{items!r} is no list of {self.input.noun}; expected one, such as [{self.input.example}]")
+        self.input.check_items(items)
         chosen = self.output.options(options)
         items = list(cast("Sequence[object]", items))
         for one in items:
