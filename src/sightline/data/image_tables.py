@@ -19,7 +19,7 @@ from sightline.data.columns import Columns, TableRow, choose_columns, no_cells, 
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of, is_address
 from sightline.data.source import Source
-from sightline.data.tables import FORMATS, LINE_LIMIT
+from sightline.data.tables import FORMATS, LINE_LIMIT, decoded
 from sightline.errors import UserError
 from sightline.files import place_of
 
@@ -52,9 +52,9 @@ def image_paths(images: Sequence[str | Path], path: str | None = None, endings: 
             paths.append(row.values[0])
         return list(dict.fromkeys(paths))
     try:
-        text = sys.stdin.buffer.read().decode("utf-8") if path == "-" else Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is neither an image nor a list of images in UTF-8") from None
+        text = decoded(sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path} is neither an image nor a list of images: {error}") from None
     base = Path() if path == "-" else Path(path).parent
     return paths + [base / line.strip() for line in text.splitlines() if line.strip()]
 
@@ -230,10 +230,9 @@ def _captioned(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
             yield no_cells(str(beside), 0, f"too long: expected captions, at most {LINE_LIMIT:,} bytes")
             continue
         try:
-            lines = beside.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
-            yield no_cells(str(beside), 0, f"bad UTF-8: found {byte}, expected UTF-8")
+            lines = decoded(beside.read_bytes()).splitlines()
+        except ValueError as error:
+            yield no_cells(str(beside), 0, str(error))
             continue
         captions = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
         if not captions:
