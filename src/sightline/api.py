@@ -11,6 +11,7 @@ from rich.console import Console
 from sightline.config import Config
 from sightline.data.checking import RowLimits
 from sightline.data.source import RowsLike, Source
+from sightline.data.tables import reading_as
 from sightline.errors import UserError
 from sightline.machine import choose_device
 from sightline.tasks.prepare import OnItems
@@ -37,6 +38,7 @@ def train(
     start: str | Path | None = None,
     config: Config | None = None,
     columns: tuple[str, ...] | None = None,
+    encoding: str | None = None,
     limits: RowLimits | None = None,
     epochs: int | None = None,
     steps: int | None = None,
@@ -58,6 +60,7 @@ def train(
     DataFrame of pandas or polars, or a `datasets.Dataset`. ``out`` is the run folder. The configuration is ``config``,
     or that of ``model`` in its ``size``, or that of the run to ``start`` from. ``options`` are the task's own, as on
     the command line, such as ``labels="several"`` of classify. ``overwrite`` replaces a run that is there.
+    ``encoding`` is that of text files, UTF-8 by default.
     ``progress`` shows how training goes; by default, on a terminal and in a notebook, unless ``on_step`` or
     ``on_scores`` is given. ``folds``: first cross-validate with this many parts of the data; the card has the result.
     """
@@ -70,42 +73,45 @@ def train(
         if name not in known:
             there = f"; there is {', '.join(known)}" if known else ""
             raise UserError(f"{name} is no option of {chosen.name}{there}")
-    sets, reader = chosen.own_options(options)
-    source = Source.of(_Stream(data) if isinstance(data, Iterator) else data, columns, **reader)
-    variant = chosen.variant_for(source)
-    begin = None if start is None else Path(start)
-    kind = imported(variant.config)
-    if config is not None and not isinstance(config, kind):
-        raise UserError(f"config is a {type(config).__name__}; {chosen.name} takes a {kind.__name__}")
-    whole: TaskConfig = base_config(chosen, variant, model, size, begin) if config is None else config
-    if model not in (None, whole.model.kind):
-        raise UserError(f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}")
-    limits_given = {"training.epochs": epochs, "training.steps": steps, "training.minutes": minutes}
-    whole = with_fields(whole, {**sets, **limits_given})
-    console = Console()
-    shown = console.is_terminal or console.is_jupyter if progress is None else progress
-    display = Display(console, chosen.counted.split()[-1]) if shown and not (on_step or on_scores) else None
-    listeners: dict[str, Any] = {} if display is None else display.listeners()
-    own_listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
-    listeners |= {name: one for name, one in own_listeners.items() if one is not None}
-    fresh: dict[str, Any] = {
-        "valid": None if valid is None else Source.of(valid, columns),
-        "limits": limits,
-        "start": begin,
-        "on_items": on_items or (None if display is None else display.items),
-        "overwrite": overwrite,
-    }
-    if folds is not None:
-        from sightline.tasks.folds import cross_validate
+    with reading_as(encoding):
+        sets, reader = chosen.own_options(options)
+        source = Source.of(_Stream(data) if isinstance(data, Iterator) else data, columns, **reader)
+        variant = chosen.variant_for(source)
+        begin = None if start is None else Path(start)
+        kind = imported(variant.config)
+        if config is not None and not isinstance(config, kind):
+            raise UserError(f"config is a {type(config).__name__}; {chosen.name} takes a {kind.__name__}")
+        whole: TaskConfig = base_config(chosen, variant, model, size, begin) if config is None else config
+        if model not in (None, whole.model.kind):
+            raise UserError(
+                f"model is {model!r}, but the configuration or the run to start from has a {whole.model.kind}"
+            )
+        limits_given = {"training.epochs": epochs, "training.steps": steps, "training.minutes": minutes}
+        whole = with_fields(whole, {**sets, **limits_given})
+        console = Console()
+        shown = console.is_terminal or console.is_jupyter if progress is None else progress
+        display = Display(console, chosen.counted.split()[-1]) if shown and not (on_step or on_scores) else None
+        listeners: dict[str, Any] = {} if display is None else display.listeners()
+        own_listeners = {"on_report": on_report, "on_step": on_step, "on_scores": on_scores, "on_remark": on_remark}
+        listeners |= {name: one for name, one in own_listeners.items() if one is not None}
+        fresh: dict[str, Any] = {
+            "valid": None if valid is None else Source.of(valid, columns),
+            "limits": limits,
+            "start": begin,
+            "on_items": on_items or (None if display is None else display.items),
+            "overwrite": overwrite,
+        }
+        if folds is not None:
+            from sightline.tasks.folds import cross_validate
 
-        options_of_folds = {name: fresh[name] for name in ("valid", "limits", "start")}
-        place, where = Path(out), choose_device(device)
-        fresh["folds"] = cross_validate(chosen, source, place, whole, folds, device=where, **options_of_folds)
-    with nullcontext() if display is None else display.progress:
-        trained = train_together(
-            chosen, source, Path(out), whole, device=choose_device(device), fresh=fresh, **listeners
-        )
-    return Run.load(out) if trained is None else trained[0]
+            options_of_folds = {name: fresh[name] for name in ("valid", "limits", "start")}
+            place, where = Path(out), choose_device(device)
+            fresh["folds"] = cross_validate(chosen, source, place, whole, folds, device=where, **options_of_folds)
+        with nullcontext() if display is None else display.progress:
+            trained = train_together(
+                chosen, source, Path(out), whole, device=choose_device(device), fresh=fresh, **listeners
+            )
+        return Run.load(out) if trained is None else trained[0]
 
 
 class _Stream:

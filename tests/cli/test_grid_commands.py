@@ -8,7 +8,7 @@ import pytest
 
 import invoke
 import sightline.tasks.train
-from grids import write_parity, write_photos
+from grid_samples import write_parity, write_photos
 from runs import trained_on
 from sightline.models.grid_at_once import AtOnceConfig
 from sightline.tasks.configs.grid import GridConfig

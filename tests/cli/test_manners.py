@@ -15,22 +15,28 @@ from sightline.tasks.registry import tasks
 
 # Standard error says in the end whether torch was imported.
 TOLD = "import sys, atexit; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr)); "
+RUNS = FROZEN[0].parent / "runs"
 MISSING = [
     ("predict", "nowhere", "--text", "a"),
     ("evaluate", "nowhere", "--data", "nothing.tsv"),
     ("train", "classify", "--data", "nothing.tsv", "--out", "run"),
     ("view", "nowhere", "--text", "a", "--out", "a.png"),
     ("serve", "nowhere"),
+    ("view", RUNS / "caption" / "run", "--image", "nothing.png", "--out", "a.png"),
+    ("view", "hf:nowhere", "--text", "a", "--out", "a.png"),
+    ("saliency", "nothing.png", "--out", "maps"),
+    ("train", "classify", "--data", RUNS / "classify-text" / "data.tsv", "--out", "run", "--config", "nothing.json"),
+    ("align", RUNS / "translate" / "run", "--data", RUNS / "translate" / "data.tsv", "--gold", "nothing.links"),
 ]
 
 
-@pytest.mark.parametrize("arguments", MISSING, ids=lambda one: one[0])
+@pytest.mark.parametrize("arguments", MISSING, ids=lambda one: f"{one[0]} {one[-1]}")
 def test_what_is_missing_is_said_before_torch_is_imported(arguments, tmp_path):
     command = [sys.executable, "-c", f"{TOLD}from sightline.cli import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     sentence, torch_imported = done.stderr.splitlines()
-    assert "nowhere" in sentence or "nothing.tsv" in sentence
+    assert "nowhere" in sentence or "nothing." in sentence
     assert torch_imported == "False"
 
 

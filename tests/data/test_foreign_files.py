@@ -13,14 +13,18 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+import sightline
+from invoke import run
 from pair_files import pairs_of, rows_of, written
+from sightline.cli.lines import Lines
 from sightline.data import tables
-from sightline.data.image_tables import is_image_data, read_image_table
+from sightline.data.image_tables import image_paths, is_image_data, read_image_table
 from sightline.data.images import BadImage, read_image
 from sightline.data.labelled import labelled_cells
 from sightline.data.reading import pair_cells
 from sightline.data.source import Source
 from sightline.errors import UserError
+from task_samples import RUNS
 
 PAIRS = [(f"ein Satz {i}, nicht mehr", f"a sentence {i}; no more") for i in range(7)]
 OBJECTS = [{"de": source, "en": target} for source, target in PAIRS]
@@ -204,6 +208,45 @@ def test_what_is_not_read_says_what_to_do(tmp_path, name, words):
 def test_heic_is_named():
     with pytest.raises(BadImage, match=r"HEIC .* convert it to JPEG"):
         read_image(b"\0\0\0\x18ftypheic" + bytes(100))
+
+
+def test_other_encodings_of_texts_beside_images_and_of_lines(tmp_path):
+    (tmp_path / "ö.png").touch()
+    (tmp_path / "ö.txt").write_bytes("ein großer Hund\n".encode("latin-1"))
+    (tmp_path / "list").write_bytes("ö.png\n".encode("latin-1"))
+    with tables.reading_as("latin-1"):
+        (row,) = read_image_table(str(tmp_path), ("caption",))
+        assert row.values == (tmp_path / "ö.png", "ein großer Hund")
+        assert image_paths([], str(tmp_path / "list")) == [tmp_path / "ö.png"]
+        assert [block for block, _ in Lines(str(tmp_path / "ö.txt")).blocks()] == [["ein großer Hund"]]
+    (row,) = read_image_table(str(tmp_path), ("caption",))
+    assert row.problem == "bad UTF-8: found byte 0xdf at offset 7, expected UTF-8"
+    with pytest.raises(UserError, match="neither an image nor a list of images: bad UTF-8"):
+        image_paths([], str(tmp_path / "list"))
+    with pytest.raises(UserError, match="0xdf, which is not UTF-8; a file in another encoding is read with --encoding"):
+        list(Lines(str(tmp_path / "ö.txt")).blocks())
+    with tables.reading_as("ascii"):
+        (row,) = read_image_table(str(tmp_path), ("caption",))
+        assert row.problem == "bad encoding: found byte 0xdf at offset 7, expected ascii"
+
+
+def test_python_and_predict_name_an_encoding_too(tmp_path, monkeypatch):
+    data, seen = tmp_path / "data.tsv", []
+    data.write_bytes((RUNS / "classify-text" / "data.tsv").read_text().replace("ga", "gä").encode("utf-16"))
+    monkeypatch.setattr("sightline.api.train_together", lambda *given, **options: seen.append(tables._ENCODING.get()))
+    monkeypatch.setattr("sightline.api.Run.load", lambda out: None)
+    sightline.train(str(data), tmp_path / "run", task="classify", encoding="utf-16")
+    assert (seen, tables._ENCODING.get()) == (["utf-16"], "utf-8")
+    monkeypatch.undo()
+    loaded = sightline.load(RUNS / "classify-text" / "run")
+    assert loaded.evaluate(str(data), encoding="utf-16").examples
+    with pytest.raises(UserError, match="--encoding utf-16"):
+        loaded.evaluate(str(data))
+    (tmp_path / "texts").write_bytes("gä\nzup ba\n".encode("latin-1"))
+    words = ("predict", RUNS / "classify-text" / "run", "--input", "texts")
+    assert run(*words, cwd=tmp_path).returncode == 2
+    done = run(*words, "--encoding", "latin-1", cwd=tmp_path)
+    assert len(done.stdout.splitlines()) == 2, done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "gb18030", "utf-16"])

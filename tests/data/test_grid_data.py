@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grids import write_photos
+from grid_samples import write_photos
 from runs import prepared_as
 from sightline.data.grids import (
     BadImage,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from encoded_images import encoded
-from grids import write_photos
+from grid_samples import write_photos
 from runs import prepared_as
 from sightline.data.checking import RowLimits
 from sightline.data.features import Features, Fitted, write_features

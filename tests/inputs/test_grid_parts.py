@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-import grids
+import grid_samples
 import invoke
 from runs import saved
 from sightline.errors import UserError
@@ -26,7 +26,7 @@ FACTS = GridFacts(("none", "crack"), (0, 255), (5, 1), 8, 3, 0.0)
 def gridder(model, most_cells, facts=FACTS):
     torch.manual_seed(0)
     config = GridConfig(model=model, cell=8, most_cells=most_cells)
-    return grids.gridder(model.build(Inputs(8, 3, len(facts.names)), pretrained=False), facts, config)
+    return grid_samples.gridder(model.build(Inputs(8, 3, len(facts.names)), pretrained=False), facts, config)
 
 
 def single(folder):
@@ -105,7 +105,7 @@ def test_several_classes_in_parts_need_little_memory():
     """Of each pixel its class is kept, not the probabilities of all classes."""
     facts = GridFacts(("none", *"abcdefg"), tuple(range(8)), (5,) * 8, 8, 3, 0.0)
     parts = gridder(SingleConfig(width=8, cell_size=8, pixel_width=4), 60, facts)
-    whole = grids.gridder(parts.model, facts, replace(parts.config, most_cells=20_000))
+    whole = grid_samples.gridder(parts.model, facts, replace(parts.config, most_cells=20_000))
     pixels = photo(131, 245)
     (expected,), (found,) = whole.predict([pixels]), parts.predict([pixels])
     np.testing.assert_array_equal(found.pixels, expected.pixels)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from kernel_gains import NO_KERNELS, Case, cases
 from kernel_gains import kernels as modules_of_the_folder
 from sightline import kernels

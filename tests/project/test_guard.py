@@ -1,13 +1,10 @@
 """The hot paths take no more operations, and write no more, than they did when somebody last looked."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from guard import KEPT, counts_of, hot_paths, version
 from sightline import kernels
 

@@ -223,3 +223,9 @@ def test_predicting_waits_for_no_compiler_and_no_charts():
     run = Path(__file__).parents[1] / "fixtures" / "run-format-1"
     done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_modules_that_tests_import_by_name_have_names_of_their_own():
+    """Helpers and benchmarks are both on the path of the tests: the order of collection must not choose among them."""
+    helpers, benchmarks = ({path.stem for path in (ROOT / one).glob("*.py")} for one in ("tests/helpers", "benchmarks"))
+    assert not helpers & benchmarks

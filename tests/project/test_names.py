@@ -1,11 +1,6 @@
 """One name, one meaning: a public class has a name that no other module of the package gives to a class."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from words import ROOT, Tree, classes, exported, public_any
 

@@ -1,13 +1,9 @@
 """The script that counts names and words, on small made trees."""
 
 import json
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from words import Tree, amount, count, main
 

@@ -3,15 +3,19 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import sightline
 from runs import prepared_as
+from sightline.data.checking import PairReport
+from sightline.data.source import Source
 from sightline.data.splitting import fold_keys
 from sightline.errors import UserError
-from sightline.tasks.folds import interval
+from sightline.tasks.folds import cross_validate, interval
+from sightline.tasks.prepare import Prepared
 from task_samples import sample
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -46,9 +50,27 @@ def test_folds_of_pairs_share_neither_sources_nor_targets(tmp_path):
     for number in range(3):
         with prepared_as("translate", data, tmp_path / f"data{number}", config, fold=(number, 3)) as (prepared, rows):
             apart += [one.x for one in prepared.valid]
+            assert prepared.report.in_validation == 30 - rows.count - len(prepared.valid) > 0
             for side in range(2):
                 assert not {one[side] for one in rows} & {one[side] for one in prepared.valid}
     assert sorted(apart) == sorted(f"a{n} b" for n in range(30))
+
+
+def test_pairs_that_folds_leave_out_are_said(tmp_path, caplog, monkeypatch):
+    data, config = tmp_path / "data.tsv", sample("translate", tmp_path).config
+    data.write_text("source\ttarget\n" + "".join(f"a{n} b\tc d\n" for n in range(30)))
+    said = "fold 1 of 3 leaves no pairs to train on, because all pairs outside it have targets that are in it too"
+    with pytest.raises(UserError, match=said), prepared_as("translate", data, tmp_path / "d", config, fold=(0, 3)):
+        raise AssertionError
+
+    def train_task(task, source, out, config, fold, on_report):
+        report = PairReport(in_validation=fold[0])
+        on_report(Prepared(None, None, None, [], config, task, report), None)
+        return None, SimpleNamespace(scores={"bleu": 1.0})
+
+    monkeypatch.setattr("sightline.tasks.folds.train_task", train_task)
+    cross_validate(None, Source.of(str(data)), tmp_path / "run", config, 3)
+    assert "in each fold, up to 2 pairs are left out of training, because their target" in caplog.text
 
 
 def test_a_run_is_cross_validated(tmp_path):
@@ -71,4 +93,6 @@ def test_twenty_pairs_have_two_to_validate_on_and_that_is_said(tmp_path):
     with prepared_as("translate", data, tmp_path / "data", config) as (prepared, rows):
         assert len(prepared.valid) == 2
         assert rows.count == 18
-        assert any("only 2 pairs to validate on: a score of so few says little" in line for line in prepared.lines())
+        said = "only 2 pairs to validate on: a score of so few says little"
+        assert prepared.lines()[-1] == f"{said}; cross-validate with --folds 5, or give --valid"
+        assert replace(prepared, crossed=True).lines()[-1] == said

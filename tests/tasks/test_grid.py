@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import invoke
-from grids import cracked, gridder, write_parity, write_photos
+from grid_samples import cracked, gridder, write_parity, write_photos
 from runs import config_from, prepared_as, read_as, trained_on
 from sightline.cli.train import preset
 from sightline.data.checking import RowLimits

@@ -3,6 +3,8 @@
 import json
 import shutil
 from dataclasses import replace
+from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from invoke import run
 from sightline.errors import UserError
 from sightline.tasks.train import train_task
 from sightline.training.checkpoint import checkpoints, read_progress
-from task_samples import RUNS, sample
+from task_samples import KINDS, RUNS, sample
 
 pytestmark = pytest.mark.unchecked_shapes
 
@@ -100,6 +102,18 @@ def test_tidy_keeps_what_predictions_need(trained, tmp_path):
     assert "has no data and no checkpoints (sightline tidy removes them)" in refused.stderr
 
 
+@pytest.mark.parametrize("kind", ["translate", "grid"])
+def test_evaluate_says_that_a_tidied_run_does_not_recognise_its_rows(kind, tmp_path):
+    copy = shutil.copytree(RUNS / kind / "run", tmp_path / "run")
+    known = run("evaluate", "run", "--data", RUNS / kind / "data.tsv", cwd=tmp_path)
+    assert "is not known" not in known.stdout
+    done = run("tidy", "run", cwd=tmp_path)
+    assert "evaluate no longer recognises rows that are in the run's training data" in done.stdout, done.stderr
+    assert not list((copy / "data").iterdir())
+    told = run("evaluate", "run", "--data", RUNS / kind / "data.tsv", cwd=tmp_path)
+    assert "no training data: whether it has some of these rows is not known" in told.stdout
+
+
 def test_a_run_that_has_not_ended_is_not_tidied(trained, tmp_path):
     copy = shutil.copytree(trained[3], tmp_path / "run")
     (copy / "checksums.json").unlink()
@@ -114,11 +128,18 @@ def test_fields_that_look_like_options_have_a_hint(tmp_path):
         assert said in refused.stderr
 
 
-@pytest.mark.parametrize("kind", ["tag", "span", "classify-text", "caption"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_item_is_said(kind):
     loaded = sightline.load(RUNS / kind / "run")
-    for wrong in (3, None, {"a": 1}, [3, 4]):
+    for wrong in (3, None, {"a": 1}, [3, 4], Decimal(1), object(), {"a"}):
         with pytest.raises(UserError, match="expected"):
             loaded.explain(wrong)
         with pytest.raises(UserError, match="expected"):
             loaded.predict([wrong])
+    for wrong, named in {3: "a number: 3", None: "None", Decimal(1): "Decimal: Decimal"}.items():
+        with pytest.raises(UserError, match=rf"expected a list of \w+, such as \[.*\], found {named}"):
+            loaded.predict(wrong)
+    with pytest.raises(UserError, match=r"expected a list of .* found an object: \{'a': 1\}"):
+        loaded.predict({"a": 1})
+    with pytest.raises(UserError, match="expected a list of"):
+        loaded.predict(SimpleNamespace(columns=["text"], __iter__=None))  # a table, whose iterator gives names

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import sightline.tasks.train as train_module
 import sightline.training.folder as folder_module
 import sightline.training.loop as loop
 from invoke import run
 from reversal import Reversal, small_model
 from sightline.data.spool import Spool
-from sightline.errors import UserError
+from sightline.errors import MachineError, UserError
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.training.checkpoint import STATE, _digest, checkpoints, read_progress, save_checkpoint, verify_checkpoint
 from sightline.training.folder import MODEL, RunFolder
@@ -198,6 +199,65 @@ def test_a_folder_that_is_being_prepared_is_left_alone(tmp_path):
         with pytest.raises(UserError, match="another process is preparing"), RunFolder.creating(tmp_path / "run"):
             raise AssertionError
         assert (folder.path / "data").is_dir()
+
+
+def test_no_file_is_open_when_an_earlier_run_is_put_back(tmp_path, monkeypatch):
+    """Windows moves no folder that holds an open file, nor removes it."""
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_config({"old": True})
+    opened, real, rename = [], folder_module._opened, Path.rename
+    monkeypatch.setattr(folder_module, "_opened", lambda path: opened.append(real(path)) or opened[-1])
+
+    def renamed(self, target):
+        assert all(file.closed for file in opened)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    with pytest.raises(ZeroDivisionError), RunFolder.creating(tmp_path / "run", overwrite=True):
+        raise ZeroDivisionError
+    assert folder.read_config()["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert len(opened) == 2
+
+    def not_moved(self, target):
+        if self.name == ".run.replaced":
+            raise PermissionError(errno.EACCES, "in use")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", not_moved)
+    said = "no rows; the earlier run could not be moved back, and is in .*replaced: in use"
+    with pytest.raises(MachineError, match=said), RunFolder.creating(tmp_path / "run", overwrite=True):
+        raise UserError("no rows")
+
+
+def test_a_restarted_launcher_resumes_the_run_that_it_began_and_no_earlier_one(tmp_path, monkeypatch):
+    """Its first processes may have failed before they replaced the earlier run, or because there was one."""
+    out, trained = tmp_path / "run", []
+
+    def train_task(task, source, out, config, *, on_report, overwrite=False, **listeners):
+        trained.append("resumed" if source is None else "begun")
+        on_report(None, None)
+        RunFolder(out).write_config({})
+
+    monkeypatch.setattr(train_module, "train_task", train_task)
+    out.mkdir()
+
+    def launched(restarts, overwrite):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+        train_module.train_together(None, "rows", out, None, device="cpu", fresh={"overwrite": overwrite})
+        return trained[-1]
+
+    assert launched(0, overwrite=False) == "begun"
+    assert str(os.getppid()) in (out / ".launch").read_text().split()
+    assert launched(1, overwrite=False) == launched(1, overwrite=True) == "resumed"
+    (out / ".launch").write_text("another launcher")
+    with pytest.raises(UserError, match="holds a run already"):
+        launched(1, overwrite=False)
+    assert launched(1, overwrite=True) == "begun"
+    assert launched(2, overwrite=True) == "resumed"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job 7")
+    assert launched(1, overwrite=True) == "begun"
+    assert (out / ".launch").read_text() == "job 7"
 
 
 def test_workers_import_nothing_of_the_folder_they_stand_in(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from sightline.data.source import Source
 from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.tasks.evaluate import Evaluation, Table, evaluate, examples_for
+from sightline.tasks.prepare import DATA, TRAIN
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
 
@@ -72,6 +73,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     if evaluation.seen is not None and evaluation.seen.any():
         seen = int(evaluation.seen.sum())
         print(f"{seen:,} of {count:,} {run.task.rows} are in the run's own data: scores on them are too high")
+    elif evaluation.seen is None and run.folder is not None and not (run.folder / DATA / TRAIN).is_dir():
+        print("the run folder has no training data: whether it has some of these rows is not known")
     if evaluation.verdict:
         print(evaluation.verdict)
     for part in run.output.tables(evaluation):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from sightline.cli.common import writing
+from sightline.data.tables import ENCODING_RULE, recoded
 from sightline.errors import UserError
 from sightline.files import place_of
 from sightline.tasks.run import Run
@@ -57,14 +58,13 @@ class Lines:
             return
         name = "standard input" if self.file is None else self.path
         with contextlib.nullcontext(sys.stdin.buffer) if self.file is None else self.file.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(recoded(str(name), stream), start=1):
                 try:
                     yield line.decode("utf-8").rstrip("\n").removesuffix("\r"), len(line)
                 except UnicodeDecodeError as error:
                     byte = line[error.start]
-                    raise UserError(
-                        f"{name}, line {number}: byte {error.start} is 0x{byte:02x}, which is not UTF-8"
-                    ) from None
+                    wrong = f"{name}, line {number}: byte {error.start} is 0x{byte:02x}, which is not UTF-8"
+                    raise UserError(f"{wrong}; {ENCODING_RULE}") from None
 
 
 def write_predictions(

@@ -17,7 +17,8 @@ from sightline.errors import UserError
 
 LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
-READ = {"data", "valid", "source", "target", "input"}  # options that name a file to read
+# Options that name files to read; of images it is enough that one is there, since commands report the others.
+READ = {"data", "valid", "source", "target", "input", "image", "images", "config", "gold", "truth"}
 RUN_FILES = ("config.json", "sightline.json", "model.safetensors")  # of a run, an export, a checkpoint
 METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
 # Options that have a new name, by command: the old one works for one release. {"train": {"--old": "--new"}}
@@ -137,7 +138,10 @@ def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Seque
         given = values[option.key]
         if option.name == "input" and values.get("text"):  # one too many, which the command says
             continue
-        for one in given if isinstance(given, tuple) else (given,) if given is not None else ():
+        some = given if isinstance(given, tuple) else (given,) if given is not None else ()
+        if option.name in ("image", "images") and any(os.path.exists(one) for one in some):
+            continue
+        for one in some:
             check_there(option, str(one))
     return values
 
@@ -146,12 +150,15 @@ def check_there(option: Arg, given: str) -> None:
     """Refuse the name of a run or a file that is not there, before anything heavy is imported."""
     path = Path(given)
     metavar = option.metavar or ""
-    if metavar.startswith("RUN") and not given.startswith("hf:"):
+    if metavar.startswith("RUN") and given.startswith("hf:"):
+        if not Path(given[3:]).is_dir():
+            raise UserError(f"there is no folder {given[3:]}; hf:DIR is a Hugging Face model on the disk")
+    elif metavar.startswith("RUN"):
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}")
         if not any((path / name).exists() for name in RUN_FILES):
             raise UserError(f"{path} is not a run folder: it has no {RUN_FILES[0]}")
-    named = metavar == "FILE" and option.name in READ and given != "-" and ":" not in given  # not an address
+    named = option.name in READ and given != "-" and ":" not in given  # not an address
     if named and not path.exists() and not glob.has_magic(given):
         raise UserError(f"there is no file {given}" if option.name == "input" else f"{given}: there is no such file")
 

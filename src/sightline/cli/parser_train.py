@@ -18,7 +18,7 @@ Choose a task; `sightline train TASK --help` lists its options:
 
 
 TRAINING = (
-    Arg("epochs", int, "Stop after this many passes; 30 if there is no other limit."),
+    Arg("epochs", int, "Stop after this many passes. Without a limit: 30, or with few rows up to 1,000 (3,000 steps)."),
     Arg("steps", int, "Stop after this many updates."),
     Arg("minutes", float, "Stop after this many minutes."),
     Arg("folds", int, "First cross-validate with this many parts of the data: for small data."),

@@ -1,6 +1,6 @@
 """Every command except `train`: its help and its options, in the order of the list of commands."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from sightline.cli.options import DEVICE, ENCODING, JSON, REQUIRED, THREADS, Arg, Command
@@ -126,6 +126,7 @@ PREDICT = Command(
         ),
         Arg("text", tuple[str, ...], "Predict for these texts instead.", (), group=ITEMS),
         Arg("image", tuple[Path, ...], "Images or folders of images, for runs that read images.", (), group=ITEMS),
+        replace(ENCODING, group=ITEMS),
         Arg("out", Path, "Write this file, atomically; for grid, a folder for masks and pictures.", None),
         Arg("format", str, "Write text, or jsonl with scores and probabilities.", "text", choices=("text", "jsonl")),
         Arg("batch-tokens", int, "Process this many tokens at once; fewer take less memory."),
@@ -173,6 +174,7 @@ VIEW = Command(
         Arg("text2", tuple[str, ...], "The second text of each pair, or the text to find answers in.", (), group=ITEMS),
         Arg("image", tuple[Path, ...], "An image, for runs that read images; a page shows several.", (), group=ITEMS),
         Arg("input", str, "Read items from this file, one per line; - reads a pipe.", None, "FILE", group=ITEMS),
+        replace(ENCODING, group=ITEMS),
         Arg("output", str, "Explain this output or label instead of the model's own.", None, group=ITEMS),
         Arg("layout", str, "What a picture shows.", "alignment", None, ("alignment", "heads", "layers"), PICTURE),
         Arg("attention", str, "Show this attention, such as decoder.2.cross; the last by default.", group=PICTURE),

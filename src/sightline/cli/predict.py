@@ -8,6 +8,7 @@ from typing import Any
 
 from sightline.cli.common import load_run, set_up, spelling
 from sightline.cli.lines import BLOCK, Lines, blocks_of, say_bad, write_predictions
+from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder
 from sightline.tasks.run import Run
@@ -21,12 +22,14 @@ def predict_command(
     out: Path | None,
     format: str,
     threads: int | None,
+    encoding: str | None = None,
     engine: str | None = None,
     ensemble: Sequence[Path] = (),
     **given: Any,
 ) -> None:
     """Predict for the items that the options name; options that do not apply to the run are refused."""
     set_up(threads)
+    read_as(encoding)
     lines, as_json = Lines(input, text), format == "jsonl"
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = _loaded(run, ensemble, engine, threads)

@@ -12,3 +12,5 @@ def tidy_command(run: Path) -> None:
     removed = RunFolder(run).tidy([loaded.input.keys_file])
     left = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
     print(f"{removed / 1e6:,.1f} MB removed, {left / 1e6:,.1f} MB left; {run} predicts as before and cannot be resumed")
+    if not loaded.input.keys_file:  # its data itself held the keys
+        print("evaluate no longer recognises rows that are in the run's training data")

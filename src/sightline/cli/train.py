@@ -26,7 +26,7 @@ from sightline.tasks.task import SIZES, Task, Variant, imported
 from sightline.tasks.train import started, train_together
 from sightline.training.checkpoint import checkpoints, read_progress
 from sightline.training.folder import CONFIG, RunFolder
-from sightline.training.ranks import Ranks
+from sightline.training.ranks import Ranks, launch_id
 from sightline.training.stopping import Terminated
 
 SIZES_OF_BATCHES = ("batch", "batch_rows", "batch_tokens")
@@ -120,10 +120,13 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     limits = task.limits(values["max_characters"], values["max_bad_share"], options=True)
     if is_no_folder(out):
         raise UserError(f"--out is {out}, which is a file; name a folder for the run")
-    if (out / CONFIG).exists() and not Ranks.is_launched() and not values["overwrite"]:
+    launched = Ranks.is_launched() or launch_id() is not None
+    if (out / CONFIG).exists() and not launched and not values["overwrite"]:
         RunFolder.create(out)  # raises before the data is read: there is a run already
     if values["dry_run"]:
-        print_estimate(estimate(task, source, valid, config, limits, values["start"], device), config, task)
+        costs = estimate(task, source, valid, config, limits, values["start"], device)
+        crossed = values["folds"] is not None
+        print_estimate(replace(costs, prepared=replace(costs.prepared, crossed=crossed)), config, task)
         return
     command = shlex.join(["sightline", *sys.argv[1:]])
     fresh = {"valid": valid, "limits": limits, "start": values["start"], "command": command}

@@ -12,6 +12,7 @@ from rich.progress import track
 
 from sightline.cli.common import load_run, set_up
 from sightline.cli.lines import Lines, items_of
+from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import check_writable, write_text
@@ -51,6 +52,7 @@ def view_command(
     text2: Sequence[str],
     image: Sequence[Path],
     input: str | None,
+    encoding: str | None,
     output: str | None,
     top: int | None,
     quick: bool,
@@ -60,6 +62,7 @@ def view_command(
     **drawn: Any,
 ) -> None:
     """Explain each item with each run, and write the format that the extension of ``out`` names."""
+    read_as(encoding)
     drawing, lines = Drawing(**drawn), Lines(input, text)
     _check_out(out, drawing)
     if not runs:

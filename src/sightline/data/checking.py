@@ -92,6 +92,7 @@ class Report:
     places: list[str] = field(default_factory=list)  # the first of them, as file:line: problem
     duplicates: int = 0
     documents: Any = field(default_factory=lambda: array("Q"))  # of each row kept, where the rows name them, by a hash
+    in_validation: int = 0  # rows left out of training, because the validation data has their item or target
     split_by: str = ""  # what the validation rows were drawn by, where that is not single rows
     input: Any = None  # what read the items (`sightline.inputs.base.Input`), with what they are called
 
@@ -125,8 +126,13 @@ class Report:
         """Note how many of the rows were there before, and how many items there are."""
         self.duplicates = rows - different
 
-    def divided(self, left: int, targets: int) -> None:
-        """Note how many pairs are in no part of the split, and how many different targets there are."""
+    def divided(self, left: int, targets: int | None) -> None:
+        """Note how many rows are in no part of the split and, of pairs, how many different targets there are."""
+        self.in_validation = left
+
+    def divided_line(self) -> str:
+        """Why rows are in no part of the split."""
+        return "rows are left out of training, because their item is in the validation data"
 
     def check(self, source: Any) -> None:
         """Refuse data from which nothing can be learnt; called when all rows have been read."""
@@ -145,6 +151,8 @@ class Report:
         lines += self.more()
         if self.duplicates:
             lines.append(f"{self.duplicates:,} {self.again}")
+        if self.in_validation:
+            lines.append(f"{self.in_validation:,} {self.divided_line()}")
         return lines + self.behind() + ([self.split_by] if self.split_by else []) + self.left_out_lines()
 
     def heading(self) -> str:
@@ -180,11 +188,13 @@ class PairReport(Report):
         "target_characters": "target characters",
     }
     identical: int = 0
-    in_validation: int = 0  # pairs left out of training, because their target is in the validation data
     targets: int | None = None  # different ones
 
-    def divided(self, left: int, targets: int) -> None:
+    def divided(self, left: int, targets: int | None) -> None:
         self.in_validation, self.targets = left, targets
+
+    def divided_line(self) -> str:
+        return "pairs are left out of training, because their target is in the validation data"
 
     def add(self, x: Any, y: Any) -> None:
         self.measure(len(x), len(y))
@@ -198,10 +208,6 @@ class PairReport(Report):
 
     def behind(self) -> list[str]:
         lines = [f"{self.identical:,} pairs have the same source and target (kept)"] if self.identical else []
-        if self.in_validation:
-            lines.append(
-                f"{self.in_validation:,} pairs are left out of training, because their target is in the validation data"
-            )
         if self.targets is not None and LABELS_SHARE * self.targets < self.pairs:
             lines.append(
                 f"there are only {self.targets:,} different targets: if they are labels, use `sightline train classify`"

@@ -74,6 +74,12 @@ def split_rows(
         left = ~(apart | np.isin(items, np.array(items)[apart]))
         if output.pair_split:
             left &= ~np.isin(targets, np.array(targets)[apart])
+        if not left.any():
+            shared = "targets" if output.pair_split else "items"
+            raise UserError(
+                f"fold {fold[0] + 1} of {fold[1]} leaves no {what} to train on, because all {what} outside it have "
+                f"{shared} that are in it too; give {what} with more different {shared}"
+            )
         return spool.mark(lambda start, end: left[start:end]), spool.mark(lambda start, end: apart[start:end])
     if of_documents:
         apart, split_by = choose_groups(np.array(report.documents, np.uint64), share, seed, what)

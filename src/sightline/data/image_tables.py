@@ -20,7 +20,7 @@ from sightline.data.columns import Columns, TableRow, choose_columns, no_cells, 
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of, is_address
 from sightline.data.source import Source
-from sightline.data.tables import FORMATS, LINE_LIMIT
+from sightline.data.tables import FORMATS, LINE_LIMIT, decoded
 from sightline.errors import UserError
 from sightline.files import place_of
 
@@ -101,9 +101,9 @@ def image_paths(images: Sequence[str | Path], path: str | None = None, endings: 
             paths.append(row.values[0])
         return list(dict.fromkeys(paths))
     try:
-        text = sys.stdin.buffer.read().decode("utf-8") if path == "-" else Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is neither an image nor a list of images in UTF-8") from None
+        text = decoded(sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path} is neither an image nor a list of images: {error}") from None
     base = Path() if path == "-" else Path(path).parent
     return paths + [base / line.strip() for line in text.splitlines() if line.strip()]
 
@@ -292,10 +292,9 @@ def _beside(folder: Path, endings: Sequence[str], what: str) -> Iterator[tuple[P
             yield path, beside, "", no_cells(str(beside), 0, problem)
             continue
         try:
-            yield path, beside, beside.read_text(encoding="utf-8-sig"), None
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
-            yield path, beside, "", no_cells(str(beside), 0, f"bad UTF-8: found {byte}, expected UTF-8")
+            yield path, beside, decoded(beside.read_bytes()), None
+        except ValueError as error:
+            yield path, beside, "", no_cells(str(beside), 0, str(error))
 
 
 def _transcribed(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:

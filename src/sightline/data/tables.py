@@ -59,12 +59,40 @@ _ENCODING = ContextVar("encoding", default="utf-8")
 
 
 def read_as(encoding: str | None) -> None:
-    """Read text files in this encoding from now on; None is UTF-8."""
+    """Read text files in this encoding from now on; None is UTF-8. In Python: `reading_as`."""
     try:
         _ENCODING.set(codecs.lookup(encoding or "utf-8").name)
         "".encode(_ENCODING.get())
     except (LookupError, ValueError):
         raise UserError(f"there is no encoding {encoding!r}; expected one such as latin-1, gb18030 or utf-16") from None
+
+
+@contextmanager
+def reading_as(encoding: str | None) -> Iterator[None]:
+    """Read text files in this encoding inside the block."""
+    before = _ENCODING.get()
+    read_as(encoding)
+    try:
+        yield
+    finally:
+        _ENCODING.set(before)
+
+
+def recoded(name: str, stream: Any) -> Any:
+    """A stream of text as UTF-8, whatever encoding `read_as` named."""
+    encoding = _ENCODING.get()
+    return stream if encoding == "utf-8" else io.BufferedReader(_Recoded(name, stream, encoding), 1 << 16)
+
+
+def decoded(content: bytes) -> str:
+    """The text of a whole file, in the encoding that `read_as` named; a `ValueError` says what is wrong."""
+    encoding = _ENCODING.get()
+    try:
+        return content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except UnicodeDecodeError as error:
+        found = f"found byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        kind, expected = (BAD_UTF8, "UTF-8") if encoding == "utf-8" else ("bad encoding", encoding)
+        raise ValueError(f"{kind}: {found}, expected {expected}") from None
 
 
 class _Recoded(io.RawIOBase):
@@ -166,17 +194,14 @@ def open_unpacked(path: str, stack: ExitStack) -> io.BufferedIOBase:
     elif (raw := getattr(sys.stdin, "buffer", None)) is None:
         raise UserError("standard input is closed; expected pairs there")
     head = raw.read(2)
-    encoding = _ENCODING.get()
-    if head in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
+    if head in (b"\xff\xfe", b"\xfe\xff") and _ENCODING.get() == "utf-8":
         raise UserError(
             f"{name_of(path)}: found UTF-16 text; expected UTF-8, so save it as UTF-8, or --encoding utf-16"
         )
     stream: Any = stack.enter_context(io.BufferedReader(_Rejoined(head, raw), 1 << 16))
     if head == b"\x1f\x8b":
         stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
-    if encoding != "utf-8":
-        stream = stack.enter_context(io.BufferedReader(_Recoded(name_of(path), stream, encoding), 1 << 16))
-    return stream
+    return recoded(name_of(path), stream)
 
 
 def lines_of(path: str) -> Iterator[Line]:

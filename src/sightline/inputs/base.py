@@ -60,7 +60,7 @@ class Input(ABC, Generic[X, Part, Batch]):
     kind: ClassVar[str] = "text"
     noun: ClassVar[str] = "texts"
     single: ClassVar[tuple[type, ...]] = (str, bytes, Path)  # what is one item, where a list would be several
-    refused: ClassVar[tuple[type, ...]] = ()  # what can be no item
+    item_types: ClassVar[tuple[type, ...]] = (object,)  # what a Python program may give as an item
     example: ClassVar[str] = '"a text"'  # of an item, for errors
     at_once: ClassVar[int] = 4096  # items encoded together
     budget: ClassVar[int] = 16_384  # sizes of parts that are in one batch of predictions, padding counted
@@ -229,9 +229,14 @@ class Input(ABC, Generic[X, Part, Batch]):
 
     def check_item(self, given: object) -> None:
         """Refuse what can be no item."""
-        if given is None or isinstance(given, self.refused):
-            one = self.noun.removesuffix("s")
-            raise UserError(f"expected one {one}, such as {self.example}, found {kind_of(given)}: {given!r:.60}")
+        if given is None or not isinstance(given, self.item_types):
+            raise UserError(f"expected one {self.noun.removesuffix('s')}, such as {self.example}, {_found(given)}")
+
+    def check_items(self, given: object) -> None:
+        """Refuse what can be no list of items: a single value, or a dictionary or table, which would give its names."""
+        named = isinstance(given, Mapping) or hasattr(given, "columns")
+        if named or not (hasattr(given, "__iter__") or hasattr(given, "__getitem__")):
+            raise UserError(f"expected a list of {self.noun}, such as [{self.example}], {_found(given)}")
 
     def parse(self, line: str, number: int, is_json: bool) -> X:
         """An item out of a line of `sightline predict --input`: its first column, or an object of JSON."""
@@ -280,6 +285,10 @@ class Input(ABC, Generic[X, Part, Batch]):
             name = self.noun.removesuffix("s") if self.reads_files else "item"
             return json.dumps({name: self.label(x), "problem": reason}, ensure_ascii=False)
         return f"{path_name(self.label(x))}\t" if self.reads_files else ""
+
+
+def _found(given: object) -> str:
+    return "found None" if given is None else f"found {kind_of(given)}: {given!r:.60}"
 
 
 SomeInput = Input[object, object, object]

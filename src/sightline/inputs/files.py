@@ -39,8 +39,8 @@ class FileInput(Input[FileItem, Part, Batch]):
     """
 
     single = (str, bytes, Path, np.ndarray)
-    refused = (int, float, list, dict, set)
-    example = "a path"
+    item_types = (StoredFile, *single)
+    example = '"photo.png"'
     by_item = True
     reads_files = True
     column: ClassVar[str] = "image"

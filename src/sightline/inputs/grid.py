@@ -178,8 +178,9 @@ class GridInput(Input[GridItem, GridPart, Grids]):
 
     kind = "grid"
     noun = "images"
-    refused = (int, float, list, dict, set)
-    example = "a path"
+    single = (str, bytes, Path, np.ndarray)
+    item_types = (GridItem, *single)
+    example = '"photo.png"'
     at_once = 8
     budget = BATCH_CELLS
     keys_file = ""  # the stores hold the keys

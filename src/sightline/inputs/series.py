@@ -62,6 +62,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
     at_once = 64
     budget = 24_000  # frames in one batch of predictions, padding counted
     keys_file = "series.npy"
+    example = '"recording.wav"'
     source_name = "recording"
     decodes = "one vector for all of it"
     seconds: ClassVar[float] = 0.01  # a frame, where the data does not tell

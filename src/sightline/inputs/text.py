@@ -39,9 +39,6 @@ from sightline.vocabulary import END, MASK, MASK_SPELLING, PADDING, Specials
 TOKENISER, SOURCE = "tokenizer.json", "source.json"
 
 
-NO_TEXT: tuple[type, ...] = (int, float, bytes, Path, dict, set)
-
-
 class ReaderInput(Input[X, Part, Texts]):
     """Items that a fitted `TextEncoder` reads; the base of texts, words and questions.
 
@@ -49,7 +46,7 @@ class ReaderInput(Input[X, Part, Texts]):
     """
 
     reads_pairs = False
-    refused: ClassVar[tuple[type, ...]] = NO_TEXT
+    item_types: ClassVar[tuple[type, ...]] = (str, list, tuple)
     reader: TextEncoder
 
     def __init__(self, config: TaskConfig, reader: TextEncoder | None = None) -> None:
@@ -265,7 +262,7 @@ class SourceText(Input[str, Sequence[int], Tensor]):
     """Texts of one vocabulary. A part is the tokens of a text, without its end; an empty text has no part."""
 
     keys_file = ""  # the training corpus itself tells which pairs were trained on
-    refused: ClassVar[tuple[type, ...]] = (*NO_TEXT, list, tuple)
+    item_types: ClassVar[tuple[type, ...]] = (str,)
     decodes = "one vector for the whole source"
     most_measured = 400  # tokens; hiding each of them in turn grows with the cube
 
@@ -375,7 +372,7 @@ PlainPart = list[int] | Masked
 class PlainInput(ReaderInput[Plain, PlainPart]):
     """Texts. Only those with a mask have something to predict; around each, ``config.max_length`` tokens are read."""
 
-    refused: ClassVar[tuple[type, ...]] = (*NO_TEXT, list, tuple)
+    item_types: ClassVar[tuple[type, ...]] = (str,)
 
     def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
         return [without_blanks(rows) for rows in tables]

@@ -18,6 +18,7 @@ class VectorsInput(SeriesInput):
     source_name = "frames"
     column = "features"
     endings = (".npy",)
+    example = '"features.npy"'
 
     def frame_seconds(self) -> float:
         return self.config.frame_seconds

@@ -4,6 +4,7 @@ The parts choose the checkpoints too, as validation data does, so the scores are
 kept is trained as without folds.
 """
 
+import logging
 import math
 import statistics
 import tempfile
@@ -11,10 +12,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from sightline.data.checking import Report
 from sightline.data.source import Source
 from sightline.errors import UserError
+from sightline.tasks.prepare import SomePrepared
 from sightline.tasks.task import Task
 from sightline.tasks.train import Interval, train_task
+
+LOG = logging.getLogger(__name__)
 
 # The t distribution, 97.5 %, by degrees of freedom.
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12,
@@ -39,11 +46,19 @@ def cross_validate(
         raise UserError("--folds reads the data several times; give a file or a list instead of a pipe")
     out.parent.mkdir(parents=True, exist_ok=True)
     scores: list[dict[str, float]] = []
+    reports: list[Report] = []
+
+    def keep(prepared: SomePrepared, model: nn.Module) -> None:
+        reports.extend([] if prepared.report is None else [prepared.report])
+
+    options["on_report"] = keep
     for number in range(folds):
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-fold-", dir=out.parent) as folder:
             _, outcome = train_task(task, source, Path(folder) / "run", config, fold=(number, folds), **options)
         scores.append(outcome.scores)
         on_fold(number, outcome.scores)
+    if most := max((one.in_validation for one in reports), default=0):
+        LOG.warning(f"in each fold, up to {most:,} {reports[0].divided_line()}")
     return {name: interval([one[name] for one in scores]) for name in scores[0]}
 
 

@@ -57,6 +57,7 @@ class Setting:
     on_items: OnItems | None = None
     source: Source = field(default_factory=Source)  # the training data
     fold: tuple[int, int] | None = None  # of a cross-validation: which part of the rows is for validation, of how many
+    crossed: bool = False  # the data was cross-validated before
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -121,6 +122,7 @@ class Prepared(Generic[X_co, Y_co]):
     valid_report: Report | None = None
     overlap: Overlap | None = None  # of validation data that was given with the training data
     extra: tuple[str, ...] = ()
+    crossed: bool = False  # the data was cross-validated before
 
     def lines(self) -> list[str]:
         """The report on the data, printed before training."""
@@ -130,7 +132,8 @@ class Prepared(Generic[X_co, Y_co]):
             lines += ["of the validation data:", *self.valid_report.left_out_lines()]
         lines += self.output.notes(self)
         if self.report is not None and len(self.valid) < FEW_VALID:
-            advice = "" if self.valid_report is not None else "; cross-validate with --folds 5, or give --valid"
+            given = self.crossed or self.valid_report is not None
+            advice = "" if given else "; cross-validate with --folds 5, or give --valid"
             few = f"only {len(self.valid):,} {self.task.rows} to validate on"
             lines.append(f"{few}: a score of so few says little{advice}")
         return lines + overlap_lines(self.overlap, self.task.rows, self.output.pair_split)
@@ -246,8 +249,8 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
             named = setting.task.rows, setting.config.seed, setting.fold
             marks, apart = split_rows(spool, hashes, input, output, share, report, *named)
             kept = [_unpacked(input, output, row) for row in spool.rows(apart)]
-            if hashes[2] is not None:
-                report.divided(spool.count - marks.count - apart.count, count_different(hashes[2]))
+            targets = None if hashes[2] is None else count_different(hashes[2])
+            report.divided(spool.count - marks.count - apart.count, targets)
         else:
             overlap = overlap_with(hashes, [pack(one) for one in kept], input, output, setting.config.seed)
         if not kept or (marks is not None and not marks.count):
@@ -260,8 +263,9 @@ def preparing(source: Source, valid: Source | None, setting: Setting) -> Iterato
         if input.keys_file:
             own = np.array([input.key(one.x) for one in kept], np.uint64)
             _write_keys(setting.data / input.keys_file, spool.numbers(partial(_key, input))[0], own)
+        reports, crossed = (report, valid_report, overlap), setting.crossed
         yield (
-            Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, report, valid_report, overlap),
+            Prepared(fitted_input, fitted_output, corpus, kept, config, setting.task, *reports, crossed=crossed),
             rows,
         )
 

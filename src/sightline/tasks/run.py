@@ -88,8 +88,7 @@ class Run:
         """
         if isinstance(items, self.input.single):
             return self.predict([items], on_predicted=on_predicted, **options)[0]
-        if isinstance(items, int | float | None):
-            raise UserError(f"{items!r} is no list of {self.input.noun}; expected one, such as [{self.input.example}]")
+        self.input.check_items(items)
         chosen = self.output.options(options)
         items = list(cast("Sequence[object]", items))
         for one in items:
@@ -171,16 +170,20 @@ class Run:
         data: "RowsLike | Sequence[SomeExample]",
         *,
         columns: Sequence[str] | None = None,
+        encoding: str | None = None,
         on_predicted: Callable[[int], None] = _ignore,
         **options: object,
     ) -> "SomeEvaluation":
         """Every score on data with targets: a path, rows, a DataFrame, or a list of `Example`s.
 
-        Options are those of `sightline.tasks.evaluate.evaluate`.
+        ``encoding`` is that of text files, UTF-8 by default. Options are those of `sightline.tasks.evaluate.evaluate`.
         """
+        from sightline.data.tables import reading_as
         from sightline.tasks.evaluate import evaluate, examples_for
 
-        return evaluate(self, examples_for(self, data, columns)[0], on_predicted=on_predicted, **options)
+        with reading_as(encoding):
+            examples, _ = examples_for(self, data, columns)
+        return evaluate(self, examples, on_predicted=on_predicted, **options)
 
     def compare(
         self,

@@ -26,7 +26,7 @@ from sightline.tasks.task import Task, Variant, imported
 from sightline.training.checkpoint import checkpoints
 from sightline.training.folder import CONFIG, METRICS, MODEL, RunFolder
 from sightline.training.loop import BatchLoss, OtherRank, Outcome, TrainingConfig, train
-from sightline.training.ranks import Ranks
+from sightline.training.ranks import Ranks, launch_id
 
 
 class TaskLesson:
@@ -158,6 +158,7 @@ def train_task(
         with RunFolder.creating(out, overwrite) as folder:
             given = limits or task.limits()
             setting = Setting(task, variant, config, out / DATA, given, earlier, device, on_items, fold=fold)
+            setting = replace(setting, crossed=folds is not None)
             with preparing(source, valid, setting) as (prepared, rows):
                 run = untrained(prepared, variant, out, earlier)  # fails before anything is kept
                 on_report(prepared, run.model)
@@ -238,19 +239,21 @@ def train_together(
     device: str,
     fresh: dict[str, Any] | None = None,
     on_begin: Callable[[], None] = lambda: None,
+    on_report: Report = lambda prepared, model: None,
     **listeners: Any,
 ) -> tuple[Run, Outcome] | None:
     """Train in this process and in those that a launcher started with it; only the first returns a result.
 
-    ``source`` is None for a run that is resumed; ``fresh`` holds the options of a new run. A run that a launcher
-    restarts after a failure is resumed.
+    ``source`` is None for a run that is resumed; ``fresh`` holds the options of a new run. A launcher that restarts its
+    processes after a failure resumes the run that it began, and no earlier one.
     """
     ranks = Ranks.join(device)
-    restarted = ranks.is_restart()
+    restarted, launch = ranks.is_restart(), launch_id()
     if ranks.is_first and source is not None and (out / CONFIG).exists():
-        if not restarted and not (fresh or {}).get("overwrite"):
+        if restarted and RunFolder(out).began_with(launch):
+            source = None
+        elif not (fresh or {}).get("overwrite"):
             RunFolder.create(out)  # raises: there is a run already
-        source = None if restarted else source
     if not ranks.is_first:
         ranks.wait()  # the first process prepares the data; then this one resumes its run
         with suppress(OtherRank):
@@ -258,11 +261,18 @@ def train_together(
         ranks.wait()
         return None
 
+    def report(prepared: SomePrepared, model: nn.Module) -> None:
+        on_report(prepared, model)
+        if launch is not None and source is not None:  # before config.json makes a run of the folder
+            RunFolder(out).begin_with(launch)
+
     def begin() -> None:
         on_begin()
         ranks.wait()
 
     options = {} if source is None or fresh is None else fresh
-    trained = train_task(task, source, out, config, device=device, on_begin=begin, **listeners, **options)
+    trained = train_task(
+        task, source, out, config, device=device, on_begin=begin, on_report=report, **listeners, **options
+    )
     ranks.wait()
     return trained

@@ -50,7 +50,7 @@ NAMED = 255  # characters of a name that are said
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 CONFIG, MODEL, METRICS, CHECKSUMS = "config.json", "model.safetensors", "metrics.jsonl", "checksums.json"
 EXPORT = "sightline.json"  # of a folder that `export` wrote
-LOCK, PREPARING, DATA = ".lock", ".preparing", "data"
+LOCK, PREPARING, LAUNCH, DATA = ".lock", ".preparing", ".launch", "data"
 PREPARED = f"{DATA}/{CHECKSUMS}"
 
 
@@ -88,8 +88,12 @@ class RunFolder:
             try:
                 with cls.creating(path) as folder:
                     yield folder
-            except BaseException:
-                aside.rename(path)
+            except BaseException as error:
+                try:
+                    aside.rename(path)
+                except OSError as failure:
+                    where = f"the earlier run could not be moved back, and is in {aside}"
+                    raise MachineError(f"{error}; {where}: {failure.strerror}") from error
                 raise
             shutil.rmtree(aside, ignore_errors=True)
             return
@@ -102,8 +106,11 @@ class RunFolder:
             try:
                 yield folder
             except BaseException:
-                shutil.rmtree(path / DATA if was_there else path, ignore_errors=True)
+                shutil.rmtree(path / DATA, ignore_errors=True)
+                file.close()  # Windows neither removes an open file nor moves its folder
                 marker.unlink(missing_ok=True)
+                if not was_there:
+                    shutil.rmtree(path, ignore_errors=True)
                 raise
 
     @classmethod
@@ -144,6 +151,14 @@ class RunFolder:
                 f"{self.path} was written by a newer Sightline (format {data['format']}, this one reads up to {FORMAT})"
             )
         return data
+
+    def began_with(self, launch: str | None) -> bool:
+        """Whether this launch of several processes made the run (`sightline.training.ranks.launch_id`)."""
+        path = self.path / LAUNCH
+        return path.is_file() and read_text(path, errors="replace") == launch
+
+    def begin_with(self, launch: str) -> None:
+        write_text(self.path / LAUNCH, launch)
 
     def add_metrics(self, **values: Any) -> None:
         """One line more in metrics.jsonl."""

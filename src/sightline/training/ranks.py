@@ -6,8 +6,10 @@ with two.
 """
 
 import os
+import platform
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 
 from sightline.errors import UserError
 
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # `torchrun` sets it
 PATIENCE = timedelta(hours=12)  # the others wait while the first process prepares data, validates and writes
 
 
@@ -46,7 +49,7 @@ class Ranks:
     def is_restart(self) -> bool:
         """Whether a launcher restarted the processes after one of them was lost. Every machine counts for itself:
         the processes of the others may not know."""
-        return self.sum(float(_number("TORCHELASTIC_RESTART_COUNT", 0)))[0] > 0
+        return self.sum(float(_number(RESTARTS, 0)))[0] > 0
 
     @staticmethod
     def is_launched() -> bool:
@@ -115,6 +118,22 @@ class Ranks:
         """Until all processes are here."""
         if self.count > 1:
             dist.barrier()
+
+
+def launch_id() -> str | None:
+    """The same for a launcher and its restarts, another for the next launcher, None without one that restarts.
+
+    `torchrun` has an id where it is given one or picks one, and "none" otherwise: then it is known by its process.
+    """
+    if RESTARTS not in os.environ:
+        return None
+    given = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    if given != "none":
+        return given
+    parent = os.getppid()
+    about = Path(f"/proc/{parent}/stat")
+    began = about.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19] if about.exists() else ""
+    return f"{platform.node()} {parent} {began}"
 
 
 def own_device(device: str | torch.device) -> torch.device:
