@@ -68,6 +68,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "show_attend_tell": "sightline.models.show_attend_tell:ShowAttendTellConfig",
         "transformer": "sightline.models.captioning_transformer:CaptioningTransformerConfig",
     },
+    "series_to_labels": {"attentive": "sightline.models.series_to_labels:SeriesToLabelsConfig"},
     "series_to_text": {
         "listen_attend_spell": "sightline.models.listen_attend_spell:ListenAttendSpellConfig",
         "ctc": "sightline.models.listen_attend_spell:CTCConfig",

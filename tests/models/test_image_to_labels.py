@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from sightline.explain.evidence.measures import leave_one_out
-from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
+from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
+from sightline.models.source_to_labels import LabelsShape
 from sightline.nn.image import CNNConfig
 from sightline.outputs.image_labels import ImageLabelSubject
 
@@ -14,7 +15,7 @@ from sightline.outputs.image_labels import ImageLabelSubject
 @torch.no_grad()
 def test_the_model_is_its_formula():
     torch.manual_seed(1)
-    model = ImageToLabelsConfig(size=6, dropout=0.5).build(Places(5, 2, 3), ImageLabelsShape("one", 4)).eval()
+    model = ImageToLabelsConfig(size=6, dropout=0.5).build(Places(5, 2, 3), LabelsShape("one", 4)).eval()
     source = torch.randn(2, 6, 5)
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     x = source.double().numpy()
@@ -32,7 +33,7 @@ def test_the_model_is_its_formula():
 
 @torch.no_grad()
 def test_only_self_attention_knows_where_a_place_is():
-    places, shape = Places(8, 2, 3), ImageLabelsShape("one", 2)
+    places, shape = Places(8, 2, 3), LabelsShape("one", 2)
     source = torch.randn(1, 6, 8)
     turned = source[:, torch.tensor([3, 1, 5, 0, 2, 4])]
     for layers, same in ((0, True), (2, False)):
@@ -46,7 +47,7 @@ def test_only_self_attention_knows_where_a_place_is():
 )
 def test_losses_are_those_of_torch(labels, gold):
     model = ImageToLabelsConfig(size=4).build(
-        Places(3, 1, 2), ImageLabelsShape(labels, 1 if labels == "number" else 3, mean=10.0, spread=2.0)
+        Places(3, 1, 2), LabelsShape(labels, 1 if labels == "number" else 3, mean=10.0, spread=2.0)
     )
     source, wanted = torch.randn(3, 2, 3), torch.tensor(gold, dtype=torch.double if labels == "number" else None)
     found = model.eval().loss(source, wanted)
@@ -69,7 +70,7 @@ def test_attention_finds_what_the_mean_drowns():
     gold = torch.randint(0, 2, (96,), generator=random)
     spots = torch.randint(0, 36, (96,), generator=random)
     source[torch.arange(96), spots] = torch.tensor([[4.0, -4, 0, 0, 3, 0, 0, 0], [-4.0, 4, 0, 0, 3, 0, 0, 0]])[gold]
-    model = ImageToLabelsConfig(size=16, dropout=0.0).build(Places(8, 6, 6), ImageLabelsShape("one", 2))
+    model = ImageToLabelsConfig(size=16, dropout=0.0).build(Places(8, 6, 6), LabelsShape("one", 2))
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(60):
         loss = model.loss(source, gold).total / 96
@@ -99,10 +100,10 @@ def test_configurations_that_cannot_be_are_refused(change, reason):
 
 
 def test_places_of_another_shape_are_refused():
-    model = ImageToLabelsConfig(size=4).build(Places(3, 2, 2), ImageLabelsShape("one", 2))
+    model = ImageToLabelsConfig(size=4).build(Places(3, 2, 2), LabelsShape("one", 2))
     with pytest.raises(ValueError, match=r"expected 4 of 3 features for each image, 2 rows by 2 columns"):
         model.scores(torch.zeros(1, 5, 3))
     with pytest.raises(ValueError, match="gives 16 features for a place; the model expects 3"):
         ImageToLabelsConfig().build(
-            Places(3, 8, 8), ImageLabelsShape("one", 2), CNNConfig(size=32, channels=(8, 16), blocks=0).build()
+            Places(3, 8, 8), LabelsShape("one", 2), CNNConfig(size=32, channels=(8, 16), blocks=0).build()
         )

@@ -18,8 +18,9 @@ from sightline.data.labelled import LabelReport
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.inputs.image import ImageInput
-from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabelsConfig
+from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
+from sightline.models.source_to_labels import LabelsShape
 from sightline.nn.efficientnet import EfficientNetLite0Config
 from sightline.nn.image import CNNConfig
 from sightline.outputs.image_labels import HIDING, LOOKED, ImageLabelsOutput
@@ -237,7 +238,7 @@ def test_a_frozen_encoder_is_kept_in_the_run(tmp_path, monkeypatch):
     how = EfficientNetLite0Config(size=32, level="middle")
     encoder = how.build(pretrained=True)
     labels, places = Labels("one", ("a", "b"), (1, 1)), Places(encoder.annotation_size, *encoder.grid(32, 32))
-    model = config().model.build(places, ImageLabelsShape("one", 2)).eval()
+    model = config().model.build(places, LabelsShape("one", 2)).eval()
     run = classifier(model, labels, how, encoder, temperature=2.0)
     saved(run, tmp_path / "run", weights="untrained")
     monkeypatch.setattr("sightline.nn.efficientnet.PACKAGE", "no_such_package_at_all")
@@ -325,7 +326,7 @@ def test_explanations_of_every_kind(labels, layers, pooled):
     how = CNNConfig(size=32, channels=(8, 16))
     model_config = ImageToLabelsConfig(size=8, layers=layers, heads=2)
     model_config = model_config if pooled else ImageToLabelsConfig(size=8, pooling=None)
-    model = model_config.build(Places(16, 8, 8), ImageLabelsShape(labels, known.classes), how.build()).eval()
+    model = model_config.build(Places(16, 8, 8), LabelsShape(labels, known.classes), how.build()).eval()
     run = classifier(model, known, how)
     found = run.explain(pictures(1)[0][0])
     titles = [stack.kind for stack in found.stacks]

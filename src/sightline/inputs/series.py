@@ -23,7 +23,7 @@ from sightline.inputs.base import Shown
 from sightline.inputs.files import FileInput, FileItem, StoredFile, file_of
 from sightline.inputs.image import of_images
 from sightline.inputs.series_subject import SeriesSubject
-from sightline.models.series_to_text import SeriesToText
+from sightline.models.series_to_text import SeriesModel
 from sightline.nn.series import SeriesBatch, SeriesShape
 from sightline.recording import Recording
 from sightline.records import Frames, Record
@@ -165,7 +165,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         self.centre = mean, 1 / deviation
         return self
 
-    def initialise(self, model: SeriesToText) -> None:
+    def initialise(self, model: SeriesModel) -> None:
         """Give a new model what was measured of the training data."""
         if self.centre is not None:
             mean, scale = (torch.from_numpy(one).float() for one in self.centre)

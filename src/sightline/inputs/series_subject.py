@@ -1,6 +1,6 @@
 """Series under perturbation: stretches of frames are hidden to measure the evidence of a map."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +12,8 @@ from sightline.nn.series import SeriesBatch
 from sightline.vocabulary import START
 
 
-class SeriesSubject(HidingSubject):
-    """A model from series to text, one series, and what was written. A column is the frames of one encoder state.
+class SeriesHiding(HidingSubject):
+    """A model that reads series, and one series. A column is the frames of one encoder state.
 
     Hidden frames get the mean of the series' frames: that is silence to a model that centres each series. What people
     get wrong: a state also hears its neighbours, so hiding its own frames hides less than all that it holds.
@@ -21,33 +21,24 @@ class SeriesSubject(HidingSubject):
 
     row_name, column_name = "token", "moment"
 
-    def __init__(self, model: nn.Module, source: SeriesBatch, written: Sequence[int], reduction: int) -> None:
+    def __init__(self, model: nn.Module, source: SeriesBatch, reduction: int) -> None:
         self.source, self.reduction = source, reduction
         super().__init__(model)
-        self.written = torch.tensor(list(written), device=self.device)
         self.values = source.values.to(self.device).float()
 
     @property
     def columns(self) -> int:
         return -(-int(self.source.lengths[0]) // self.reduction)
 
-    @property
-    def rows(self) -> int:
-        return len(self.written)
-
-    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
-        model: Any = self.model
+    def variants(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> SeriesBatch:
+        """So many copies of the series; without ``keep`` their values are a leaf of gradients."""
         values = self.values.expand(copies, *self.values.shape[1:])
         if keep is None:
             values = values.clone().requires_grad_()
         else:
             frames = keep.repeat_interleave(self.reduction, dim=1)[:, : values.shape[1]]
             values = torch.where(frames.view(*frames.shape, *[1] * (values.dim() - 2)), values, self._mean())
-        lengths = self.source.lengths.to(self.device).expand(copies)
-        words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
-        features, _ = model.decode(words, model.begin(SeriesBatch(values, lengths)))
-        log_probs = torch.log_softmax(model.output(features), dim=-1)
-        return log_probs.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1), values
+        return SeriesBatch(values, self.source.lengths.to(self.device).expand(copies))
 
     def _mean(self) -> Tensor:
         return self.values.mean(dim=1, keepdim=True)
@@ -56,3 +47,44 @@ class SeriesSubject(HidingSubject):
         of_frames = (gradient * (seen - self._mean())).flatten(2).sum(dim=-1)
         missing = self.columns * self.reduction - of_frames.shape[1]
         return nn.functional.pad(of_frames, (0, missing)).unflatten(1, (self.columns, -1)).sum(dim=-1)
+
+
+class SeriesSubject(SeriesHiding):
+    """A model from series to text, one series, and what was written."""
+
+    def __init__(self, model: nn.Module, source: SeriesBatch, written: Sequence[int], reduction: int) -> None:
+        super().__init__(model, source, reduction)
+        self.written = torch.tensor(list(written), device=self.device)
+
+    @property
+    def rows(self) -> int:
+        return len(self.written)
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        model: Any = self.model
+        batch = self.variants(copies, keep)
+        words = torch.cat([torch.tensor([START], device=self.device), self.written[:-1]]).expand(copies, -1)
+        features, _ = model.decode(words, model.begin(batch))
+        log_probs = torch.log_softmax(model.output(features), dim=-1)
+        return log_probs.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1), batch.values
+
+
+class SeriesLabelSubject(SeriesHiding):
+    """A model from series to labels, one series, and what is measured of its scores."""
+
+    row_name = "label"
+
+    def __init__(
+        self, model: nn.Module, source: SeriesBatch, reduction: int, measure: Callable[[Tensor, bool], Tensor]
+    ) -> None:
+        super().__init__(model, source, reduction)
+        self.measure = measure
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        model: Any = self.model
+        batch = self.variants(copies, keep)
+        return self.measure(model.scores(batch), keep is None).unsqueeze(1), batch.values

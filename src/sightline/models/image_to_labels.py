@@ -7,7 +7,7 @@ says less about the image; it is shown together with what the places looked at.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,41 +17,22 @@ from torch import Tensor, nn
 from sightline.attention.checks import check_least, check_share
 from sightline.attention.pooling import PoolingConfig
 from sightline.config import Config
-from sightline.models.heads import NOTHING
 from sightline.models.image_to_text import Places, grid_sinusoids
+from sightline.models.source_to_labels import LabelsShape, SourceToLabels
 from sightline.models.text_to_labels import pooled_size
-from sightline.models.writer import Loss
-from sightline.nn.dropout import Dropout
 from sightline.nn.image import ImageEncoder
 from sightline.nn.transformer import EncoderLayer, LayerShape
 
-ImageLabels = Literal["one", "several", "number"]
 
-
-@dataclass(frozen=True)
-class ImageLabelsShape:
-    """What is written: one of ``classes``, several of them, or a number, in units of ``spread`` around ``mean``.
-
-    ``weights`` say how much each class counts in training, ``smoothing`` how much of the truth is given to the others.
-    """
-
-    labels: ImageLabels
-    classes: int
-    weights: tuple[float, ...] | None = None
-    smoothing: float = 0.0
-    mean: float = 0.0
-    spread: float = 1.0
-
-
-class ImageToLabels(nn.Module):
+class ImageToLabels(SourceToLabels):
     """Places in (or pixels, where it has an encoder that learns), logits or a number out."""
 
     def __init__(
-        self, config: "ImageToLabelsConfig", places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None
+        self, config: "ImageToLabelsConfig", places: Places, shape: LabelsShape, encoder: ImageEncoder | None
     ) -> None:
-        super().__init__()
+        super().__init__(shape, config.dropout)
         places.check_encoder(encoder)
-        self.places, self.shape, self.encoder = places, shape, encoder
+        self.places, self.encoder = places, encoder
         # What places look like on average, in the training data: what a hidden place is made to look like.
         self.register_buffer("blank", torch.zeros(places.size))
         self.blank: Tensor
@@ -61,14 +42,7 @@ class ImageToLabels(nn.Module):
         self.between_places = nn.ModuleList(EncoderLayer(layer) for _ in range(config.layers))
         self.places_norm = nn.LayerNorm(config.size) if config.layers else nn.Identity()
         self.pooling = None if config.pooling is None else config.pooling.build(config.size)
-        self.dropout = Dropout(config.dropout)
-        size = config.size if self.pooling is None else pooled_size(self.pooling)
-        self.output = nn.Linear(size, shape.classes)
-        nn.init.normal_(self.output.weight, std=size**-0.5)
-        nn.init.zeros_(self.output.bias)
-        weights = None if shape.weights is None else torch.tensor(shape.weights)
-        self.register_buffer("weights", weights, persistent=False)  # of use in training only
-        self.weights: Tensor | None
+        self.add_output(config.size if self.pooling is None else pooled_size(self.pooling))
 
     def annotate(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "b s d"]:
         """One vector for each place: of pixels `b h w 3` where there is an encoder, else of its features `b s d`."""
@@ -92,39 +66,6 @@ class ImageToLabels(nn.Module):
         if self.pooling is None:
             return annotations.mean(dim=1)
         return self.pooling(annotations).context.flatten(1)
-
-    def scores(self, source: Num[Tensor, "b ..."]) -> Float[Tensor, "..."]:
-        """Logits `b c`, or of a number `b`, in the user's units."""
-        logits = self.output(self.dropout(self.features(source)))
-        if self.shape.labels != "number":
-            return logits
-        # Units may be large and differ little, such as years or prices: float32 would round them.
-        return logits.squeeze(-1).cpu().double() * self.shape.spread + self.shape.mean
-
-    def loss(self, source: Num[Tensor, "b ..."], gold: Tensor) -> Loss:
-        """The sum over images that have a label, and how many they are. Gold is as the heads of texts take it."""
-        logits = self.output(self.dropout(self.features(source)))
-        if self.shape.labels == "number":
-            target = ((gold.double() - self.shape.mean) / self.shape.spread).to(logits)
-            return Loss(F.mse_loss(logits.squeeze(-1), target, reduction="sum"), len(gold))
-        if self.shape.labels == "several":
-            total = F.binary_cross_entropy_with_logits(
-                logits, gold.to(logits.dtype), reduction="sum", pos_weight=self.weights
-            )
-            return Loss(total, len(gold))
-        total = F.cross_entropy(
-            logits,
-            gold,
-            weight=self.weights,
-            ignore_index=NOTHING,
-            reduction="sum",
-            label_smoothing=self.shape.smoothing,
-        )
-        return Loss(total, int((gold != NOTHING).sum()))
-
-    def attends_to_source(self, name: str) -> bool:
-        """Whether the attention of this name, as `capture` gives it, looks from the label at the places."""
-        return name.startswith("pooling")
 
 
 @dataclass(frozen=True)
@@ -152,6 +93,6 @@ class ImageToLabelsConfig(Config):
             )
         check_share(self, "dropout")
 
-    def build(self, places: Places, shape: ImageLabelsShape, encoder: ImageEncoder | None = None) -> ImageToLabels:
+    def build(self, places: Places, shape: LabelsShape, encoder: ImageEncoder | None = None) -> ImageToLabels:
         """Build the model; ``encoder`` is one that learns with it."""
         return ImageToLabels(self, places, shape, encoder)

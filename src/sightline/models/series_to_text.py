@@ -47,7 +47,19 @@ class Annotations(NamedTuple):
         return self.mask.sum(dim=-1)
 
 
-class SeriesToText(Writer):
+class SeriesModel(nn.Module):
+    """A model that reads frames through a front end."""
+
+    front: nn.Module
+
+    def centre(self, mean: Tensor, scale: Tensor) -> None:
+        """Set the mean and the reciprocal deviation of the training data's features."""
+        if isinstance(self.front, SeriesFront):
+            self.front.normalise.mean.copy_(mean)
+            self.front.normalise.scale.copy_(scale)
+
+
+class SeriesToText(SeriesModel, Writer):
     """Frames in, tokens out. A subclass encodes (`annotate`) and starts its decoder (`begin_from`)."""
 
     def __init__(
@@ -61,12 +73,6 @@ class SeriesToText(Writer):
     def add_ctc(self, size: int) -> None:
         """The output layer of CTC over annotations of this size, where it has a share in the loss."""
         self.ctc = nn.Linear(size, self.target_embedding.num_embeddings) if self.config.ctc else None
-
-    def centre(self, mean: Tensor, scale: Tensor) -> None:
-        """Set the mean and the reciprocal deviation of the training data's features."""
-        if isinstance(self.front, SeriesFront):
-            self.front.normalise.mean.copy_(mean)
-            self.front.normalise.scale.copy_(scale)
 
     @abstractmethod
     def annotate(self, source: SeriesBatch) -> Annotations:
@@ -151,18 +157,10 @@ class SeriesToText(Writer):
 
 
 @dataclass(frozen=True)
-class SeriesToTextConfig(Config):
-    """The base of the models' configurations. ``ctc`` is λ, ``sampling`` the share of words that are its own."""
+class SeriesConfig(Config):
+    """The base of the configurations of all models that read series."""
 
     front: SeriesFrontConfig = field(default_factory=SeriesFrontConfig)
-    ctc: float = 0.3
-    sampling: float = 0.0
-    family: ClassVar[str] = "series_to_text"
-
-    def __post_init__(self) -> None:
-        check_share(self, "sampling")
-        if not 0 <= self.ctc <= 1:
-            raise ValueError(f"ctc is {self.ctc}; it must be from 0 to 1")
 
     @property
     @abstractmethod
@@ -177,6 +175,20 @@ class SeriesToTextConfig(Config):
     def steps(self, frames: int) -> int:
         """How many annotations so many frames have."""
         return reduced(frames, self.shortens)
+
+
+@dataclass(frozen=True)
+class SeriesToTextConfig(SeriesConfig):
+    """The base of the models' configurations. ``ctc`` is λ, ``sampling`` the share of words that are its own."""
+
+    ctc: float = 0.3
+    sampling: float = 0.0
+    family: ClassVar[str] = "series_to_text"
+
+    def __post_init__(self) -> None:
+        check_share(self, "sampling")
+        if not 0 <= self.ctc <= 1:
+            raise ValueError(f"ctc is {self.ctc}; it must be from 0 to 1")
 
     @abstractmethod
     def build(self, shape: SeriesShape, target_words: int) -> SeriesToText:

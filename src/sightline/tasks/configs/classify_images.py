@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sightline.data.labelled import LabelKind
-from sightline.models.image_to_labels import ImageLabelsShape, ImageToLabels, ImageToLabelsConfig
+from sightline.models.image_to_labels import ImageToLabels, ImageToLabelsConfig
+from sightline.models.source_to_labels import LabelsShape
 from sightline.nn.image import ImageEncoderConfig, default_encoder
 from sightline.outputs.label_scores import Labels
 from sightline.tasks.configs.base import TaskConfig
@@ -47,7 +48,7 @@ class ImageClassifyConfig(LabelChoices, TaskConfig):
 
     def build(self, input: Any, output: Any) -> ImageToLabels:
         labels: Labels = output.labels
-        shape = ImageLabelsShape(
+        shape = LabelsShape(
             labels.kind, labels.classes, self.weights_of(labels), self.smoothing, labels.mean, labels.spread
         )
         return self.model.build(input.places, shape, input.taken_encoder())
