@@ -13,6 +13,7 @@ from hostile_images import chunk, comment, gif, good, jpeg, png, segment, tiles,
 from sightline.data.decoding import Decoding
 from sightline.data.image_parts import too_many_parts
 from sightline.data.images import BadImage, ImageLimits, read_fitted, read_image
+from sightline.data.sound import BadSound, SoundLimits, read_sound, wav_bytes
 
 LIMITS = ImageLimits(1_000_000, 4 << 20)
 PROGRESSIVE = good("JPEG", progressive=True)
@@ -132,3 +133,41 @@ def test_an_image_that_takes_too_long_ends_its_process_and_no_other(monkeypatch)
     one.end()
     with pytest.raises(BadImage, match="stopping"):
         one.image(good())
+
+
+@pytest.fixture(scope="module")
+def sound_decoding():
+    one = Decoding(LIMITS, 60.0, SoundLimits(most_bytes=1 << 20, most_seconds=60))
+    yield one
+    one.end()
+
+
+def test_the_process_decodes_sounds_too(sound_decoding):
+    pytest.importorskip("soundfile", reason="the extra sound is not installed")
+    content = wav_bytes(np.sin(np.arange(8000) / 10).astype(np.float32), 8000)
+    np.testing.assert_array_equal(sound_decoding.sound(content, 16_000), read_sound(content, 16_000))
+    for bad, sentence in (
+        (b"text", "it is no sound"),
+        (content[:-100], "it is truncated: 15,900 of 16,000"),
+        (wav_bytes(np.zeros(61 * 1000), 1000), "it is too long: more than 60 seconds"),
+        (bytes((1 << 20) + 1), "it is too large"),
+    ):
+        with pytest.raises(BadSound, match=sentence):
+            sound_decoding.sound(bad, 16_000)
+    assert sound_decoding.image(good()).shape == (24, 32, 3)
+
+
+def test_a_sound_that_takes_too_long_ends_its_process(sound_decoding):
+    content = wav_bytes(np.zeros(8000), 8000)
+    pid = sound_decoding.image(good()) is not None and sound_decoding._process._process.pid
+    os.kill(pid, 19)
+    sound_decoding.seconds = 0.2
+    with pytest.raises(BadSound, match=r"within 0\.2 seconds"):
+        sound_decoding.sound(content, 8000)
+    sound_decoding.seconds = 60.0
+    assert sound_decoding.image(good()).shape == (24, 32, 3)
+
+
+def test_without_limits_for_sound_none_is_decoded(decoding):
+    with pytest.raises(ValueError, match="sound_limits"):
+        decoding.sound(b"RIFF", 16_000)

@@ -1,6 +1,7 @@
-"""Images decoded in a process of its own, which is killed if one takes too long: a decoder cannot be interrupted.
+"""Images and sounds decoded in a process of its own, which is killed if one takes too long: a decoder cannot be
+interrupted, and may crash.
 
-`Decoding` starts the process (`python -m sightline.data.decoding`) for the first image, and another one after a kill.
+`Decoding` starts the process (`python -m sightline.data.decoding`) for the first one, and another one after a kill.
 """
 
 import json
@@ -12,17 +13,23 @@ from typing import Any
 import numpy as np
 
 from sightline.data.images import BadImage, Fit, ImageLimits, read_fitted, read_image
+from sightline.data.sound import BadSound, SoundLimits, read_sound
 from sightline.data.workers import Arrays, Process, Request, limit_memory, serve
+from sightline.errors import UserError
 from sightline.picture import Picture
 
 PER_PIXEL, BESIDE = 12, 64 << 20  # bytes that a decoder may take; only the largest WebP images need more
+PER_SECOND = 2 * 4 * 48_000  # bytes of a sound at the highest usual rate, which is copied once
 
 
 class Decoding:
-    """A process that decodes one image at a time, within ``seconds``. Threads must not share it."""
+    """A process that decodes one image or sound at a time, within ``seconds``. Threads must not share it.
 
-    def __init__(self, limits: ImageLimits, seconds: float) -> None:
-        self.limits, self.seconds = limits, seconds
+    It takes the memory that the limits allow; without ``sound_limits`` it decodes no sound.
+    """
+
+    def __init__(self, limits: ImageLimits, seconds: float, sound_limits: SoundLimits | None = None) -> None:
+        self.limits, self.seconds, self.sound_limits = limits, seconds, sound_limits
         self._process: Process | None = None
         self._ended = False
 
@@ -41,38 +48,56 @@ class Decoding:
         head, data = self._ask({"do": "picture", "height": height, "width": width, "fit": fit}, content)
         return Picture(data.tobytes(), head["width"], head["height"], box=tuple(head["box"]))
 
+    def sound(self, content: bytes, rate: int) -> np.ndarray:
+        """As `read_sound`."""
+        if self.sound_limits is None:
+            raise ValueError("this process decodes no sound: it was made without sound_limits")
+        return self._ask({"do": "sound", "rate": rate}, content, BadSound)[1]
+
     def end(self) -> None:
         """Kill the process; no other one is started."""
         self._ended, process = True, self._process
         if process is not None:
             process.end()
 
-    def _ask(self, request: Request, content: bytes) -> tuple[dict[str, Any], np.ndarray]:
-        process = self._process = self._process or Process("sightline.data.decoding", asdict(self.limits))
+    def _ask(
+        self, request: Request, content: bytes, bad: type[ValueError] = BadImage
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        setting = {"image": asdict(self.limits), "sound": self.sound_limits and asdict(self.sound_limits)}
+        process = self._process = self._process or Process("sightline.data.decoding", setting)
         try:
             head, data = process.ask({**request, "bytes": len(content)}, content, self.seconds)
         except (OSError, EOFError, ValueError):
             process.end()
             self._process = None
             reason = "the server is stopping" if self._ended else f"it was not decoded within {self.seconds:g} seconds"
-            raise BadImage(f"{reason}, or it broke the decoder") from None
+            raise bad(f"{reason}, or it broke the decoder") from None
         about = json.loads(head.tobytes())
         if "problem" in about:
-            raise BadImage(about["problem"])
+            if about.get("user"):
+                raise UserError(about["problem"])
+            raise bad(about["problem"])
         return about, data
 
 
 def _begin(setting: Request) -> Callable[[Request], Arrays]:
     """What the process does."""
-    limits = ImageLimits(**setting)
-    limit_memory(PER_PIXEL * limits.most_pixels + 4 * limits.most_bytes + BESIDE)
+    limits, sound = ImageLimits(**setting["image"]), SoundLimits(**setting["sound"] or {"most_bytes": 1})
+    image_bytes = PER_PIXEL * limits.most_pixels + 4 * limits.most_bytes
+    sound_bytes = int(PER_SECOND * sound.most_seconds) + 4 * sound.most_bytes if setting["sound"] else 0
+    limit_memory(max(image_bytes, sound_bytes) + BESIDE)
 
     def do(request: Request) -> Arrays:
         content = sys.stdin.buffer.read(request["bytes"])
         try:
-            about, data = _decoded(request, content, limits)
-        except BadImage as error:
+            if request["do"] == "sound":
+                about, data = {}, read_sound(content, request["rate"], sound)
+            else:
+                about, data = _decoded(request, content, limits)
+        except (BadImage, BadSound) as error:
             about, data = {"problem": str(error)}, np.empty(0, np.uint8)
+        except UserError as error:  # the extra is missing
+            about, data = {"problem": str(error), "user": True}, np.empty(0, np.uint8)
         except MemoryError:
             about, data = {"problem": "it takes too much memory"}, np.empty(0, np.uint8)
         return np.frombuffer(json.dumps(about).encode(), np.uint8), data

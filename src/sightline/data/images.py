@@ -10,7 +10,6 @@ import hashlib
 import io
 import os
 import re
-import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +24,7 @@ from PIL import Image
 
 from sightline.data.disk import hash_of
 from sightline.data.image_parts import MOST_TILES, too_many_parts
-from sightline.data.tables import NO_FILE
+from sightline.data.tables import open_named, too_many_bytes
 from sightline.data.workers import in_order
 from sightline.errors import UserError
 
@@ -171,7 +170,7 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
     if not content:
         raise BadImage("it is empty")
     if len(content) > limits.most_bytes:
-        raise BadImage(_too_many_bytes(len(content), limits))
+        raise BadImage(too_many_bytes(len(content), limits.most_bytes))
     if (problem := too_many_parts(content)) is not None:
         raise BadImage(problem)
     try:
@@ -203,22 +202,8 @@ def open_image(source: Path | bytes, limits: ImageLimits) -> Iterator[Image.Imag
 
 
 def _content(path: Path, limits: ImageLimits) -> bytes:
-    try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
-            raise BadImage("it is a folder, expected an image")
-        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for, a device has no end
-            raise BadImage("it is no regular file")
-        if about.st_size > limits.most_bytes:
-            raise BadImage(_too_many_bytes(about.st_size, limits))
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise BadImage(NO_FILE) from None
-    except (OSError, ValueError) as error:  # a NUL in a name is a ValueError
-        if isinstance(error, BadImage):
-            raise
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadImage(f"it cannot be read ({reason})") from None
+    with open_named(path, limits.most_bytes, BadImage, "an image") as file:
+        return file.read(limits.most_bytes + 1)
 
 
 _large_one = threading.Lock()
@@ -237,10 +222,6 @@ def _in_turn(image: Image.Image, make: Callable[[], np.ndarray]) -> np.ndarray:
             return thread.submit(make).result()
         finally:
             image.close()  # its pixels go before those of the next one come
-
-
-def _too_many_bytes(size: int, limits: ImageLimits) -> str:
-    return f"it is too large: found {size:,} bytes, expected at most {limits.most_bytes:,}"
 
 
 def _check_side(height: int, width: int) -> None:

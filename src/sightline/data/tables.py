@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import re
+import stat
 import sys
 import zlib
 from collections import deque
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 from sightline.data.shards import DamagedError, ending_of, is_address, one_line, open_bytes
 from sightline.errors import UserError
+from sightline.files import open_regular
 
 LINE_LIMIT = 1_000_000  # bytes; a longer line is an error, and must not fill the memory
 MOST_SKIPPED = 1 << 28  # bytes behind that in one line, before the file is no text
@@ -52,6 +54,30 @@ BARS, LABEL_MARK = " ||| ", "__label__"
 
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")  # of a column
+
+
+def open_named(path: Path, most_bytes: int, bad: type[ValueError], what: str) -> io.BufferedReader:
+    """A regular file that a row names, to read. What is wrong with it is an error of the class ``bad``."""
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise bad(f"it is a folder, expected {what}")
+        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for, a device has no end
+            raise bad("it is no regular file")
+        if about.st_size > most_bytes:
+            raise bad(too_many_bytes(about.st_size, most_bytes))
+        return open_regular(path)
+    except FileNotFoundError:
+        raise bad(NO_FILE) from None
+    except (OSError, ValueError) as error:  # a NUL in a name is a ValueError
+        if isinstance(error, bad):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise bad(f"it cannot be read ({reason})") from None
+
+
+def too_many_bytes(size: int, most_bytes: int) -> str:
+    return f"it is too large: found {size:,} bytes, expected at most {most_bytes:,}"
 
 
 # What text files are read as. Lines are UTF-8 from here on, whatever the file has.
