@@ -7,7 +7,28 @@ from sightline.data.columns import TableRow
 from sightline.data.image_tables import ANY_NAMES, FileKind, transcript_cells
 from sightline.data.source import Source
 
+SOUNDS = FileKind(
+    "recording",
+    ("audio", "sound", "recording", "wav", "audio_path", "speech", *ANY_NAMES),
+    (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"),
+    "convert M4A and WMA to WAV or FLAC",
+)
 VECTORS = FileKind("array", ("features", "vectors", "array", "npy", *ANY_NAMES), (".npy",))
+
+
+def sound_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
+    """Every row as the path of a recording and a text or a label."""
+    return transcript_cells(source, columns, SOUNDS)
+
+
+def is_sound_source(source: Source) -> bool:
+    """Whether data is of recordings."""
+    return SOUNDS.is_source(source)
+
+
+def is_vector_source(source: Source) -> bool:
+    """Whether data is of arrays."""
+    return VECTORS.is_source(source)
 
 
 def vector_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:

@@ -1,19 +1,28 @@
 """Sound: files of any rate, as log-mel features of short frames."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from sightline.data.augment import change_speed
 from sightline.data.decoding import Decoding
-from sightline.data.sound import ENDINGS, BadSound, read_sound, wav_bytes
+from sightline.data.resampling import change_speed
+from sightline.data.sound import ENDINGS, BadSound, read_header, read_sound, wav_bytes
 from sightline.inputs.base import Shown
 from sightline.inputs.files import FileItem, file_of
 from sightline.inputs.series import BadSeries, SeriesInput
 from sightline.nn.mel import LogMelConfig, log_mel
+from sightline.nn.series import SeriesShape
 from sightline.picture import Picture
 from sightline.recording import Recording
+from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.loading import SavedRun
+from sightline.tasks.prepare import Setting
+
+HEADERS = 200  # files whose rate is looked at
 
 
 class SoundInput(SeriesInput):
@@ -24,9 +33,24 @@ class SoundInput(SeriesInput):
     column = "audio"
     endings = ENDINGS
 
+    def __init__(self, config: TaskConfig, shape: SeriesShape | None = None, rate: int | None = None) -> None:
+        super().__init__(config, shape)
+        self.rate = rate or config.sound.rate
+
     @property
     def mel(self) -> LogMelConfig:
-        return self.config.sound
+        """The features at the rate of the data: a lower rate has no frequencies above half of it."""
+        return self.config.sound if self.rate == self.config.sound.rate else replace(self.config.sound, rate=self.rate)
+
+    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
+        """At the lowest rate that some of the files have, or at that of the configuration if it is lower."""
+        earlier = None if setting.start is None else setting.start.run.input
+        rates = [self.config.sound.rate]
+        for file in files[:HEADERS]:
+            with suppress(BadSound):
+                rates.append(read_header(file).rate)
+        self.rate = min(rates) if earlier is None else earlier.rate
+        return super().read_files(files, setting)
 
     def frame_seconds(self) -> float:
         return self.mel.hop
@@ -54,6 +78,18 @@ class SoundInput(SeriesInput):
         frames = self.frames_of(samples)
         seconds, name = len(samples) / self.mel.rate, Path(self.label(x)).name
         return {"input": name, "recording": Recording.of(frames, seconds, wav_bytes(samples, self.mel.rate), name)}
+
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
+        about, names = super().save(folder)
+        return {**about, "rate": self.rate}, names
+
+    @classmethod
+    def load(cls, saved: SavedRun, config: TaskConfig) -> "SoundInput":
+        with saved.reading():
+            rate = saved.about["rate"]
+            if type(rate) is not int or not 1000 <= rate <= config.sound.rate:
+                raise ValueError(f"rate is {rate!r}")
+        return cls(config, super().load(saved, config).shape, rate)
 
     def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
         samples = decoding.sound(content, self.mel.rate)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sightline.data.augment import stretch
 from sightline.data.disk import mapped
 from sightline.inputs.series import BadSeries, SeriesInput
 
@@ -34,17 +35,7 @@ class VectorsInput(SeriesInput):
         values = np.asarray(frames, np.float32)
         if not np.isfinite(values).all() or np.abs(values).max(initial=0) > np.finfo(np.float16).max:
             raise BadSeries("found numbers that are not finite or above 65,504, expected smaller ones")
-        return (values if speed == 1 else stretched(values, speed)).astype(np.float16)
-
-
-def stretched(frames: np.ndarray, speed: float) -> np.ndarray:
-    """Frames read faster or slower, between neighbours by linear interpolation."""
-    count = max(1, round(len(frames) / speed))
-    places = np.linspace(0, len(frames) - 1, count)
-    before = np.floor(places).astype(np.int64)
-    after = np.minimum(before + 1, len(frames) - 1)
-    share = (places - before)[:, None].astype(frames.dtype)
-    return frames[before] * (1 - share) + frames[after] * share
+        return (values if speed == 1 else stretch(values, speed)).astype(np.float16)
 
 
 def _read(path: Path) -> np.ndarray:

@@ -4,6 +4,7 @@ from sightline.data.tables import LINE_LIMIT
 from sightline.tasks.caption import FEATURES, IMAGE, IMAGE_RATES
 from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, RATES
 from sightline.tasks.task import Column, Option, Task, Variant
+from sightline.tasks.transcribe import SOUND, VECTORS
 
 CLASSIFY = Task(
     name="classify",
@@ -16,6 +17,56 @@ CLASSIFY = Task(
     ),
     reader="sightline.data.labelled:labelled_cells",
     variants=(
+        *(
+            Variant(
+                input=f"sightline.inputs.{kind}",
+                output="sightline.outputs.series_labels:SeriesLabelsOutput",
+                config=f"sightline.tasks.configs.classify_series:{config}",
+                models={
+                    "attentive": {
+                        "tiny": {},
+                        "small": {"size": 128, "reduces": [2, 2, 1]},
+                        "base": {"size": 192, "reduces": [2, 2, 1]},
+                    }
+                },
+                stored=stored,
+                rates=IMAGE_RATES,
+                accepts=f"sightline.data.series_tables:{accepts}",
+                columns=(
+                    column,
+                    Column(
+                        "label", "its label, several labels, or a number", ("labels", "class", "category", "target")
+                    ),
+                ),
+                differs={
+                    "data": f"a table with the columns {column.name} and label, or a folder with a folder for each label",
+                    "reader": f"sightline.data.series_tables:{reader}",
+                    "rows": rows,
+                    "counted": rows,
+                    "max_bad_share": 0.05,
+                },
+            )
+            for kind, config, stored, accepts, column, reader, rows in (
+                (
+                    "sound:SoundInput",
+                    "SoundClassifyConfig",
+                    "classify_sound",
+                    "is_sound_source",
+                    SOUND,
+                    "sound_cells",
+                    "recordings",
+                ),
+                (
+                    "vectors:VectorsInput",
+                    "SeriesClassifyConfig",
+                    "classify_vectors",
+                    "is_vector_source",
+                    VECTORS,
+                    "vector_cells",
+                    "arrays",
+                ),
+            )
+        ),
         Variant(  # before that of texts, which reads any other data
             input="sightline.inputs.image:ImageInput",
             output="sightline.outputs.image_labels:ImageLabelsOutput",

@@ -22,20 +22,37 @@ MODELS = {
     "ctc": LISTENER,
 }
 
+RATES = {"tiny": 1e-3, "small": 1e-3, "base": 7e-4}
+SOUND = Column(
+    "audio", "the path of a recording", ("sound", "recording", "wav", "audio_path", "speech", "path", "file")
+)
+VECTORS = Column("features", "the path of an array (.npy), frames × features", ("vectors", "array", "npy"))
+
 TRANSCRIBE = Task(
     name="transcribe",
     help="the text of a recording, of arrays of features, or of lips",
     data="a table with the columns audio (or features, or frames) and text, or a folder of recordings with .txt files",
-    columns=(Column("audio", "the path of a recording", ("sound", "recording", "wav", "path", "file")), TEXT),
+    columns=(SOUND, TEXT),
+    reader="sightline.data.series_tables:sound_cells",
     variants=(
+        Variant(
+            input="sightline.inputs.sound:SoundInput",
+            output="sightline.outputs.transcripts:TranscriptOutput",
+            config="sightline.tasks.configs.transcribe:SoundTranscribeConfig",
+            models=MODELS,
+            stored="transcribe",
+            rates=RATES,
+            accepts="sightline.data.series_tables:is_sound_source",
+        ),
         Variant(
             input="sightline.inputs.vectors:VectorsInput",
             output="sightline.outputs.transcripts:TranscriptOutput",
             config="sightline.tasks.configs.transcribe:TranscribeConfig",
             models=MODELS,
             stored="transcribe_vectors",
-            rates={"tiny": 1e-3, "small": 1e-3, "base": 7e-4},
-            columns=(Column("features", "the path of an array (.npy), frames × features", ("vectors", "array")), TEXT),
+            rates=RATES,
+            accepts="sightline.data.series_tables:is_vector_source",
+            columns=(VECTORS, TEXT),
             differs={"reader": "sightline.data.series_tables:vector_cells", "rows": "arrays"},
         ),
     ),

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, get_args
 from sightline.metrics.error_rates import ErrorRate
 from sightline.models.listen_attend_spell import ListenAttendSpellConfig
 from sightline.models.series_to_text import SeriesToText, SeriesToTextConfig
+from sightline.nn.mel import LogMelConfig
 from sightline.tasks.configs.base import TaskConfig
 from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
@@ -61,3 +62,14 @@ class TranscribeConfig(TaskConfig):
         model = self.model.build(input.shape, output.tokeniser.words)
         input.initialise(model)
         return model
+
+
+def _mel() -> LogMelConfig:
+    return LogMelConfig(size=40)
+
+
+@dataclass(frozen=True)
+class SoundTranscribeConfig(TranscribeConfig):
+    """``sound``: the features of recordings; its rate is the highest that they are read at."""
+
+    sound: LogMelConfig = field(default_factory=_mel)
