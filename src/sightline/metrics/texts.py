@@ -30,6 +30,11 @@ def _is_in(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= code <= last for first, last in ranges)
 
 
+def stands_alone(character: str) -> bool:
+    """Whether a character is of a script that has no spaces between words."""
+    return any(_is_in(ord(character), ranges) for ranges in (_HAN, _KANA, _SOUTH_EAST))
+
+
 class _WordTable(dict[int, str]):
     """For `str.translate`: what is no letter, digit or mark becomes a space, and some characters stand alone."""
 
@@ -42,9 +47,7 @@ class _WordTable(dict[int, str]):
         # A mark belongs to its letter: without it, Hindi would fall apart at every vowel.
         if self.clean and unicodedata.category(character)[0] not in "LNM":
             replacement = " "
-        elif not self.alone:
-            replacement = character
-        elif _is_in(code, _HAN) or _is_in(code, _KANA) or _is_in(code, _SOUTH_EAST):
+        elif self.alone and stands_alone(character):
             replacement = f" {character} "
         else:
             replacement = character
