@@ -48,6 +48,15 @@ def test_the_verdict_is_of_the_metric_that_decides():
     assert verdict(own, {}) == ""
 
 
+def test_of_error_rates_the_least_wins():
+    baselines = {"a": {"wer": 50.0}, "b": {"wer": 90.0}}
+    assert (
+        verdict({"wer": 45.0}, baselines) == "the run is below its baselines: wer 45.00, and 50.00 of the baseline 'a'"
+    )
+    assert verdict({"wer": 60.0}, baselines).startswith("A BASELINE WON: wer 60.00, and 50.00")
+    assert verdict({"wer": 50.0}, baselines).startswith("A BASELINE IS AS GOOD")
+
+
 def test_what_baselines_learn():
     tags = usual_tags([(("a", "b"), ("X", "O")), (("a", "c"), ("X", "O")), (("a",), ("O",))])
     assert tags == {"any": "O", "words": {"a": "X", "b": "O", "c": "O"}}

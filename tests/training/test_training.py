@@ -152,6 +152,28 @@ def test_where_the_score_says_nothing_the_second_decides():
     assert rank_of({"bleu": 0.0, "perplexity": 3.0}) > rank_of({"bleu": 0.0, "perplexity": 4.0})
     assert rank_of({"bleu": 1.0, "perplexity": 9.0}) > rank_of({"bleu": 0.0, "perplexity": 4.0})
     assert rank_of({"bleu": 0.0}) > rank_of({"bleu": float("nan")})
+    assert rank_of({"bleu": 0.0, "perplexity": 9.0}) > rank_of({"bleu": 0.0, "perplexity": float("inf")})
+
+
+def test_of_error_rates_the_least_decides(tmp_path):
+    """The best checkpoint of a metric of errors is that with the fewest, also when training resumes."""
+    assert rank_of({"wer": 3.0, "perplexity": 9.0}) > rank_of({"wer": 4.0, "perplexity": 2.0})
+    assert rank_of({"wer": 3.0, "perplexity": 2.0}) > rank_of({"wer": 3.0, "perplexity": 9.0})
+    assert rank_of({"wer": 300.0}) > rank_of({"wer": float("nan")})
+
+    class Errors(Reversal):
+        rates = iter([40.0, 20.0, 30.0, 25.0, 22.0, 10.0, 50.0])
+
+        def validate(self, model):
+            return {"wer": next(self.rates)}
+
+    folder = RunFolder.create(tmp_path / "run")
+    config = TrainingConfig(steps=4, validate_every=1, averaged=1, warmup=1)
+    outcome = train(small_model(), Errors(), config, folder, device="cpu")  # the fifth is that of the mean
+    assert (outcome.progress.best, outcome.progress.best_step) == (20.0, 2)
+    assert (outcome.scores, outcome.source) == ({"wer": 20.0}, "best checkpoint, step 2")
+    resumed = train(small_model(), Errors(), replace(config, steps=5), folder, device="cpu")
+    assert (resumed.progress.best, resumed.progress.best_step) == (10.0, 5)
 
 
 def test_an_interrupted_run_ends_like_another(tmp_path):

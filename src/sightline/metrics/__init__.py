@@ -13,6 +13,7 @@ from sightline.metrics.calibration import (
     probabilities,
     reliability_bins,
 )
+from sightline.metrics.error_rates import Edit, cer, error_counts, sentence_error, wer, word_edits, word_errors
 from sightline.metrics.labels import (
     OfClass,
     accuracy,
@@ -57,7 +58,7 @@ __all__ = ["METRICS", "Metric", "MetricScore", "Resampled", "Statistics", "TextM
 __all__ += ["answer_exact", "answer_f1", "best_threshold", "bleu", "brier", "chrf", "confusion", "ece"]
 __all__ += ["exact_match", "fit_temperature", "macro_f1", "mae", "micro_f1", "nll", "paired_bootstrap"]
 __all__ += ["pearson", "per_class", "rmse", "rouge", "span_f1", "spearman", "subset_accuracy", "token_accuracy"]
-__all__ += ["tokenised_bleu"]
+__all__ += ["cer", "error_counts", "sentence_error", "tokenised_bleu", "wer", "word_edits", "word_errors"]
 
 TextMetric = Literal["bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL"]
 METRICS = by_name(bleu, chrf, exact_match, tokenised_bleu, rouge("rouge1"), rouge("rouge2"), rouge("rougeL"))

@@ -41,6 +41,16 @@ class Statistics:
         return self.scores_of_sums(self.rows).tolist()
 
 
+# Metrics of errors; of all others, more is better. What ranks scores (the best checkpoint, a baseline, the point that
+# is marked on a curve) asks `goodness`.
+LESS_IS_BETTER = frozenset({"wer", "cer", "sentence_error", "rmse", "mae", "mse"})
+
+
+def goodness(name: str, value: float) -> float:
+    """A score of the metric of this name as a number of which more is better."""
+    return -value if name in LESS_IS_BETTER else value
+
+
 @dataclass(frozen=True)
 class Metric(Generic[P]):
     """What is counted in each text, and how the score that comes of it is signed. Called, it gives that score.

@@ -30,15 +30,24 @@ def _is_in(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= code <= last for first, last in ranges)
 
 
+def stands_alone(character: str) -> bool:
+    """Whether a character is of a script that has no spaces between words."""
+    return any(_is_in(ord(character), ranges) for ranges in (_HAN, _KANA, _SOUTH_EAST))
+
+
 class _WordTable(dict[int, str]):
     """For `str.translate`: what is no letter, digit or mark becomes a space, and some characters stand alone."""
+
+    def __init__(self, *, clean: bool, alone: bool) -> None:
+        super().__init__()
+        self.clean, self.alone = clean, alone
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
         # A mark belongs to its letter: without it, Hindi would fall apart at every vowel.
-        if unicodedata.category(character)[0] not in "LNM":
+        if self.clean and unicodedata.category(character)[0] not in "LNM":
             replacement = " "
-        elif _is_in(code, _HAN) or _is_in(code, _KANA) or _is_in(code, _SOUTH_EAST):
+        elif self.alone and stands_alone(character):
             replacement = f" {character} "
         else:
             replacement = character
@@ -46,7 +55,8 @@ class _WordTable(dict[int, str]):
         return replacement
 
 
-_WORD_TABLE = _WordTable()
+_WORD_TABLE = _WordTable(clean=True, alone=True)
+CLEAN, ALONE = _WordTable(clean=True, alone=False), _WordTable(clean=False, alone=True)
 
 
 def words_of(text: str) -> list[str]:

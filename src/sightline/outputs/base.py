@@ -280,7 +280,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
         return self
 
     def validate(self, run: "Run", raws: Sequence[Raw], examples: Sequence[Example[X, Y]]) -> dict[str, float]:
-        """Scores in training: the metric that decides first (more is better), a loss second (less is better)."""
+        """Scores in training: the metric that decides first, a loss second (less is better)."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
         losses = {name: value for name, value in values.items() if name in self.less_is_better}

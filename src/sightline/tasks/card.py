@@ -11,6 +11,7 @@ from torch import nn
 
 from sightline import __version__, metrics
 from sightline.config import Config
+from sightline.metrics.base import goodness
 from sightline.training.folder import RunFolder
 from sightline.training.loop import Outcome
 
@@ -45,10 +46,11 @@ def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float
     if not known:
         return ""
     metric = first if first in known else known[0]
-    best = max(baselines, key=lambda name: baselines[name][metric])
-    least = baselines[best][metric]
-    won = "A BASELINE IS AS GOOD" if least == own[metric] else "the run is above its baselines"
-    won = "A BASELINE WON" if least > own[metric] else won
+    best = max(baselines, key=lambda name: goodness(metric, baselines[name][metric]))
+    least, reached = goodness(metric, baselines[best][metric]), goodness(metric, own[metric])
+    side = "above" if goodness(metric, 1.0) > 0 else "below"
+    won = "A BASELINE IS AS GOOD" if least == reached else f"the run is {side} its baselines"
+    won = "A BASELINE WON" if least > reached else won
     shown = metric.replace("_", " ")
     return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'"
 

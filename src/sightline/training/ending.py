@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import UserError
+from sightline.metrics.base import goodness
 from sightline.training.checkpoint import Progress, checkpoints, validated, verify_checkpoint
 from sightline.training.folder import MODEL, RunFolder, average, load_tensors
 
@@ -29,8 +30,9 @@ class Outcome(NamedTuple):
 
 def rank_of(scores: dict[str, float]) -> tuple[float, float]:
     """What scores are compared by. A metric may say the same of everything: BLEU does of outputs of three words."""
-    first, *rest = (value if math.isfinite(value) else -math.inf for value in scores.values())
-    return first, -rest[0] if rest else 0.0
+    (name, first), *rest = scores.items()
+    first, second = goodness(name, first), -rest[0][1] if rest else 0.0
+    return first if math.isfinite(first) else -math.inf, second if math.isfinite(second) else -math.inf
 
 
 def finish(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import Config
+from sightline.metrics.base import goodness
 from sightline.training.checkpoint import (
     Progress,
     load_checkpoint,
@@ -52,7 +53,7 @@ class Lesson(Protocol):
         """The loss of a batch."""
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Scores on the validation data; the first one decides, and more is better.
+        """Scores on the validation data; the first one decides (`sightline.metrics.base.goodness`).
 
         Where it is the same, the second one decides, if there is one, and less is better.
         """
@@ -320,9 +321,9 @@ class _Loop:
             self.model.train()
             stopping.at_once = False
         scores = self.ranks.from_first(scores)
-        rank = rank_of(scores)
-        if progress.best is None or rank > (progress.best, progress.best_tie):
-            progress.best, progress.best_tie = rank
+        rank, name = rank_of(scores), next(iter(scores))
+        if progress.best is None or rank > (goodness(name, progress.best), progress.best_tie):
+            progress.best, progress.best_tie = goodness(name, rank[0]), rank[1]  # as it is shown
             progress.best_step, progress.since_best = progress.step, 0
             self.best = scores
         else:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from sightline.metrics.base import goodness
 from sightline.metrics.calibration import Bin
 from sightline.records import Tokens
 from sightline.view.fonts import widths
@@ -115,7 +116,7 @@ def _draw_score(axes: Axes, steps: np.ndarray, lines: Sequence[Mapping[str, obje
     values = np.array([line.get(name, np.nan) for line in lines], dtype=float)
     axes.plot(steps, values, color=VALIDATED, marker="." if len(lines) < 40 else None)
     if np.isfinite(values).any():
-        best = int(np.nanargmax(values))
+        best = int(np.nanargmax(values * goodness(name, 1.0)))
         axes.plot(steps[best], values[best], "o", color=VALIDATED, markerfacecolor="white")
         axes.annotate(
             f"{values[best]:.2f}", (steps[best], values[best]), xytext=(0, -12), textcoords="offset points", ha="center"
