@@ -184,15 +184,22 @@ def parsed_json(content: bytes) -> Any:
 
 
 def check_tensors(path: Path) -> None:
-    """Refuse a safetensors file whose header is unreasonable: a million empty tensors would take minutes to read."""
+    """Refuse a safetensors file whose header is unreasonable, or whose size is another than its header describes.
+
+    A million empty tensors would take minutes to read, and so would a sparse file, which takes no room on a disk.
+    """
     with open_regular(path) as file:
+        there = os.fstat(file.fileno()).st_size
         size = int.from_bytes(file.read(8), "little")
         header = file.read(min(size, SETTINGS + 1))
     if size > SETTINGS:
         raise UserError(f"{path} is damaged: its header has {size:,} bytes; at most {SETTINGS:,} are read")
     try:
         described = parsed_json(header)
-    except (ValueError, RecursionError):
-        raise UserError(f"{path} is damaged: its header is not JSON") from None
-    if not isinstance(described, dict) or len(described) > MOST_TENSORS:
-        raise UserError(f"{path} is damaged: its header does not describe at most {MOST_TENSORS:,} tensors")
+        if not isinstance(described, dict) or len(described) > MOST_TENSORS:
+            raise UserError(f"{path} is damaged: its header does not describe at most {MOST_TENSORS:,} tensors")
+        ends = [int(one["data_offsets"][1]) for name, one in described.items() if name != "__metadata__"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise UserError(f"{path} is damaged: its header is not JSON that describes tensors") from None
+    if there != (expected := 8 + size + max(ends, default=0)):
+        raise UserError(f"{path} is damaged: it has {there:,} bytes, and its header describes {expected:,}")

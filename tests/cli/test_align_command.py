@@ -138,6 +138,23 @@ def test_gold_chooses_and_scores(command, tmp_path, links, pairs, packed):
     assert (report["gold"]["pairs"], report["gold"]["error_rate"], report["choice"]["by"]) == (3, 0.0, "gold")
 
 
+def test_gold_may_count_words_from_one(command, tmp_path, links):
+    """As some collections of gold alignments do; the links that are written count from 0."""
+    ones = [" ".join("-".join(str(int(one) + 1) for one in link.split("-")) for link in line.split()) for line in links]
+    (tmp_path / "gold.txt").write_text("".join(f"{line}\n" for line in ones))
+    done = command("--data", "pairs.tsv", "--gold", "gold.txt", "--gold-base", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == links
+    assert "error rate 0.0%" in done.stderr
+    refused = command("--data", "pairs.tsv", "--gold", "gold.txt")
+    assert "(--gold-base 1 if the words of the gold are counted from 1)" in refused.stderr
+    (tmp_path / "gold.txt").write_text("".join(f"{line}\n" for line in links))
+    refused = command("--data", "pairs.tsv", "--gold", "gold.txt", "--gold-base", "1")
+    assert "has links of word 0, so its words are not counted from 1; leave out --gold-base" in refused.stderr
+    refused = command("--data", "pairs.tsv", "--gold", "gold.txt", "--gold-base", "2")
+    assert "--gold-base is 2; words are counted from 0 or from 1" in refused.stderr
+
+
 def test_gold_may_bring_its_own_pairs(command, tmp_path, links, pairs):
     rows = [
         {"source": "一二", "target": "二一", "links": "0-1 1p0"},

@@ -18,7 +18,7 @@ from exported import TEXTS, TRANSFORMER, readme_code, run_of, translator_of
 from sightline.attention import ComposedConfig, ScaledDotConfig, SparsemaxConfig
 from sightline.cli.parsers import EXPORT
 from sightline.errors import MachineError, UserError
-from sightline.export.engine import engine_for
+from sightline.export.engine import OnnxEngine, engine_for
 from sightline.export.predicting import load_engine
 from sightline.export.run import export_run
 from sightline.export.writing import Closeness, ExportExample, compare, examples_for, whole_folder, write_export
@@ -106,6 +106,21 @@ def test_int8_is_smaller_and_says_what_it_costs(to, tmp_path):
     assert "8-bit" in (small.folder / "README.md").read_text()
     # Writing it changes nothing in the model that was written.
     assert export_run(run, to, tmp_path / "again").closeness == plain.closeness
+
+
+def test_weights_in_another_file_are_refused(tmp_path):
+    """No checksum covers such a file, and its name may be any path."""
+    onnx = pytest.importorskip("onnx")
+    export_run(FROZEN, "onnx", tmp_path / "out")
+    OnnxEngine(tmp_path / "out", 1)
+    for graph in (tmp_path / "out").glob("*.onnx"):
+        own = graph.read_bytes()
+        outside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+        onnx.save_model(onnx.load(str(graph)), str(graph), **outside)
+        with pytest.raises(UserError, match=rf"{graph.name} has weights in another file, which is not read"):
+            OnnxEngine(tmp_path / "out", 1)
+        graph.write_bytes(own)
+        (tmp_path / "out" / "weights.bin").unlink()
 
 
 def test_engines_predict_as_we_do(tmp_path):

@@ -1,22 +1,27 @@
 """The page as text: whole, shut off from the network, exact enough, and safe whatever the tokens are."""
 
 import base64
+import copy
 import hashlib
 import html
 import json
 import re
+import shutil
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 
 import numpy as np
 import pytest
 
+import sightline
 from page_samples import HOSTILE, caption, hostile, largest, long, pooled, softmax, translation
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.records import Cells, Frames, Record, Slots, Tokens
 from sightline.view.page import MODULES, _asset, fragment, joined, page, write_page
+from task_samples import RUNS
 
 
 class Elements(HTMLParser):
@@ -144,6 +149,29 @@ def test_hostile_text_adds_no_element():
     tags = [tag for tag, attributes in attacked.found if not attributes.get("id", "").startswith("block-")]
     assert tags == [tag for tag, attributes in plain.found if not attributes.get("id", "").startswith("block-")]
     assert attacked.inside["title"] == HOSTILE[0] + "\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("kind", ["classify-text", "tag", "grid"])
+def test_hostile_labels_and_file_names_add_no_element(kind, tmp_path):
+    """An image may lie anywhere: the page has its name, and neither its folder nor anything that runs."""
+    run, item = sightline.load(RUNS / kind / "run"), "ga di gi"
+    if run.input.reads_files:
+        item = tmp_path / "private" / "<img src=x onerror=window.ran=1>.png"
+        item.parent.mkdir()
+        shutil.copy(next((RUNS / kind / "images").glob("*.png")), item)
+    hostile = copy.copy(run.output)
+    field = "facts" if kind == "grid" else "labels"
+    names = getattr(hostile, field).names
+    setattr(hostile, field, replace(getattr(hostile, field), names=tuple(f"{HOSTILE[0]} {name}" for name in names)))
+    texts = [page([replace(run, output=one).explain(item, measure=False)]) for one in (run.output, hostile)]
+    plain, attacked = (
+        [tag for tag, about in Elements(text).found if not about.get("id", "").startswith("block-")] for text in texts
+    )
+    assert plain == attacked
+    assert "img" not in attacked
+    about = json.dumps(read(texts[1])[0])
+    assert "onerror=window.ran=1" in about
+    assert "private" not in about
 
 
 def test_the_policy_names_the_script_and_the_style_and_nothing_else():

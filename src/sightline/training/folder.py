@@ -28,6 +28,7 @@ from torch import Tensor
 from sightline.errors import MachineError, UserError
 from sightline.files import (
     RECORDS,
+    SETTINGS,
     check_tensors,
     make_folder,
     open_lock,
@@ -280,6 +281,8 @@ def _json_or_none(line: str) -> Any:
 
 
 def checksum(path: Path) -> str:
+    if path.suffix == ".safetensors" and path.stat().st_size > SETTINGS:  # before all of it is read
+        check_tensors(path)
     with open_regular(path, LARGEST_JSON if path.suffix == ".json" else None) as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
 
