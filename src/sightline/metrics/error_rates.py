@@ -16,6 +16,7 @@ from sightline import __version__
 from sightline.metrics.base import Statistics, by_name, mean_statistics, metric
 from sightline.metrics.texts import ALONE, CLEAN, count_letters
 
+ErrorRate = Literal["wer", "cer", "sentence_error"]
 EditKind = Literal["match", "substitution", "insertion", "deletion"]
 KINDS: tuple[EditKind, ...] = ("substitution", "insertion", "deletion")
 

@@ -6,6 +6,8 @@ from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, RATES
 from sightline.tasks.task import Column, Option, Task, Variant
 from sightline.tasks.transcribe import SOUND, VECTORS
 
+LABEL = Column("label", "its label, several labels, or a number", ("labels", "class", "category", "target"))
+
 CLASSIFY = Task(
     name="classify",
     help="one label, several, or a number for a text, a pair of texts or an image",
@@ -39,7 +41,7 @@ CLASSIFY = Task(
                     ),
                 ),
                 differs={
-                    "data": f"a table with the columns {column.name} and label, or a folder with a folder for each label",
+                    "data": f"a table with the columns {column.name} and label, or a folder of files for each label",
                     "reader": f"sightline.data.series_tables:{reader}",
                     "rows": rows,
                     "counted": rows,
@@ -83,7 +85,7 @@ CLASSIFY = Task(
             accepts="sightline.data.image_tables:is_image_source",
             columns=(
                 IMAGE,
-                Column("label", "its label, several labels, or a number", ("labels", "class", "category", "target")),
+                LABEL,
             ),
             differs={
                 "data": "a table with the columns image and label, or a folder with a folder of images for each label",
