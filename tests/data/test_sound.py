@@ -112,6 +112,8 @@ BAD = {
     "cut aiff": (CUT["aiff"][:100_054], r"it is truncated: 100,\d+ of 288,\d+ bytes of samples are there"),
     "cut flac": (CUT["flac"][:-2000], r"it is truncated or damaged: 1\d\d,\d+ of 144,000 samples can be decoded"),
     "cut vorbis": (CUT["vorbis"][:-200], r"it is truncated: [\d,]+ of [\d,]+ bytes of its last page are there"),
+    "two in an Ogg file": (2 * CUT["vorbis"], "it holds several sounds, one behind the other; expected one"),
+    "Ogg header alone": (CUT["vorbis"][:27], "it is truncated: 27 of 28 bytes of its last page are there"),
     "cut mp3": (encoded(tone(48_000, 3), 48_000, "mp3")[:-8000], r"it is truncated or damaged: [\d,]+ of 144,000 .*"),
     "long by its header": (
         with_total(CUT["flac"], 1 << 35),

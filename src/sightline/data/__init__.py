@@ -7,6 +7,7 @@ from sightline.lazy import exported
 if TYPE_CHECKING:
     from sightline.data.checking import RowLimits
     from sightline.data.images import ImageLimits, read_image
+    from sightline.data.sound import SoundLimits, read_sound
     from sightline.data.source import Source
     from sightline.data.store import Corpus
 else:
@@ -15,9 +16,10 @@ else:
         {
             "data.checking": "RowLimits",
             "data.images": "ImageLimits read_image",
+            "data.sound": "SoundLimits read_sound",
             "data.source": "Source",
             "data.store": "Corpus",
         },
     )
 
-__all__ = ["Corpus", "ImageLimits", "RowLimits", "Source", "read_image"]
+__all__ = ["Corpus", "ImageLimits", "RowLimits", "SoundLimits", "Source", "read_image", "read_sound"]

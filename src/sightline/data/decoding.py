@@ -90,10 +90,7 @@ def _begin(setting: Request) -> Callable[[Request], Arrays]:
     def do(request: Request) -> Arrays:
         content = sys.stdin.buffer.read(request["bytes"])
         try:
-            if request["do"] == "sound":
-                about, data = {}, read_sound(content, request["rate"], sound)
-            else:
-                about, data = _decoded(request, content, limits)
+            about, data = _decoded(request, content, limits, sound)
         except (BadImage, BadSound) as error:
             about, data = {"problem": str(error)}, np.empty(0, np.uint8)
         except UserError as error:  # the extra is missing
@@ -105,7 +102,11 @@ def _begin(setting: Request) -> Callable[[Request], Arrays]:
     return do
 
 
-def _decoded(request: Request, content: bytes, limits: ImageLimits) -> tuple[dict[str, Any], np.ndarray]:
+def _decoded(
+    request: Request, content: bytes, limits: ImageLimits, sound: SoundLimits
+) -> tuple[dict[str, Any], np.ndarray]:
+    if request["do"] == "sound":
+        return {}, read_sound(content, request["rate"], sound)
     if request["do"] == "image":
         pixels = read_image(content, limits)
     elif request["do"] == "fitted":

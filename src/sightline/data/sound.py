@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ EVEN = 96_000  # Hz, above which rates must be whole hundreds: resampling others
 # Sizes that programs write who do not know the length yet: ffmpeg, sox and browsers, into a pipe.
 UNKNOWN_SIZE, UNKNOWN_LENGTH = 0x7FFF0000, 1 << 60
 MOST_CHUNKS = 10_000  # of a WAV or AIFF file
-LONGEST_PAGE = 65_307  # bytes, of an Ogg file
+MOST_PAGES = 1_000_000  # of an Ogg file
 
 
 class BadSound(ValueError):  # noqa: N818 - it is also a value, in the place of a sound
@@ -111,7 +112,7 @@ def sound_blocks(source: Path | bytes, rate: int, seconds: float, limits: SoundL
         yield from _cut(_at_rate(_decoded(file, header, limits), header.rate, rate), size)
 
 
-def load_soundfile() -> "soundfile":  # type: ignore[valid-type]
+def load_soundfile() -> ModuleType:
     """The module, or one sentence that names the extra."""
     try:
         import soundfile
@@ -264,7 +265,7 @@ def _check_content(content: BinaryIO) -> None:
     if (order := CHUNKS.get((first[:4], first[8:12]))) is not None:
         _check_chunks(content, size, order)
     elif first[:4] == b"OggS":
-        _check_last_page(content, size)
+        _check_pages(content, size)
     elif first[:4] != b"fLaC" and first[:3] != b"ID3" and not _is_mp3(first):
         if first[4:8] == b"ftyp":
             raise BadSound("it is an MP4 or M4A file: convert it to FLAC or WAV first")
@@ -301,16 +302,23 @@ def _check_chunks(content: BinaryIO, size: int, order: str) -> None:
     raise BadSound(f"it has too many parts: more than {MOST_CHUNKS:,} chunks")
 
 
-def _check_last_page(content: BinaryIO, size: int) -> None:
-    """Of an Ogg file: libsndfile leaves out a last page that is not whole."""
-    content.seek(max(0, size - LONGEST_PAGE))
-    end = content.read(LONGEST_PAGE)
-    place = end.rfind(b"OggS\0")
-    page = end[place:] if place >= 0 else b""
-    lengths = page[27 : 27 + page[26]] if len(page) > 26 else b""
-    whole = 27 + len(lengths) + sum(lengths)
-    if not lengths or len(page) < whole:
-        raise BadSound(f"it is truncated: {len(page):,} of {whole:,} bytes of its last page are there")
+def _check_pages(content: BinaryIO, size: int) -> None:
+    """Of an Ogg file: libsndfile leaves out a last page that is not whole, and all streams but the first."""
+    place, began = 0, False
+    for _ in range(MOST_PAGES):
+        content.seek(place)
+        head = content.read(27 + 255)
+        if head[:4] != b"OggS"[: max(1, len(head))]:  # the end, or something that is not for us
+            return
+        count = head[26] if len(head) > 26 else 0
+        whole = 27 + count + sum(head[27 : 27 + count])
+        if place + whole > size:
+            raise BadSound(f"it is truncated: {size - place:,} of {whole:,} bytes of its last page are there")
+        first = bool(head[5] & 2)
+        if first and began:
+            raise BadSound("it holds several sounds, one behind the other; expected one")
+        place, began = place + whole, began or not first
+    raise BadSound(f"it has too many parts: more than {MOST_PAGES:,} pages")
 
 
 def _reason(text: str) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sightline.nn.efficientnet import EfficientNetLite0, EfficientNetLite0Config
     from sightline.nn.image import CNN, CNNConfig, ImageEncoder, ImageEncoderConfig
     from sightline.nn.lora import LoraConfig, add_lora, merge_lora
+    from sightline.nn.mel import LogMelConfig, log_mel
     from sightline.nn.rnn import BidirectionalEncoder
     from sightline.nn.timm import TimmConfig, TimmEncoder
     from sightline.nn.transformer import DecoderLayer, EncoderLayer, LayerShape
@@ -22,6 +23,7 @@ else:
             "nn.efficientnet": "EfficientNetLite0 EfficientNetLite0Config",
             "nn.image": "CNN CNNConfig ImageEncoder ImageEncoderConfig",
             "nn.lora": "LoraConfig add_lora merge_lora",
+            "nn.mel": "LogMelConfig log_mel",
             "nn.rnn": "BidirectionalEncoder",
             "nn.timm": "TimmConfig TimmEncoder",
             "nn.transformer": "DecoderLayer EncoderLayer LayerShape",
@@ -30,5 +32,13 @@ else:
 
 __all__ = ["CNN", "BidirectionalEncoder", "CNNConfig", "DecoderLayer", "DecoderShape", "DecoderState"]
 __all__ += ["EfficientNetLite0", "EfficientNetLite0Config", "EncoderLayer", "ImageEncoder", "ImageEncoderConfig"]
-__all__ += ["LayerShape", "LoraConfig", "RecurrentAttentionDecoder", "TimmConfig", "TimmEncoder", "TokenEmbedding"]
-__all__ += ["add_lora", "merge_lora"]
+__all__ += [
+    "LayerShape",
+    "LogMelConfig",
+    "LoraConfig",
+    "RecurrentAttentionDecoder",
+    "TimmConfig",
+    "TimmEncoder",
+    "TokenEmbedding",
+]
+__all__ += ["add_lora", "log_mel", "merge_lora"]
