@@ -80,7 +80,7 @@ class NBSVM(nn.Module):
     def scores(self, texts: Texts) -> Float[Tensor, "b c"]:
         bags = find_ngrams(self.words_of(texts), self.ngrams.cpu().numpy(), self.longest)
         columns, starts = (torch.from_numpy(one).to(self.bias.device) for one in (bags.columns, bags.starts))
-        return bag_sums(columns, self.weights, starts) + self.bias
+        return bag_sums(columns, self.weights.detach(), starts) + self.bias.detach()
 
     def contributions(self, texts: Texts) -> Float[np.ndarray, "s c"]:
         """What each token of one text adds to the scores: with the bias they sum to the scores.

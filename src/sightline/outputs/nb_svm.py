@@ -82,7 +82,6 @@ class ContributionSubject:
     def attends_to_columns(self, name: str) -> bool:
         return False
 
-    @torch.no_grad()
     def log_probs(self, keep: Bool[Tensor, "n s"]) -> Float[Tensor, "n t"]:
         words, parts = self.texts
         hidden = words.expand(len(keep), -1).masked_fill(~keep.to(words.device), self.model.specials.unknown)
