@@ -83,6 +83,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "attentive": "sightline.models.attentive:AttentiveConfig",
         "han": "sightline.models.han:HANConfig",
         "encoder": "sightline.models.encoder:EncoderConfig",
+        "nb_svm": "sightline.models.nb_svm:NBSVMConfig",
     },
 }
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from sightline.baselines import texts as module
-from sightline.baselines.linear import Matrix, cut_words, find_ngrams, fit_linear, learn_ngrams, ratios
+from sightline.baselines.linear import Matrix, fit_linear, ratios
 from sightline.baselines.texts import FACTS, WEIGHTS, LinearBaselines, fit_baselines
+from sightline.data.ngrams import cut_words, find_ngrams, fingerprints, learn_ngrams
 from sightline.errors import UserError
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -47,20 +48,20 @@ def ngrams_by_hand(text, longest):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_ngrams_are_those_counted_by_hand(at_once, monkeypatch):
-    monkeypatch.setattr("sightline.baselines.linear._WORDS_AT_ONCE", at_once)
+    monkeypatch.setattr("sightline.data.ngrams._WORDS_AT_ONCE", at_once)
     texts = ["a b a b", "", "b a", "c", "a b c d", "b a b c"]
     by_hand = [ngrams_by_hand(text, 3) for text in texts]
-    known, rows = learn_ngrams(texts, 3, at_least=1)
+    known, rows = learn_ngrams(fingerprints(texts), 3, at_least=1)
     assert len(known) == len(set().union(*by_hand))
     assert rows.lengths.tolist() == [len(one) for one in by_hand]
-    kept, fewer = learn_ngrams(texts, 3, at_least=2)
+    kept, fewer = learn_ngrams(fingerprints(texts), 3, at_least=2)
     often = {one for one in set().union(*by_hand) if sum(one in text for text in by_hand) >= 2}
     assert len(kept) == len(often)
     assert fewer.lengths.tolist() == [len(one & often) for one in by_hand]
-    found = find_ngrams(texts, kept, 3)
+    found = find_ngrams(fingerprints(texts), kept, 3)
     assert found.columns.tolist() == fewer.columns.tolist()
     assert found.starts.tolist() == fewer.starts.tolist()
-    assert len(learn_ngrams(texts, 3, at_least=1, most=2)[0]) == 2
+    assert len(learn_ngrams(fingerprints(texts), 3, at_least=1, most=2)[0]) == 2
     # two texts share a column exactly where they share an n-gram
     shared = len({*rows.columns[rows.starts[0] : rows.starts[1]]} & {*rows.columns[rows.starts[5] :]})
     assert shared == len(by_hand[0] & by_hand[5])
@@ -70,17 +71,17 @@ def test_ngrams_are_those_counted_by_hand(at_once, monkeypatch):
 
 
 def test_fingerprints_are_the_same_in_every_process():
-    assert learn_ngrams(["sight line"], 2, at_least=1)[0].tolist() == sorted([SIGHT, LINE, SIGHT_LINE])
+    assert learn_ngrams(fingerprints(["sight line"]), 2, at_least=1)[0].tolist() == sorted([SIGHT, LINE, SIGHT_LINE])
 
 
 def test_the_words_of_a_pair_are_told_apart_and_no_ngram_goes_over_its_middle():
-    known, rows = learn_ngrams([("a b", "a b"), "a b"], 2, at_least=1)
+    known, rows = learn_ngrams(fingerprints([("a b", "a b"), "a b"]), 2, at_least=1)
     assert rows.lengths.tolist() == [6, 3]
     assert len(known) == 6
 
 
 def test_ratios_are_the_logarithms_of_the_paper():
-    _, rows = learn_ngrams(["good x", "good y", "bad x", "bad y"], 1, at_least=1)
+    _, rows = learn_ngrams(fingerprints(["good x", "good y", "bad x", "bad y"]), 1, at_least=1)
     matrix = Matrix(rows, 4)
     found = ratios(matrix, np.array([[True], [True], [False], [False]]))[:, 0]
     # good stands in 2 of one side and 0 of the other, 1 more each; each side sums to 4 + 4
@@ -90,7 +91,7 @@ def test_ratios_are_the_logarithms_of_the_paper():
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "squares"])
 def test_a_fit_is_where_the_slope_is_nothing(loss):
     texts, gold = made(60, ["good", "bad", "so"])
-    known, rows = learn_ngrams(texts, 1, at_least=1)
+    known, rows = learn_ngrams(fingerprints(texts), 1, at_least=1)
     rarity = np.linspace(1, 2, len(known)).astype(np.float32)
     outputs = {"softmax": 3, "logistic": 3, "squares": 1}[loss]
     one_hot = gold[:, None] == np.arange(3)

@@ -16,7 +16,7 @@ fitted to all. What people get wrong: a comparison with untuned baselines proves
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,7 +26,8 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, Shaped
 from torch import Tensor
 
-from sightline.baselines.linear import Bags, Loss, Matrix, Text, find_ngrams, fit_linear, learn_ngrams, rarities, ratios
+from sightline.baselines.linear import Loss, Matrix, fit_linear, rarities, ratios
+from sightline.data.ngrams import Bags, Text, Words, find_ngrams, fingerprints, learn_ngrams
 from sightline.errors import UserError
 from sightline.files import read_json, write_text
 from sightline.metrics import accuracy, macro_f1, micro_f1
@@ -63,7 +64,7 @@ class LinearBaseline:
     def outputs(self, texts: Sequence[Text]) -> Float32[np.ndarray, "texts outputs"]:
         outputs = [np.zeros((0, len(self.bias)), dtype=np.float32)]
         for start in range(0, len(texts), _AT_ONCE):
-            rows = find_ngrams(texts[start : start + _AT_ONCE], self.ngrams, self.longest)
+            rows = find_ngrams(fingerprints(texts[start : start + _AT_ONCE]), self.ngrams, self.longest)
             matrix = Matrix(rows, len(self.ngrams), self.rarity)
             outputs.append(matrix.times(torch.from_numpy(self.weights)).numpy() + self.bias)
         return np.concatenate(outputs)
@@ -150,20 +151,28 @@ def _checked(name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Li
 
 
 def fit_baselines(
-    texts: Sequence[Text], gold: Shaped[np.ndarray, "texts ..."], kind: Kind, classes: int = 0, seed: int = 0
+    texts: Sequence[Text],
+    gold: Shaped[np.ndarray, "texts ..."],
+    kind: Kind,
+    classes: int = 0,
+    seed: int = 0,
+    without: Collection[str] = (),
 ) -> LinearBaselines:
-    """Both baselines for these texts (or pairs of texts).
+    """Both baselines for these texts (or pairs of texts), or those that are not ``without``.
 
     ``gold`` is a class from 0 for each text (``one``), a row of 0 and 1 (``several``) or a number. Far too many texts
     are sampled: their first 100 million characters in an order that the seed says.
     """
     _check(texts, gold, kind, classes)
-    chosen = _sample(texts, seed)
+    lengths = np.array([len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts], dtype=np.int64)
+    chosen = sample(lengths, _MOST_CHARACTERS, seed)
     some, truth = (texts, gold) if len(chosen) == len(texts) else ([texts[place] for place in chosen], gold[chosen])
-    floors: dict[str, LinearBaseline] = {}
     plans = {"linear": 1, "ngrams" if kind == "number" else "nb-svm": 3}
-    for name, longest in plans.items():
-        floors[name] = _fit(some, truth, kind, classes, longest, np.random.default_rng(seed))
+    floors = {
+        name: fit_ngrams(fingerprints(some), truth, kind, classes, longest, seed)
+        for name, longest in plans.items()
+        if name not in without
+    }
     return LinearBaselines(kind, len(texts), len(chosen), floors)
 
 
@@ -180,21 +189,30 @@ def _check(texts: Sequence[Text], gold: np.ndarray, kind: Kind, classes: int) ->
         raise ValueError("numbers have to be finite, one for each text")
 
 
-def _sample(texts: Sequence[Text], seed: int) -> Int64[np.ndarray, " chosen"]:
-    lengths = np.array([len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts], dtype=np.int64)
-    if lengths.sum() <= _MOST_CHARACTERS:
-        return np.arange(len(texts))
-    order = np.random.default_rng(seed).permutation(len(texts))
-    count = int(np.searchsorted(np.cumsum(lengths[order]), _MOST_CHARACTERS, side="right"))
+def sample(lengths: Int64[np.ndarray, " texts"], most: int, seed: int) -> Int64[np.ndarray, " chosen"]:
+    """All texts, or where their lengths sum to more than ``most``, as many as that allows, drawn by the seed."""
+    if lengths.sum() <= most:
+        return np.arange(len(lengths))
+    order = np.random.default_rng(seed).permutation(len(lengths))
+    count = int(np.searchsorted(np.cumsum(lengths[order]), most, side="right"))
     return np.sort(order[: max(count, 1)])
 
 
-def _fit(
-    texts: Sequence[Text], gold: np.ndarray, kind: Kind, classes: int, longest: int, draw: np.random.Generator
+def fit_ngrams(
+    texts: Iterable[Words],
+    gold: Shaped[np.ndarray, "texts ..."],
+    kind: Kind,
+    classes: int,
+    longest: int,
+    seed: int,
+    by_ratio: bool | None = None,
 ) -> LinearBaseline:
-    by_ratio = longest > 1 and kind != "number"
+    """A linear model on n-grams of up to ``longest`` words; ``by_ratio``: NB-SVM, which is the default of labels where
+    n-grams have more than one word. Of two classes it has one output: that of the second."""
+    draw = np.random.default_rng(seed)
+    by_ratio = longest > 1 and kind != "number" if by_ratio is None else by_ratio
     outputs = 1 if kind == "number" or (by_ratio and kind == "one" and classes == 2) else classes
-    at_least = 2 if len(texts) >= _FEW else 1
+    at_least = 2 if len(gold) >= _FEW else 1
     ngrams, rows = learn_ngrams(texts, longest, at_least, max(_MOST_WEIGHTS // outputs, 1))
     problem = _Problem(kind, outputs, by_ratio, rarities(rows, len(ngrams)))
     strength, own = problem.choose(rows, gold, draw)

@@ -35,7 +35,7 @@ def bench_command(run: Path, seconds: float, json: bool, threads: int | None) ->
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "work": [one.to_json() for one in results],
-            "training_tokens_per_second_by_threads": by_threads,
+            **({"training_tokens_per_second_by_threads": by_threads} if todo[0].name == "training" else {}),
         }
         print_json(data)
         return
@@ -43,7 +43,8 @@ def bench_command(run: Path, seconds: float, json: bool, threads: int | None) ->
     console.print(_rates(results), "", _shares(results), "")
     for threads, rate in by_threads.items():
         console.print(
-            f"training with {threads} thread{'s' if threads > 1 else ''}: {rate:,.0f} tokens/s", highlight=False
+            f"{todo[0].name} with {threads} thread{'s' if threads > 1 else ''}: {rate:,.0f} {todo[0].unit}/s",
+            highlight=False,
         )
     fastest = max(by_threads, key=by_threads.__getitem__)
     if by_threads[fastest] > 1.1 * by_threads[torch.get_num_threads()]:

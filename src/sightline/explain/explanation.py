@@ -122,7 +122,8 @@ class Highlights:
 
     ``probabilities`` are those of the labels, likeliest first; ``probability`` is that of ``label``, which the map is
     about; a number has neither. Words are in the order of the text; of very many ``read`` words, only those with the
-    largest weights are kept. ``sentences`` are given if the model weighs them.
+    largest weights are kept. ``sentences`` are given if the model weighs them. ``unit`` contribution: weights are what
+    words add to the score of the label, below 0 where they speak against it.
     """
 
     label: str
@@ -132,9 +133,11 @@ class Highlights:
     words: tuple[Span, ...]
     sentences: tuple[Span, ...] = ()
     read: int = 0
+    unit: Literal["weight", "contribution"] = "weight"
 
     def to_json(self) -> dict[str, object]:
         data = {name: getattr(self, name) for name in ("label", "probability", "read")}
+        data |= {} if self.unit == "weight" else {"unit": self.unit}
         data["probabilities"] = {one.text: one.probability for one in self.probabilities}
         data["texts"] = list(self.texts)
         for name in ("words", "sentences"):
@@ -153,6 +156,7 @@ class Highlights:
             words=tuple(Span(**one) for one in fields["words"]),
             sentences=tuple(Span(**one) for one in fields["sentences"]),
             read=fields["read"],
+            unit=fields.get("unit", "weight"),
         )
 
 

@@ -27,7 +27,7 @@ from sightline.outputs.label_scores import Labels
 from sightline.outputs.reports import object_of
 from sightline.outputs.unknown import Word, attended_words, words_of
 from sightline.records import Record, Tokens
-from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.configs.base import WHOLE_TEXTS, TaskConfig
 from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Rows, Setting, normalised
 from sightline.tasks.task import BadValueError, Part, X
@@ -153,7 +153,8 @@ class TextInput(ReaderInput[Text, list[int]]):
         return [[tokens] for tokens in self.reader.read(list(map(without_blank, xs)), self.limit).rows]
 
     def train_parts(self, xs: Sequence[Text]) -> list[list[list[int]]]:
-        read = self.reader.read(list(map(without_blank, xs)), None if self.reads_sentences else self.config.max_length)
+        longest = None if self.config.model.kind in WHOLE_TEXTS else self.config.max_length
+        read = self.reader.read(list(map(without_blank, xs)), longest)
         self.cut += read.cut
         return [[tokens] for tokens in read.rows]
 

@@ -81,6 +81,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
     calibrated_files: ClassVar[tuple[str, ...]] = ()  # of those that `save` writes, the ones that `calibrate` changes
     freezes: ClassVar[bool] = False  # a loaded model's weights are constants to search
     compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are given; empty: all
+    offers: ClassVar[Mapping[str, str]] = {}  # the models that baselines can be trained as, by the baseline's name
     less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
 
     def __init__(self, config: "TaskConfig") -> None:

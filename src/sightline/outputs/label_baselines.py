@@ -16,6 +16,7 @@ from sightline.errors import UserError
 from sightline.outputs.label_scores import Labels
 from sightline.tasks.prepare import SomePrepared, SomeRows
 
+NB_SVM = "nb-svm"
 MOST_ROWS = 100_000  # that baselines are fitted to, drawn from all
 
 
@@ -70,7 +71,7 @@ class TextBaselines(LabelBaselines):
     unknown = "the run was trained without floors (linear models on words): what it adds to them is not known"
     names: ClassVar[dict[str, str]] = {
         "linear": "linear model on words",
-        "nb-svm": "NB-SVM on word n-grams",
+        NB_SVM: "NB-SVM on word n-grams",
         "ngrams": "linear on word n-grams",
     }
 
@@ -79,7 +80,8 @@ class TextBaselines(LabelBaselines):
             return []
         texts, given = zip(*rows.limited(MOST_ROWS, self.config.seed), strict=True)
         labels = self.labels
-        floors = fit_baselines(texts, labels.gold(given), labels.kind, labels.classes, self.config.seed)
+        itself = (NB_SVM,) if self.config.model.kind == "nb_svm" else ()
+        floors = fit_baselines(texts, labels.gold(given), labels.kind, labels.classes, self.config.seed, itself)
         return replace(floors, texts=rows.count).save(folder)
 
     def files(self, folder: Path) -> list[str]:

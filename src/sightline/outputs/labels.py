@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline import metrics
 from sightline.data.columns import TableRow
@@ -21,16 +21,17 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import whole_file
 from sightline.inputs.base import Input
+from sightline.models.nb_svm import NBSVM
 from sightline.outputs import label_scores as scores
 from sightline.outputs.base import Output, SomeOutput, ThresholdOptions, ranked_scores
-from sightline.outputs.label_baselines import LabelBaselines, TextBaselines
+from sightline.outputs.label_baselines import NB_SVM, LabelBaselines, TextBaselines
 from sightline.outputs.label_scores import LABELS, NONE, LabelPrediction, Labels, Truth, truth_of, values_of
 from sightline.outputs.reports import NUMBER, TEXT, class_table, listed_counts, structure
 from sightline.tasks.card import Wording, table_section
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.explain import ExplainOptions
-from sightline.tasks.prepare import Prepared, Rows, Setting, unseen_line
+from sightline.tasks.prepare import Prepared, Rows, Setting, SomePrepared, unseen_line
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import BadValueError, Batch, Column, Example, Part, X
 from sightline.text.encoding import Text
@@ -74,6 +75,7 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
     predict_options = ThresholdOptions
     labels: Labels
     baseline_models: ClassVar[type[LabelBaselines]] = TextBaselines
+    offers: ClassVar[Mapping[str, str]] = {NB_SVM: "nb_svm", TextBaselines.names[NB_SVM]: "nb_svm"}
     answer = structure(
         "Labelled",
         "A label (several, or a number), its probability, and those of all labels; a number has none.",
@@ -232,6 +234,13 @@ class LabelsOutput(Output[X, Label, Part, Batch, Logits, LabelPrediction, Thresh
             probs = fitted.probabilities(logits)
             fitted.threshold = metrics.best_threshold(probs, truth.gold[:, : truth.known])
         return fitted
+
+    def initialise(self, model: nn.Module, prepared: Prepared[X, Label]) -> None:
+        """A model that is solved, and not trained step by step, has its weights from here."""
+        if isinstance(model, NBSVM):
+            from sightline.outputs.nb_svm import fit_nb_svm
+
+            fit_nb_svm(model, cast("SomePrepared", prepared))
 
     # -- scores
 

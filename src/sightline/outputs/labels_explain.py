@@ -1,4 +1,5 @@
-"""Explain the label of a text: read it once under `capture`, and show the attention to words and sentences."""
+"""Explain the label of a text: read it once under `capture`, and show the attention to words and sentences; of a linear
+model, what each word contributes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from sightline.inputs.text import TextInput
 from sightline.models.encoder import Encoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
+from sightline.models.nb_svm import NBSVM
 from sightline.models.text_to_labels import Texts
 from sightline.outputs.encoder_maps import axis_of, too_many_note, top_for
 from sightline.outputs.label_scores import NONE, LabelPrediction
+from sightline.outputs.nb_svm import ContributionSubject
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, LIKELIEST, ExplainOptions
 from sightline.tasks.run import Run
@@ -30,7 +33,7 @@ from sightline.training.steps import to_device
 MEASURED, MEASURED_BY_ALL = 1_000, 400
 MOST_WORDS = 5_000  # spans; of longer texts those with the largest weights
 SENTENCE_SHOWN = 60  # characters of a sentence along an axis
-OVERALL, ROLLOUT = "overall", "rollout"
+OVERALL, ROLLOUT, CONTRIBUTIONS = "overall", "rollout", "contributions"
 Weights = np.ndarray
 
 
@@ -102,8 +105,9 @@ class LabelExplained:
 class LabelMaps:
     """The attention of a label: ``main`` has a weight for each token, made by the attentions with these ``names``.
 
-    ``words`` and ``sentences`` are the two levels of a document's; ``numbers`` is the sentence of each token (−1: none)
-    and ``bounds`` are the characters of each sentence as the model counts them: a very long one is several to it.
+    Without names, ``main`` has contributions, which may be negative. ``words`` and ``sentences`` are the two levels of
+    a document's; ``numbers`` is the sentence of each token (−1: none) and ``bounds`` are the characters of each
+    sentence as the model counts them: a very long one is several to it.
     """
 
     main: Weights
@@ -115,6 +119,7 @@ class LabelMaps:
     sentences: Weights | None = None
     numbers: Weights | None = None
     bounds: tuple[tuple[int, int], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
@@ -126,14 +131,16 @@ def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
     explained = LabelExplained.of(run, cast("LabelPrediction", prediction), options.output)
     texts = to_device(run.input.collate([placed.tokens]), run.device)
     axis, row, model = axis_of(run.input.reader, placed), explained.row, run.model
-    assert isinstance(model, Labeller)
+    assert isinstance(model, Labeller | NBSVM)
     top = options.top or top_for(model, len(placed.tokens))
     with evaluating(model), torch.no_grad():
-        if isinstance(model.model, HAN):
+        if isinstance(model, NBSVM):
+            maps = _contributed(explained, model, texts, row, axis)
+        elif isinstance(model.model, HAN):
             maps = _document(model.model, texts, row, axis, placed)
         else:
             maps = _text(model, texts, row, axis, top)
-    notes, belief = _notes(run, placed, texts, top), None
+    notes, belief = [*maps.notes, *_notes(run, placed, texts, top)], None
     highlights = _highlights(explained, placed, maps)
     if options.measure:
         belief, note = _measured(explained, texts, maps, placed)
@@ -141,6 +148,20 @@ def explain_label(run: Run, text: Text, options: ExplainOptions) -> Explanation:
     return explained.explanation(
         "\t".join(placed.texts), maps.records, maps.stacks, notes=tuple(notes), highlights=highlights, belief=belief
     )
+
+
+def _contributed(explained: LabelExplained, model: NBSVM, texts: Texts, row: Tokens, axis: Tokens) -> LabelMaps:
+    """What the words of a text add to the score of the label, exactly; the map has those that speak for it."""
+    index = cast("Any", explained.run.output).labels.index(explained.label)
+    main, bias = model.contributions(texts)[:, index], float(model.bias[index])
+    record = Record(CONTRIBUTIONS, 0, 0, row, axis, np.maximum(main, 0.0)[None].astype(np.float32))
+    note = (
+        "a word's contribution is its share of the weights of the n-grams that it stands in: all contributions "
+        f"({main.sum():.3f}) and the bias ({bias:.3f}) sum to the score of {explained.label!r} "
+        f"({main.sum() + bias:.3f}), before the temperature"
+    )
+    stack = Stack("Contributions to the label", "pool", (CONTRIBUTIONS,))
+    return LabelMaps(main, (), "contributions for the label", [record], [stack], notes=(note,))
 
 
 def _text(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, top: int | None) -> LabelMaps:
@@ -262,15 +283,16 @@ def _highlights(explained: LabelExplained, placed: TextOffsets, maps: LabelMaps)
         spans.append(Span(here.start, here.end, text, float(maps.main[word].sum()), **more))
     read = len(spans)
     if read > MOST_WORDS:
-        least = sorted((one.weight for one in spans), reverse=True)[MOST_WORDS - 1]
-        spans = [one for one in spans if one.weight >= least][:MOST_WORDS]
+        least = sorted((abs(one.weight) for one in spans), reverse=True)[MOST_WORDS - 1]
+        spans = [one for one in spans if abs(one.weight) >= least][:MOST_WORDS]
     weights = () if maps.sentences is None else maps.sentences.tolist()
     sentences = (
         Span(start, end, placed.texts[0][start:end], weight)
         for (start, end), weight in zip(maps.bounds, weights, strict=True)
     )
     shown, ranked = explained.label or explained.predicted, explained.ranked
-    return Highlights(shown, explained.probability, ranked, placed.texts, tuple(spans), tuple(sentences), read)
+    unit: Any = "weight" if maps.names else "contribution"
+    return Highlights(shown, explained.probability, ranked, placed.texts, tuple(spans), tuple(sentences), read, unit)
 
 
 def _measured(
@@ -279,38 +301,45 @@ def _measured(
     """Whether to believe the map, and a note on what was measured, or why nothing was."""
     output: Any = explained.run.output
     model, labels, tokens = explained.run.model, output.labels, len(placed.tokens)
-    assert isinstance(model, Labeller)
-    most = MEASURED_BY_ALL if isinstance(model.model, Encoder) else MEASURED
+    most = MEASURED_BY_ALL if isinstance(getattr(model, "model", None), Encoder) else MEASURED
     if tokens > most:
         return None, too_many_note(tokens, most)
     if all(here.start == here.end for here in map(placed.place_of, placed.words)):
         return None, "there is no word in the text, so there is nothing to measure"
     column = "word" if all(len(word) == 1 for word in placed.words) else "token"
-    subject: LabelSubject
+    subject: LabelSubject | ContributionSubject
     if labels.kind == "number":
+        assert isinstance(model, Labeller)
         subject = NumberSubject(model, texts, maps.names, column)
         note = "what was measured is how far the number changes when something is hidden or cut"
     else:
         index, several = labels.index(explained.label), labels.kind == "several"
-        subject = LabelSubject(
-            model, texts, index, maps.names, temperature=output.temperature, several=several, column_name=column
-        )
+        if isinstance(model, NBSVM):
+            if not (maps.main > 0).any():
+                return None, f"no word speaks for the label {explained.label!r}, so there is nothing to measure"
+            subject = ContributionSubject(model, texts, index, output.temperature, several, column)
+        else:
+            assert isinstance(model, Labeller)
+            subject = LabelSubject(
+                model, texts, index, maps.names, temperature=output.temperature, several=several, column_name=column
+            )
         note = f"what was measured is how likely the model finds the label {explained.label!r}"
-    belief = believe(subject, maps.main[None].astype(np.float64), about=maps.about, names=maps.names)
+    weights = np.maximum(maps.main, 0.0)[None].astype(np.float64)
+    belief = believe(subject, weights, about=maps.about, names=maps.names, heads=bool(maps.names))
     return belief, note
 
 
 def _notes(run: Run, placed: TextOffsets, texts: Texts, top: int | None) -> list[str]:
     notes, input, output = list[str](), cast("Any", run.input), cast("Any", run.output)
-    inner = cast("Any", run.model).model
+    inner, linear = getattr(run.model, "model", None), isinstance(run.model, NBSVM)
     if placed.unread:
         notes.append(f"the model reads {input.limit:,} tokens of a text: {placed.unread:,} in the middle were left out")
     if len(placed.words) > MOST_WORDS:
         notes.append(f"of {len(placed.words):,} words the {MOST_WORDS:,} with the largest weights are marked")
-    if top is not None and not isinstance(inner, HAN):
+    if top is not None and not isinstance(inner, HAN) and not linear:
         notes.append(f"of each row inside the text only the {top} largest weights were kept")
-    if texts.parts is not None and not isinstance(inner, Encoder):
+    if texts.parts is not None and not isinstance(inner, Encoder) and not linear:
         notes.append("the two texts are read one after the other: each has half of the weight")
-    if output.labels.kind == "several":
+    if output.labels.kind == "several" and not linear:
         notes.append("all labels are given from one reading of the text, so the map is the same for each of them")
     return notes

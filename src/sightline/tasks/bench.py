@@ -59,8 +59,10 @@ def works(run: Run) -> list[Work]:
     setting = Setting(run.task, run.variant, run.config, run.folder / DATA, RowLimits())
     prepared = reopened(setting, run.input, run.output)
     lesson = TaskLesson(run, prepared)
-    step, tokens = _training(run, lesson)
-    todo = [Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True)]
+    todo = []
+    if not getattr(run.model, "solved", False):
+        step, tokens = _training(run, lesson)
+        todo.append(Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True))
     xs = run.output.bench_items(run, [one.x for one in prepared.valid[:ITEMS]])
     few, unit = xs[:FEW], run.output.bench_unit or run.input.noun
     for name, options in run.output.benched().items():

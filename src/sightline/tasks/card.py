@@ -34,10 +34,19 @@ class Wording:
     sections: tuple[str, ...] = ()
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # their scores on validation data
     own: Mapping[str, float] = field(default_factory=dict)  # those of the run on the same data
+    offers: Mapping[str, str] = field(default_factory=dict)  # the models that baselines can be trained as
 
 
-def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], first: str | None = None) -> str:
-    """Whether a baseline is as good as a run, in the metric that decides or the first that all have; "" for none."""
+def verdict(
+    own: Mapping[str, float],
+    baselines: Mapping[str, Mapping[str, float]],
+    first: str | None = None,
+    offers: Mapping[str, str] | None = None,
+) -> str:
+    """Whether a baseline is as good as a run, in the metric that decides or the first that all have; "" for none.
+
+    ``offers`` names the models that baselines can be trained as.
+    """
     known = [
         name
         for name in own
@@ -52,7 +61,9 @@ def verdict(own: Mapping[str, float], baselines: Mapping[str, Mapping[str, float
     won = "A BASELINE IS AS GOOD" if least == reached else f"the run is {side} its baselines"
     won = "A BASELINE WON" if least > reached else won
     shown = metric.replace("_", " ")
-    return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'"
+    model = (offers or {}).get(best) if least >= own[metric] else None
+    offer = f"; train it with --model {model}" if model else ""
+    return f"{won}: {shown} {own[metric]:.2f}, and {least:.2f} of the baseline '{best}'{offer}"
 
 
 def card(
@@ -78,7 +89,8 @@ def card(
         f"{name.replace('_', ' ')} {one['mean']:.2f} (95 % interval {one['low']:.2f} to {one['high']:.2f})"
         for name, one in folds.items()
     )
-    compared = verdict(wording.own or outcome.scores, wording.baselines, next(iter(outcome.scores), None))
+    decisive = next(iter(outcome.scores), None)
+    compared = verdict(wording.own or outcome.scores, wording.baselines, decisive, wording.offers)
     of_model = list(wording.limits)
     of_model[1:1] = [f"95 % of the {wording.longest.format(longest=longest)}"] if longest else []
     command = about.get("command")
@@ -98,7 +110,7 @@ def card(
         + f": {progress.step:,} steps, "
         f"{progress.epoch:,} epochs, {progress.seconds / 60:.1f} minutes with {torch.get_num_threads()} threads "
         f"(PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}).",
-        f"![Loss and scores during training]({CURVES})",
+        *([f"![Loss and scores during training]({CURVES})"] if (folder.path / CURVES).exists() else []),
         *(["\n".join(wording.sections).removesuffix("\n")] if wording.sections else []),
         "## Command",
         f"```{'bash' if command else ''}\n{command or 'trained from Python'}\n```",

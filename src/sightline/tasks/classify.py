@@ -2,7 +2,7 @@
 
 from sightline.data.tables import LINE_LIMIT
 from sightline.tasks.caption import FEATURES, IMAGE, IMAGE_RATES
-from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, RATES
+from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, NB_SVM, RATES
 from sightline.tasks.task import Column, Option, Task, Variant
 from sightline.tasks.transcribe import SOUND, VECTORS
 
@@ -99,7 +99,12 @@ CLASSIFY = Task(
             input="sightline.inputs.text:TextInput",
             output="sightline.outputs.labels:LabelsOutput",
             config="sightline.tasks.configs.classify:ClassifyConfig",
-            models={"attentive": ATTENTIVE, "han": HAN, "encoder": {**ENCODER, "tiny": {"layers": 2}}},
+            models={
+                "attentive": ATTENTIVE,
+                "han": HAN,
+                "encoder": {**ENCODER, "tiny": {"layers": 2}},
+                "nb_svm": NB_SVM,
+            },
             stored="classify",
             rates=RATES,
             start="sightline.tasks.warm_start:TextStart",

@@ -13,6 +13,7 @@ import torch
 
 from sightline.data.checking import RowLimits
 from sightline.data.source import Source
+from sightline.errors import UserError
 from sightline.machine import peak_memory
 from sightline.tasks.prepare import DATA, Setting, SomePrepared, preparing
 from sightline.tasks.run import Run
@@ -57,6 +58,8 @@ def estimate(
             run = untrained(prepared, variant, Path(name), earlier)
         stored = sum(path.stat().st_size for path in Path(name).rglob("*") if path.is_file())
         lesson = TaskLesson(run, prepared)
+        if getattr(run.model, "solved", False):
+            raise UserError(f"{config.model.kind} is not trained step by step, and takes seconds: leave out --dry-run")
         tokens, rows, spent = _train_a_little(run, lesson, device)
         validation = _validation_seconds(run, lesson)
         batches = lesson.epoch(0)

@@ -65,7 +65,7 @@ class Evaluation(Generic[X_co, Y_co, Raw_co, Pred_co]):
     def verdict(self) -> str:
         """Whether a baseline is as good as the run."""
         decisive = getattr(self.run.config, "decisive", None) or getattr(self.run.config, "metric", None)
-        return verdict(self.values, self.baselines, decisive)
+        return verdict(self.values, self.baselines, decisive, self.run.output.offers)
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Every example with its prediction."""

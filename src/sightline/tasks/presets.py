@@ -12,6 +12,7 @@ ENCODER = {
     "base": {"size": 512, "heads": 8, "feed_forward": 2048, "layers": 6},
 }
 HAN: dict[str, dict[str, int]] = {"tiny": {}, "small": {}, "base": {}}
+NB_SVM = HAN  # its size is that of the data
 RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}
 LOUD = 1.0  # standard deviation of word vectors where single words decide, not the sum of many
 # A text has many masked words in pre-training and one label elsewhere: learning rates may be larger, and many small

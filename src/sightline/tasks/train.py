@@ -204,10 +204,12 @@ def finish(
 
     draw_curves(folder.metrics(), folder.path / CURVES, run.output.unit)
     wording = run.output.card(run, prepared, raws, folder.path)
-    wording = replace(wording, baselines=wording.baselines or run.output.baseline_scores(run, lesson.valid))
-    own = wording.own or outcome.scores
-    outcome = outcome._replace(verdict=verdict(own, wording.baselines, next(iter(outcome.scores), None)))
-    write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording, training.limits()))
+    baselines = wording.baselines or run.output.baseline_scores(run, lesson.valid)
+    wording = replace(wording, baselines=baselines, offers=run.output.offers)
+    own, decisive = wording.own or outcome.scores, next(iter(outcome.scores), None)
+    outcome = outcome._replace(verdict=verdict(own, baselines, decisive, wording.offers))
+    limits = "" if getattr(run.model, "solved", False) else training.limits()
+    write_text(folder.path / CARD, card(folder, run.config, run.model, outcome, wording, limits))
     folder.seal([*names, *sealed])
     return run, outcome
 

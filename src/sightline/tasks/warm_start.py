@@ -213,6 +213,8 @@ class TextStart:
     def __init__(self, path: Path, task: Task, variant: Variant) -> None:
         self.path, self.variant = path, variant
         self.start: Start = read_start(path, variant.stored)
+        if self.start.model.kind == "nb_svm":
+            raise UserError(f"{path} is an nb_svm, which starts from no earlier run; give --model nb_svm, not --from")
 
     @property
     def reader(self) -> TextEncoder:

@@ -187,11 +187,15 @@ def train(
     ``on_begin`` is called when the folder is locked and a good checkpoint was found in it, or none: from here on its
     files change.
 
+    A model that is ``solved`` when it is built, as linear ones are, is only scored.
+
     Ctrl-C and SIGTERM save a checkpoint before they are passed on. Of several processes, only the first comes to an
     outcome: the others raise `OtherRank`.
     """
     device = own_device(device)
     ranks = Ranks.join(device.type)
+    if getattr(model, "solved", False):
+        return _solved(model.to(device), lesson, folder, ranks, on_scores, on_begin)
     config = replace(config, accumulate=config.accumulate * ranks.count)
     model.to(device)  # before the optimiser: what a checkpoint puts into it goes where the parameters are
     optimiser = make_optimiser(model, config)
@@ -213,6 +217,26 @@ def train(
         if not ranks.is_first:
             raise OtherRank
         return finish(model, lesson, folder, progress, loop.best, reason, on_remark)
+
+
+def _solved(
+    model: nn.Module,
+    lesson: Lesson,
+    folder: RunFolder,
+    ranks: Ranks,
+    on_scores: Callable[[Progress, dict[str, float]], None],
+    on_begin: Callable[[], None],
+) -> Outcome:
+    """The outcome of a model that has its weights when it is built: there is nothing to train, so nothing to resume."""
+    if not ranks.is_first:
+        raise OtherRank
+    with folder.locked():
+        folder.unseal()
+        on_begin()
+        with torch.no_grad():
+            scores = lesson.validate(model.eval())
+        on_scores(Progress(), scores)
+        return Outcome("its weights were computed", Progress(), dict(model.state_dict()), scores, "computed at once")
 
 
 def _begin(

@@ -156,7 +156,7 @@ class Passage:
     @property
     def share(self) -> float:
         """What it is chosen by: its own weight, or the highest weight of its words."""
-        return max((word.weight for word in self.words), default=0.0) if self.weight is None else self.weight
+        return max((abs(word.weight) for word in self.words), default=0.0) if self.weight is None else self.weight
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ def _small(text: str) -> Iterator[str]:
 
 # --- Pictures.
 
-SENTENCES = "Oranges"  # distinct from the blue of words for every kind of colour vision
+SENTENCES = "Oranges"  # and words against a label: distinct from the blue of words for every kind of colour vision
 FRAME = "#c2410c"  # around the words of an answer
 BAR = 0.14  # inches: the mark of a sentence beside it
 MOST_WORDS = 5000
@@ -263,7 +263,8 @@ def highlight(
 
     Several records are sentences, each on lines of its own; ``sentences`` has the weight of each as its columns, drawn
     as a mark beside it. ``row`` is the row of the map; by default the mean of all rows. ``notes`` are written below,
-    ``unit`` names the weights in the legend. ``framed`` marks words of each record with a frame.
+    ``unit`` names the weights in the legend; weights below 0 have a colour of their own. ``framed`` marks words of each
+    record with a frame.
     """
     parts = [words] if isinstance(words, Record) else list(words)
     if not parts:
@@ -277,7 +278,7 @@ def highlight(
     margin = BAR + 0.08 if sentences is not None else 0.0
     lines = [flow(words_along(one.columns), width - margin - 0.04, size) for one in parts]
     weights = [_weights(one, row) for one in parts]
-    end = largest_of(*weights) if most is None else most
+    end = largest_of(*map(np.abs, weights)) if most is None else most
     line, gap = line_of(size), 0.08
     above = 1.8 * line if title else 0.0
     body = sum(height_of(one) + gap for one in lines)
@@ -292,7 +293,7 @@ def highlight(
     top = above
     for number, (placed, values) in enumerate(zip(lines, weights, strict=True)):
         for place, (one, weight) in enumerate(zip(placed, values, strict=True)):
-            paper, colour = ink(float(weight), end, colours)
+            paper, colour = ink(abs(float(weight)), end, colours if weight >= 0 else SENTENCES)
             moved = Placed(one.text, one.left + margin, one.top + top, one.width, one.height)
             box, _ = write(page, moved, size, paper, colour)
             if framed is not None and framed[number][place]:
@@ -302,6 +303,8 @@ def highlight(
             page.add_patch(Rectangle((0, top), BAR, height_of(placed), facecolor=paper, edgecolor="#888888", lw=0.4))
         top += height_of(placed) + gap
     behind = _legend(page, 0.0, top + 0.4 * line, unit, end, colours, size - 1)
+    if any((one < 0).any() for one in weights):
+        _legend(page, behind + 0.3, top + 0.4 * line, "against the label", end, SENTENCES, size - 1)
     if marks is not None:
         _legend(page, behind + 0.3, top + 0.4 * line, "sentence", mark_end, SENTENCES, size - 1)
     for number, note in enumerate(below):
@@ -329,9 +332,15 @@ def highlight_text(highlights: Highlights, path: Path, *, title: str | None = No
         title=(label_line(highlights) if title is None else title) or None,
         width=width,
         notes=() if chosen.note is None else (chosen.note,),
-        unit="word, in its sentence" if highlights.sentences else "word",
+        unit=_unit(highlights),
         framed=[[word is not None and bool(word.marked) for _, word in one.drawn()] for one in chosen.passages],
     )
+
+
+def _unit(highlights: Highlights) -> str:
+    if highlights.unit == "contribution":
+        return "contribution for the label"
+    return "word, in its sentence" if highlights.sentences else "word"
 
 
 def label_line(highlights: Highlights) -> str:

@@ -50,10 +50,10 @@ def believe(
     """The findings about a map of this subject: its own, or any other of the same shape.
 
     Several records are averaged. ``names`` are the attentions that are made uniform (those of the records; of a plain
-    array, all that attend to the columns); ``special`` are the places of special columns (those of the records' axis;
-    else those that are never hidden). ``shift`` moves the map's rows first, as `choose_shift` measured. With ``heads``
-    every head of the model is ablated in turn, those of the last layers first, for `HEAD_SECONDS`. ``k`` columns are
-    hidden together (a tenth unless given).
+    array, all that attend to the columns; empty where the weights are not those of attention); ``special`` are the
+    places of special columns (those of the records' axis; else those that are never hidden). ``shift`` moves the map's
+    rows first, as `choose_shift` measured. With ``heads`` every head of the model is ablated in turn, those of the last
+    layers first, for `HEAD_SECONDS`. ``k`` columns are hidden together (a tenth unless given).
     """
     matrix, records = _matrix(weights, subject)
     placed = moved(matrix, shift)
@@ -69,14 +69,17 @@ def believe(
     costs, left_out = head_costs_within([subject], None, HEAD_SECONDS) if heads else ((), 0)
     if left_out:
         measured += f", the last {len(costs):,} of {len(costs) + left_out:,} heads ablated (in {HEAD_SECONDS} seconds)"
+    attends = names is None or bool(names)
+    spreads = spread(subject, chosen, _special(subject, records) if special is None else special)
+    uniform = [sentences.made_uniform(subject, uniform_cost(subject, names))] if attends else []
     return Belief(
         about=f"{about or _title(records)}, {measured}",
         rows=len(rows),
         findings=(
-            *spread(subject, chosen, _special(subject, records) if special is None else special),
-            *agreements(subject, chosen, rows, alone),
+            *(spreads if attends else spreads[:1]),
+            *agreements(subject, chosen, rows, alone)[: 2 if attends else 1],
             sentences.removed(subject, removal(subject, chosen, rows, k=k, draws=draws, seed=seed, alone=alone)),
-            sentences.made_uniform(subject, uniform_cost(subject, names)),
+            *uniform,
         ),
         heads=costs,
     )

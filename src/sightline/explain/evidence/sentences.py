@@ -13,12 +13,12 @@ from sightline.explain.explanation import Finding
 def entropy(subject: Subject, share: float | None) -> Finding:
     column = subject.column_name
     if share is None:
-        text = f"There is only one {column}, so there is nothing that attention could spread over."
+        text = f"There is only one {column}, so there is nothing that {_weights(subject)} could spread over."
     else:
         few = "very few" if share < 0.25 else "some" if share < 0.75 else "nearly all"
         text = (
-            f"Attention falls on {few} {column}s: the entropy of the weights is {share:z.0%} of the maximum, where "
-            f"100% is the same weight on every {column} and 0% is all weight on one."
+            f"{_weights(subject).capitalize()} falls on {few} {column}s: the entropy of the weights is {share:z.0%} of "
+            f"the maximum, where 100% is the same weight on every {column} and 0% is all weight on one."
         )
     return Finding("entropy", "Spread of the weights", share, 1.0, text)
 
@@ -56,13 +56,13 @@ def gradient(subject: Subject, tau: float | None, chance: float) -> Finding:
 def removed(subject: Subject, removal: Removal | None) -> Finding:
     title, column = "Hiding the highest weights", subject.column_name
     if removal is None:
-        text = f"There are too few {column}s to hide those with the highest attention weights and others to compare."
+        text = f"There are too few {column}s to hide those with the highest {_weight(subject)}s and others to compare."
         return Finding("removal", title, None, None, text)
     one = removal.k == 1
     most = f"the {column} with the highest" if one else f"the {removal.k} {column}s with the highest"
     others = "another one, chosen at random," if one else f"{removal.k} others, chosen at random,"
     text = (
-        f"With {most} attention weight hidden, {_effect(subject, removal.highest)}; with {others} hidden, "
+        f"With {most} {_weight(subject)} hidden, {_effect(subject, removal.highest)}; with {others} hidden, "
         f"{_effect(subject, removal.others)}."
     )
     return Finding("removal", title, removal.highest, removal.others, text)
@@ -76,6 +76,14 @@ def made_uniform(subject: Subject, cost: float) -> Finding:
     return Finding("uniform", "Uniform attention", cost, 0.0, text)
 
 
+def _weight(subject: Subject) -> str:
+    return getattr(subject, "weight_name", "attention weight")
+
+
+def _weights(subject: Subject) -> str:
+    return _weight(subject).removesuffix(" weight")
+
+
 def _effect(subject: Subject, cost: float) -> str:
     """What a cost means for a row; in nats unless the subject has a scale of its own."""
     own = getattr(subject, "effect", None)
@@ -87,7 +95,7 @@ AGREEMENT = ((0.6, "strong"), (0.3, "moderate"), (0.0, "weak"))  # the least |τ
 
 def _order(subject: Subject, tau: float | None, chance: float, what: str) -> str:
     """The agreement of two rankings, with the interval that random orders have."""
-    both = f"{subject.column_name}s by attention weight and {what}"
+    both = f"{subject.column_name}s by {_weight(subject)} and {what}"
     if tau is None:
         return f"Ranking {both} is not possible here: one of the two values is the same for all of them."
     if abs(tau) <= chance:

@@ -44,7 +44,8 @@ class Subject(Protocol):
     hiding them would measure how the model copes without punctuation, not which token it used. They are hidden neither
     for their weight nor at random, so that both are drawn from the same columns.
 
-    A subject whose costs are not nats has a method ``effect(cost)``: the cost in words.
+    A subject whose costs are not nats has a method ``effect(cost)``: the cost in words. One whose weights are not those
+    of attention has a ``weight_name``.
     """
 
     row_name: str  # what a row is called in a sentence
@@ -293,8 +294,7 @@ class LabelSubject(EncodedSubject):
         return log_probs[:, self.label].unsqueeze(1)
 
     def effect(self, cost: float) -> str:
-        after = min(self.before * math.exp(min(-cost, AT_MOST)), 1.0)
-        return f"the label's probability changes from {_percent(self.before)} to {_percent(after)} ({cost:z.2f} nats)"
+        return label_effect(self.before, cost)
 
     def _whole(self) -> float:
         """The probability of the label when nothing is hidden."""
@@ -402,6 +402,12 @@ def lost_without(subject: PlacesSubject, words: Sequence[Sequence[int]]) -> Floa
     log_probs = subject.log_probs(keep).double().cpu().numpy()
     lost = np.clip(1 - np.exp(np.minimum(log_probs[:-1] - log_probs[-1], 0.0)), 0.0, 1.0)
     return np.repeat(lost, [len(group) for group in groups], axis=0).T
+
+
+def label_effect(before: float, cost: float) -> str:
+    """What a cost in nats does to the probability of a label."""
+    after = min(before * math.exp(min(-cost, AT_MOST)), 1.0)
+    return f"the label's probability changes from {_percent(before)} to {_percent(after)} ({cost:z.2f} nats)"
 
 
 def _percent(share: float) -> str:

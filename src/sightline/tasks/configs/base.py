@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from sightline.outputs.base import SomeOutput
 
 
+WHOLE_TEXTS = ("han", "nb_svm")  # models whose cost grows with the length of a text: nothing is cut
+
+
 def text_training() -> TrainingConfig:
     """The default training of text models."""
     return TrainingConfig(learning_rate=1e-3, warmup=200, patience=5, averaged=3)
@@ -100,8 +103,9 @@ class TextTaskConfig(TaskConfig):
         super().__post_init__()
         if self.max_length < 8:
             raise ValueError(f"max_length is {self.max_length}; it must be at least 8")
-        if self.model.kind == "han" and not self.documents:
-            raise ValueError("han reads documents and has no output for single words; use attentive or encoder")
+        if self.model.kind in WHOLE_TEXTS and not self.documents:
+            kind = self.model.kind
+            raise ValueError(f"{kind} reads whole texts and has no output for single words; use attentive or encoder")
         positions = self.model.max_length if getattr(self.model, "positions", None) == "learned" else None  # type: ignore[attr-defined]
         if positions is not None and self.max_length > positions:
             raise ValueError(f"max_length is {self.max_length}; the model has positions for {positions}")

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor, nn
+
 from sightline.data.labelled import LabelKind
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.heads import Labeller, Objective, build_labeller
+from sightline.models.nb_svm import NBSVM, NBSVMConfig
 from sightline.models.text_to_labels import TextModelConfig
 from sightline.outputs.label_scores import Labels
 from sightline.tasks.configs.base import TextTaskConfig, fitted_to_pairs
@@ -96,6 +99,11 @@ class ClassifyConfig(LabelChoices, TextTaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_labels("a text")
+        if isinstance(self.model, NBSVMConfig):
+            if self.labels == "number":
+                raise ValueError("nb_svm gives labels, not numbers; for numbers use attentive, han or encoder")
+            if self.class_weights != "none" or self.smoothing or self.dropout or self.lora is not None:
+                raise ValueError("nb_svm is solved, not trained: it has no class_weights, smoothing, dropout or lora")
 
     def fitted(self, input: Any, output: Any, new: bool) -> "ClassifyConfig":
         config = replace(self, model=fitted_to_pairs(self.model)) if output.labels.pairs and new else self
@@ -103,8 +111,15 @@ class ClassifyConfig(LabelChoices, TextTaskConfig):
             raise UserError("the model reads pairs of texts, and the data has one text a row")
         return config
 
-    def build(self, input: Any, output: Any) -> Labeller:
+    def before_loading(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+        super().before_loading(model, tensors)
+        if isinstance(model, NBSVM):
+            model.make_room(tensors)
+
+    def build(self, input: Any, output: Any) -> Labeller | NBSVM:
         labels: Labels = output.labels
+        if isinstance(self.model, NBSVMConfig):
+            return self.model.build_for(input.reader.words, labels.classes, input.reader.specials)
         return build_labeller(
             OBJECTIVES[labels.kind],
             self.model.build(input.reader.words, input.reader.specials),

@@ -15,7 +15,7 @@ export function markedText(app, explanation) {
   const marks = explanation.highlights ?? null;
   if (!marks) return null;
   const words = marks.passages.flatMap((one) => one.pieces.filter((piece) => piece.length > 1));
-  const most = Math.max(...words.map((piece) => piece[2] ?? piece[1]), 1e-9);
+  const most = Math.max(...words.map((piece) => Math.abs(piece[2] ?? piece[1])), 1e-9);
   const widest = Math.max(...marks.passages.map((one) => one.weight ?? 0), 1e-9);
   const passages = marks.passages.map((one) => passage(app, marks, one, most, widest));
   const image = !passages.length && explanation.image; // its evidence is the map over the image, below
@@ -23,12 +23,14 @@ export function markedText(app, explanation) {
     const list = labels(marks);
     return list ? make("section", { class: "marked", "aria-label": "The labels" }, list) : null;
   }
-  const scale = marks.sentences
+  const scale = marks.unit === "contribution"
+    ? `A word's shade is what it contributes to the score of the label, at most ${decimals(most, 3)}; a word against the label is underlined.`
+    : marks.sentences
     ? `A word's shade is its weight in its sentence, at most ${decimals(most, 3)}; the mark beside a sentence is the sentence's, at most ${decimals(widest, 3)}.`
     : `A word's shade is its weight, at most ${decimals(most, 3)}.${words.some((piece) => piece[3]) ? " The answer has a frame." : ""}`;
   return make(
     "section",
-    { class: "marked", "aria-label": "The text, with its attention weights" },
+    { class: "marked", "aria-label": `The text, with its ${marks.unit === "contribution" ? "contributions" : "attention weights"}` },
     labels(marks),
     make("div", { class: "passages", tabindex: 0, role: "group", "aria-label": "Words by weight" }, ...passages),
     make("p", { class: "hint" }, marks.note ? `${scale} Not all is shown: ${marks.note}.` : scale),
@@ -49,11 +51,11 @@ function passage(app, marks, one, most, widest) {
 }
 
 function word(app, text, weight, within, sentence, most, taken) {
-  const share = (within ?? weight) / most;
+  const share = Math.abs(within ?? weight) / most;
   const numbers = within === null ? "" : ` = ${decimals(within, app.digits)} × ${decimals(sentence, app.digits)}`;
   const tip = (event) => app.tip(event, `${short(clean(text), 100)}: ${decimals(weight, app.digits)}${numbers}`);
   const leave = () => app.tip(null);
-  const classes = `${share > STRONG ? "looked strong" : "looked"}${taken ? " answer" : ""}`;
+  const classes = `${share > STRONG ? "looked strong" : "looked"}${taken ? " answer" : ""}${weight < 0 ? " against" : ""}`;
   const element = make("span", { class: classes, pointerenter: tip, pointerleave: leave }, clean(text));
   element.style.setProperty("--share", `${Math.round(share * 100)}%`);
   return element;

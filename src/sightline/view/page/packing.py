@@ -105,6 +105,7 @@ def _highlights(highlights: Highlights) -> dict[str, Any]:
             "probabilities": [[one.text, one.probability] for one in highlights.probabilities[:LABELS]],
             "others": max(len(highlights.probabilities) - LABELS, 0),
             "sentences": bool(highlights.sentences),
+            "unit": highlights.unit,
             "note": some.note,
             "passages": [
                 {
