@@ -33,7 +33,8 @@ def predict_command(
     lines, as_json = Lines(input, text), format == "jsonl"
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = _loaded(run, ensemble, engine, threads)
-    files = out if loaded.output.writes_files else None
+    of_files = _check_format(loaded, format, out)
+    files = out if loaded.output.writes_files or of_files else None
     if files is not None and is_no_folder(files):
         raise UserError(f"--out is {files}, which is a file; name a folder for masks and pictures")
     if files is None and out is not None and out.is_dir():
@@ -41,13 +42,24 @@ def predict_command(
     with spelling(given):
         chosen = loaded.output.options(options)
     loaded.output.check_written(chosen, as_json)
-    if as_json:
+    if as_json or of_files:
         chosen = loaded.output.for_json(chosen)
     if files is not None:
         check_writable(files)
-    writer = LineWriter(loaded, chosen, as_json, files)
+    writer = LineWriter(loaded, chosen, as_json, files, format if of_files else None)
     written = None if files is not None else out
     write_predictions(lines, blocks_of(loaded, lines, image, writer.names), writer.lines, written, writer.finish)
+
+
+def _check_format(run: Run, format: str, out: Path | None) -> bool:
+    """Whether a format has a file for each item; refuses one that the run does not have."""
+    if format in ("text", "jsonl"):
+        return False
+    if format not in run.output.formats:
+        raise UserError(f"--format {format} is for transcripts, and {run.name} is a run of {run.task.name}")
+    if out is None:
+        raise UserError(f"--format {format} writes a file for each of the {run.input.noun}; name a folder with --out")
+    return True
 
 
 def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | None) -> Run:
@@ -67,8 +79,8 @@ def _loaded(run: Path, ensemble: Sequence[Path], engine: Any, threads: int | Non
 class LineWriter:
     """Writes predictions as lines; collects the items that could not be read."""
 
-    def __init__(self, run: Run, options: Any, as_json: bool, files: Path | None) -> None:
-        self.run, self.options, self.as_json, self.files = run, options, as_json, files
+    def __init__(self, run: Run, options: Any, as_json: bool, files: Path | None, format: str | None = None) -> None:
+        self.run, self.options, self.as_json, self.files, self.format = run, options, as_json, files, format
         self.bad: dict[str, str] = {}
         self.good = 0
         self.names: set[str] = set()
@@ -85,7 +97,9 @@ class LineWriter:
                 continue
             prediction = output.decide(x, raw, options)
             self.good += 1
-            if self.files is not None:
+            if self.files is not None and self.format is not None:
+                output.write_format(self.format, run, x, prediction, self.files, self.names)
+            elif self.files is not None:
                 output.write_files(run, x, prediction, self.files, self.names)
             if self.as_json:
                 yield json.dumps(output.to_json(x, prediction), ensure_ascii=False)

@@ -79,23 +79,30 @@ class FileKind:
 IMAGES = FileKind("image", IMAGE_NAMES, ENDINGS, "convert HEIC to JPEG")
 
 
-def image_paths(images: Sequence[str | Path], path: str | None = None, endings: Sequence[str] = ENDINGS) -> list[Path]:
+def image_paths(
+    images: Sequence[str | Path],
+    path: str | None = None,
+    endings: Sequence[str] | None = None,
+    kind: FileKind = IMAGES,
+) -> list[Path]:
     """Files, folders of them (with those below), and with ``path`` (--input) a folder, an image, a table with a column
-    of images, or a text file with a path a line (- is standard input). ``endings`` are those of images."""
+    of images, or a text file with a path a line (- is standard input). ``endings`` are those of images; files may be of
+    another ``kind``."""
+    endings = endings or kind.endings
     paths: list[Path] = []
     for one in map(Path, images):
-        paths += in_folder(one, endings) if one.is_dir() else [one]
+        paths += in_folder(one, endings, kind) if one.is_dir() else [one]
     if path is None:
         return paths
     if path != "-" and Path(path).is_dir():
-        return paths + in_folder(Path(path), endings)
+        return paths + in_folder(Path(path), endings, kind)
     if path != "-" and not Path(path).is_file():
         raise UserError(f"there is no file {path}")
     suffix = Path(path).suffix.lower()
     if suffix in endings:
         return [*paths, Path(path)]
     if suffix in TABLES:
-        for row in read_image_table(path, ()):
+        for row in read_image_cells(path, (), kind=kind):
             if row.problem is not None:
                 raise UserError(f"{row.file}:{row.line}: {row.problem}")
             paths.append(row.values[0])
@@ -103,14 +110,15 @@ def image_paths(images: Sequence[str | Path], path: str | None = None, endings: 
     try:
         text = decoded(sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
     except ValueError as error:
-        raise UserError(f"{path} is neither an image nor a list of images: {error}") from None
+        one = f"{'an' if kind.noun[0] in 'aeiou' else 'a'} {kind.noun}"
+        raise UserError(f"{path} is neither {one} nor a list of {kind.noun}s: {error}") from None
     base = Path() if path == "-" else Path(path).parent
     return paths + [base / line.strip() for line in text.splitlines() if line.strip()]
 
 
-def in_folder(folder: Path, endings: Sequence[str] = ENDINGS) -> list[Path]:
-    """The images of a folder and of those below it."""
-    return [row.values[0] for row in read_image_table(str(folder), (), endings=endings)]
+def in_folder(folder: Path, endings: Sequence[str] = ENDINGS, kind: FileKind = IMAGES) -> list[Path]:
+    """The images (or files of another kind) of a folder and of those below it."""
+    return [row.values[0] for row in read_image_cells(str(folder), (), endings=endings, kind=kind)]
 
 
 def free_name(file: Path, folder: Path, endings: Sequence[str], taken: set[str]) -> str:

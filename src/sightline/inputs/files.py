@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from sightline.data.columns import TableRow, text_problem
-from sightline.data.image_tables import image_paths
+from sightline.data.image_tables import IMAGES, FileKind, image_paths
 from sightline.data.images import image_key
 from sightline.errors import UserError
 from sightline.inputs.base import Input
@@ -35,7 +35,7 @@ FileItem = StoredFile | Path | str | bytes | np.ndarray
 class FileInput(Input[FileItem, Part, Batch]):
     """Files. A subclass reads all of them (`read_files`), encodes and collates what it stored.
 
-    ``column`` is that of the paths, ``endings`` are those of the files that it reads in folders.
+    ``files`` is the kind of its files, ``column`` the name of their column.
     """
 
     single = (str, bytes, Path, np.ndarray)
@@ -43,9 +43,13 @@ class FileInput(Input[FileItem, Part, Batch]):
     example = '"photo.png"'
     by_item = True
     reads_files = True
-    column: ClassVar[str] = "image"
-    endings: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[FileKind] = IMAGES
     same_files: int = 0  # files of the training data whose content is that of a file before
+
+    @property
+    def column(self) -> str:
+        """The name of the column of paths."""
+        return self.files.names[0]
 
     @property
     def one(self) -> str:
@@ -115,7 +119,7 @@ class FileInput(Input[FileItem, Part, Batch]):
         return cast("FileItem", given)
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
-        paths = image_paths(files, listed, self.endings)
+        paths = image_paths(files, listed, kind=self.files)
         if not paths:
             what = self.noun.removesuffix("s")
             raise UserError(

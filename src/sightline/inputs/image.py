@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sightline.data.decoding import Decoding
 from sightline.data.features import Features, Fitted, write_features
-from sightline.data.images import ENDINGS, KEYS, BadImage, fit_image, read_image, read_images
+from sightline.data.images import KEYS, BadImage, fit_image, read_image, read_images
 from sightline.errors import UserError
 from sightline.explain.evidence import believe
 from sightline.explain.evidence.hiding import HidingSubject
@@ -90,7 +90,6 @@ class ImageInput(FileInput[ImagePart, Tensor]):
 
     kind = "image"
     noun = "images"
-    endings = ENDINGS
     at_once = AT_ONCE
     budget = AT_ONCE
     keys_file = KEYS

@@ -7,6 +7,7 @@ stored series, or its frames. In training a series may be read at another speed,
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple, cast
 
@@ -44,7 +45,14 @@ class StoredPart(NamedTuple):
     variant: int = 0
 
 
-SeriesPart = StoredPart | np.ndarray
+class Window(NamedTuple):
+    """Frames that a model reads at once, and how many frames of the series come before them."""
+
+    values: np.ndarray
+    start: int = 0
+
+
+SeriesPart = StoredPart | Window | np.ndarray  # the last as the training corpus has it: the row of a stored series
 
 
 class BadSeries(ValueError):  # noqa: N818 - as `BadImage`
@@ -174,20 +182,27 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
     # -- fitted
 
     def encode(self, xs: Sequence[FileItem]) -> list[list[SeriesPart | BadValueError]]:
-        return [[self._part(x)] for x in xs]
+        return [self._parts(x) for x in xs]
 
-    def _part(self, x: FileItem) -> SeriesPart | BadValueError:
+    def _parts(self, x: FileItem) -> list[SeriesPart | BadValueError]:
         if self.store is not None and isinstance(x, StoredFile) and x.row >= 0:
-            return StoredPart(x.row, self.store.length(x.row))
+            return [StoredPart(x.row, self.store.length(x.row))]
         try:
             frames = self.frames_of(file_of(x))
             if frames.shape[1:] != self.shape.frame:
-                raise BadSeries(f"its frames are {_sizes(frames)}, and the model reads {self.shape.frame}")
+                raise BadSeries(f"its frames are {_sizes(frames)}, and the model reads {_sizes(self.shape.frame)}")
             if not len(frames):
                 raise BadSeries("too short: it has no frames")
-            return frames
+            return [Window(frames[start:end], start) for start, end in self.windows(frames)]
         except BadSeries as error:
-            return BadValueError(str(error))
+            return [BadValueError(str(error))]
+
+    def windows(self, frames: np.ndarray) -> list[tuple[int, int]]:
+        """From where to where each part of a series is that is too long to be read at once."""
+        most = self.config.max_frames
+        count = -(-len(frames) // most)
+        places = [len(frames) * number // count for number in range(count + 1)]
+        return list(pairwise(places))
 
     def stored(self, part: SeriesPart) -> Sequence[int]:
         assert isinstance(part, StoredPart)
@@ -207,7 +222,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         return [StoredPart(row, 0, int(variant)) for row, variant in zip(rows, drawn, strict=True)]
 
     def size(self, part: SeriesPart) -> int:
-        return part.frames if isinstance(part, StoredPart) else len(part)
+        return part.frames if isinstance(part, StoredPart) else len(part.values if isinstance(part, Window) else part)
 
     def collate(self, parts: Sequence[SeriesPart]) -> SeriesBatch:
         arrays = [self._frames(part) for part in parts]
@@ -217,8 +232,8 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         return SeriesBatch(torch.from_numpy(values), torch.tensor([len(frames) for frames in arrays]))
 
     def _frames(self, part: SeriesPart) -> np.ndarray:
-        if isinstance(part, np.ndarray) and part.ndim > 1:
-            return part
+        if isinstance(part, Window):
+            return part.values
         assert self.store is not None
         return self.store.frames(int(part[0]), part.variant if isinstance(part, StoredPart) else 0)
 
@@ -255,12 +270,13 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         return of_images(believe(subject, list(records), shift=shift, special=()))
 
     def shown(self, x: FileItem) -> Shown:
-        frames, name = self._frames(cast("SeriesPart", self._part(x))), Path(self.label(x)).name
+        frames, name = self._frames(cast("SeriesPart", self._parts(x)[0])), Path(self.label(x)).name
         return {"input": name, "recording": Recording.of(frames, len(frames) * self.shape.seconds, name=name)}
 
     def work(self, xs: Sequence[FileItem]) -> list[int]:
         return [self.config.work] * len(xs)
 
 
-def _sizes(frames: np.ndarray) -> str:
-    return " × ".join(map(str, frames.shape[1:])) or "single numbers"
+def _sizes(frames: np.ndarray | tuple[int, ...]) -> str:
+    shape = frames if isinstance(frames, tuple) else frames.shape[1:]
+    return " × ".join(map(str, shape)) or "single numbers"

@@ -10,11 +10,13 @@ import torch
 
 from sightline.data.decoding import Decoding
 from sightline.data.resampling import change_speed
-from sightline.data.sound import ENDINGS, BadSound, read_header, read_sound, wav_bytes
+from sightline.data.series_tables import SOUNDS
+from sightline.data.sound import BadSound, read_header, read_sound, sound_blocks, wav_bytes
+from sightline.data.sound import windows as quiet_windows
 from sightline.inputs.base import Shown
 from sightline.inputs.files import FileItem, file_of
 from sightline.inputs.series import BadSeries, SeriesInput
-from sightline.nn.mel import LogMelConfig, log_mel
+from sightline.nn.mel import LogMelConfig, log_mel, stream_log_mel
 from sightline.nn.series import SeriesShape
 from sightline.picture import Picture
 from sightline.recording import Recording
@@ -23,6 +25,7 @@ from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Setting
 
 HEADERS = 200  # files whose rate is looked at
+BLOCK = 10.0  # seconds that are read at once
 
 
 class SoundInput(SeriesInput):
@@ -30,8 +33,7 @@ class SoundInput(SeriesInput):
 
     kind = "sound"
     noun = "recordings"
-    column = "audio"
-    endings = ENDINGS
+    files = SOUNDS
 
     def __init__(self, config: TaskConfig, shape: SeriesShape | None = None, rate: int | None = None) -> None:
         super().__init__(config, shape)
@@ -67,15 +69,28 @@ class SoundInput(SeriesInput):
             raise BadSeries(str(error)) from None
 
     def frames_of(self, file: Path | bytes | np.ndarray, speed: float = 1.0) -> np.ndarray:
-        samples = self.samples_of(file)
         if speed != 1:
-            samples = change_speed(samples, speed)
-        with torch.inference_mode():
-            return log_mel(torch.from_numpy(samples), self.mel).half().numpy()
+            samples = change_speed(self.samples_of(file), speed)
+            with torch.inference_mode():
+                return log_mel(torch.from_numpy(samples), self.mel).half().numpy()
+        try:  # in blocks: an hour of samples is never in memory
+            blocks = [file] if isinstance(file, np.ndarray) else sound_blocks(file, self.rate, BLOCK)
+            return np.concatenate([some.astype(np.float16) for some in stream_log_mel(blocks, self.mel)])
+        except BadSound as error:
+            raise BadSeries(str(error)) from None
+
+    def windows(self, frames: np.ndarray) -> list[tuple[int, int]]:
+        """Cut where it is quietest."""
+        if len(frames) <= self.config.max_frames:
+            return [(0, len(frames))]
+        loudness = np.exp(frames.astype(np.float32)).mean(axis=1)
+        return quiet_windows(loudness, self.mel.hop, self.config.max_frames * self.mel.hop)
 
     def shown(self, x: FileItem) -> Shown:
         samples = self.samples_of(file_of(x))
         frames = self.frames_of(samples)
+        first, end = self.windows(frames)[0]  # what is explained
+        frames, samples = frames[first:end], samples[: end * self.mel.hop_samples + self.mel.window_samples]
         seconds, name = len(samples) / self.mel.rate, Path(self.label(x)).name
         return {"input": name, "recording": Recording.of(frames, seconds, wav_bytes(samples, self.mel.rate), name)}
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from sightline.data.augment import stretch
 from sightline.data.disk import mapped
+from sightline.data.series_tables import VECTORS
 from sightline.inputs.series import BadSeries, SeriesInput
 
 MOST_FRAMES = 10_000_000
@@ -17,8 +18,7 @@ class VectorsInput(SeriesInput):
     kind = "vectors"
     noun = "arrays"
     source_name = "frames"
-    column = "features"
-    endings = (".npy",)
+    files = VECTORS
     example = '"features.npy"'
 
     def frame_seconds(self) -> float:

@@ -451,6 +451,11 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
         """The files of one prediction; ``names`` are paths that must not be written over (`sightline.files.place_of`):
         those of items that are yet to be read, and of files that were written before."""
 
+    formats: ClassVar[tuple[str, ...]] = ()  # other formats of `predict`, of which each item has a file in a folder
+
+    def write_format(self, format: str, run: "Run", x: X, prediction: Pred, folder: Path, names: set[str]) -> None:
+        """The file of one prediction in one of the ``formats``; ``names`` as in `write_files`."""
+
     def remark(self, x: X, prediction: Pred) -> str | None:
         """A remark on a prediction that `predict` writes on standard error, if any."""
         return None

@@ -1,36 +1,46 @@
 """Transcripts of series of frames: error rates of words and characters, and the times of words."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from sightline import metrics
 from sightline.data.checking import RowLimits
+from sightline.data.image_tables import free_name
 from sightline.data.splitting import normalise
 from sightline.data.transcribed import TranscriptReport
 from sightline.decoding.search import Hypothesis
+from sightline.files import make_folder, write_text
 from sightline.inputs.base import Input
 from sightline.inputs.files import FileItem, StoredFile
-from sightline.inputs.series import SeriesPart
+from sightline.inputs.series import SeriesInput, SeriesPart, Window
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
-from sightline.metrics.error_rates import ERROR_RATES
+from sightline.metrics.error_rates import ERROR_RATES, error_counts, word_errors
+from sightline.models.series_to_text import SeriesToText
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.outputs.simple_baselines import usual_text
-from sightline.tasks.evaluate import Evaluation, path_name
+from sightline.outputs.timed import TimedWord, cues, to_rows, to_srt, to_textgrid, to_vtt
+from sightline.outputs.word_times import timed_words
+from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.prepare import Rows
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Example
 
+CONFUSED = 10  # kinds of errors that are shown
 TranscriptEvaluation = Evaluation[FileItem, str, Searched, Prediction]
 
 
 @dataclass(frozen=True)
 class TranscriptOptions(SequenceOptions):
-    """Options of other texts, without those about a source of words."""
+    """Options of other texts, without those about a source of words. With ``times``, when each word was said."""
 
     split: bool = field(default=False, metadata={"internal": True})
     keep_unknown: bool = field(default=False, metadata={"internal": True})
+    times: bool = field(default=False, metadata={"internal": True})
 
     def limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
         """No more tokens than encoder states: lengths are theirs."""
@@ -70,6 +80,52 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         self, run: Run, sizes: Sequence[int], batch: SeriesBatch, options: SequenceOptions
     ) -> list[list[Hypothesis]]:
         return super().search(run, [run.config.model.steps(size) for size in sizes], batch, options)
+
+    def for_json(self, options: SequenceOptions) -> TranscriptOptions:
+        return replace(cast("TranscriptOptions", options), times=True)
+
+    def outputs(
+        self,
+        run: Run,
+        xs: Sequence[FileItem],
+        parts: Sequence[SeriesPart],
+        batch: SeriesBatch,
+        options: SequenceOptions,
+    ) -> list[Searched]:
+        searched = super().outputs(run, xs, parts, batch, options)
+        if not getattr(options, "times", False):
+            return searched
+        seconds = cast("SeriesInput", run.input).shape.seconds
+        tokens = [one.predictions[0].tokens for one in searched]
+        model = cast("SeriesToText", run.model)
+        timed = timed_words(model, batch, tokens, self.tokeniser, seconds * run.config.model.reduction)
+        return [self._timed(*one, seconds) for one in zip(searched, timed, parts, strict=True)]
+
+    def _timed(self, one: Searched, words: Sequence[TimedWord], part: SeriesPart, seconds: float) -> Searched:
+        """With the words of the best text, counted from the beginning of the recording."""
+        before = part.start * seconds if isinstance(part, Window) else 0.0
+        best, *others = one.predictions
+        moved = tuple(word._replace(start=word.start + before, end=word.end + before) for word in words)
+        return one._replace(predictions=[best._replace(more={"words": moved}), *others])
+
+    def merge(self, x: FileItem, parts: Sequence[SeriesPart], outputs: Sequence[Searched]) -> Searched:
+        """The texts of the windows of a long recording, one behind the other."""
+        if len(outputs) <= 1:
+            return super().merge(x, parts, outputs)
+        best = [one.predictions[0] for one in outputs]
+        words = [word for one in best for word in cast("Sequence[TimedWord]", (one.more or {}).get("words", ()))]
+        return Searched(
+            [
+                Prediction(
+                    " ".join(one.text for one in best if one.text),
+                    sum(one.log_prob for one in best),
+                    sum(one.score for one in best),
+                    more={"words": tuple(words)} if words else None,
+                )
+            ],
+            sum(one.loss for one in outputs),
+            sum(one.tokens for one in outputs),
+        )
 
     def validation_options(self) -> SequenceOptions:
         return TranscriptOptions(beam=1)
@@ -112,5 +168,47 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
     def to_json(self, x: FileItem, prediction: Prediction) -> dict[str, object]:
         data: dict[str, Any] = {"recording": str(x), "text": prediction.text, "log_prob": prediction.log_prob}
         if prediction.others is not None:
-            data["texts"] = self.served(x, prediction)
-        return {**data, "score": prediction.score, **(prediction.more or {})}
+            data["texts"] = [one._replace(more=None)._asdict() for one in prediction.all]
+        words = cast("Sequence[TimedWord]", (prediction.more or {}).get("words"))
+        return {**data, "score": prediction.score, **({} if words is None else {"words": to_rows(words)})}
+
+    formats = ("srt", "vtt", "textgrid")
+
+    def write_format(
+        self, format: str, run: Run, x: FileItem, prediction: Prediction, folder: Path, names: set[str]
+    ) -> None:
+        words = cast("Sequence[TimedWord]", (prediction.more or {}).get("words", ()))
+        ending = ".TextGrid" if format == "textgrid" else f".{format}"
+        name = free_name(Path(run.input.label(x)), folder, (ending,), names)
+        if format == "textgrid":
+            text = to_textgrid(words, max([word.end for word in words], default=0.0))
+        else:
+            text = (to_srt if format == "srt" else to_vtt)(cues(words))
+        make_folder(folder)
+        write_text(folder / f"{name}{ending}", text)
+
+    # -- evaluations
+
+    def tables(self, evaluation: TranscriptEvaluation) -> list[Table | str]:
+        counts = error_counts(evaluation.statistics["wer"])
+        named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if name != "words")
+        wrong = Counter[tuple[str, str]]()
+        for example, prediction in zip(evaluation.examples, evaluation.predictions, strict=True):
+            for edit in word_errors(example.y, prediction.text):
+                wrong[edit.reference or "(none)", edit.prediction or "(none)"] += 1
+        rows = tuple((said, written, f"{count:,}") for (said, written), count in wrong.most_common(CONFUSED))
+        parts: list[Table | str] = [f"{named}, of {counts['words']:,} words"]
+        parts.append(self._by_length(evaluation))
+        if rows:
+            parts.append(Table(("said", "written", "times"), rows))
+        return [*parts, *super().tables(evaluation)]
+
+    def _by_length(self, evaluation: TranscriptEvaluation) -> Table:
+        rows = []
+        for bucket in metrics.buckets_by_length([one.y for one in evaluation.examples]):
+            rates = (f"{evaluation.statistics[name].score(bucket.rows):.2f}" for name in ("wer", "cer"))
+            rows.append((bucket.label, *rates, f"{len(bucket.rows):,}"))
+        return Table(("words", "WER", "CER", "recordings"), tuple(rows))
+
+    def summary(self, evaluation: TranscriptEvaluation) -> dict[str, object]:
+        return {"errors": error_counts(evaluation.statistics["wer"])}

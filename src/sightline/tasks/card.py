@@ -61,9 +61,9 @@ def verdict(
     won = "A BASELINE IS AS GOOD" if least == reached else f"the run is {side} its baselines"
     won = "A BASELINE WON" if least > reached else won
     shown = metric.replace("_", " ")
-    model = (offers or {}).get(best) if least >= own[metric] else None
+    model = (offers or {}).get(best) if least >= reached else None
     offer = f"; train it with --model {model}" if model else ""
-    return f"{won}: {shown} {own[metric]:.2f}, and {least:.2f} of the baseline '{best}'{offer}"
+    return f"{won}: {shown} {own[metric]:.2f}, and {baselines[best][metric]:.2f} of the baseline '{best}'{offer}"
 
 
 def card(
