@@ -45,14 +45,16 @@ class StoredPart(NamedTuple):
     variant: int = 0
 
 
-class Window(NamedTuple):
+class SeriesWindow(NamedTuple):
     """Frames that a model reads at once, and how many frames of the series come before them."""
 
     values: np.ndarray
     start: int = 0
 
 
-SeriesPart = StoredPart | Window | np.ndarray  # the last as the training corpus has it: the row of a stored series
+SeriesPart = (
+    StoredPart | SeriesWindow | np.ndarray
+)  # the last as the training corpus has it: the row of a stored series
 
 
 class BadSeries(ValueError):  # noqa: N818 - as `BadImage`
@@ -193,7 +195,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 raise BadSeries(f"its frames are {_sizes(frames)}, and the model reads {_sizes(self.shape.frame)}")
             if not len(frames):
                 raise BadSeries("too short: it has no frames")
-            return [Window(frames[start:end], start) for start, end in self.windows(frames)]
+            return [SeriesWindow(frames[start:end], start) for start, end in self.windows(frames)]
         except BadSeries as error:
             return [BadValueError(str(error))]
 
@@ -222,7 +224,11 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         return [StoredPart(row, 0, int(variant)) for row, variant in zip(rows, drawn, strict=True)]
 
     def size(self, part: SeriesPart) -> int:
-        return part.frames if isinstance(part, StoredPart) else len(part.values if isinstance(part, Window) else part)
+        return (
+            part.frames
+            if isinstance(part, StoredPart)
+            else len(part.values if isinstance(part, SeriesWindow) else part)
+        )
 
     def collate(self, parts: Sequence[SeriesPart]) -> SeriesBatch:
         arrays = [self._frames(part) for part in parts]
@@ -232,7 +238,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         return SeriesBatch(torch.from_numpy(values), torch.tensor([len(frames) for frames in arrays]))
 
     def _frames(self, part: SeriesPart) -> np.ndarray:
-        if isinstance(part, Window):
+        if isinstance(part, SeriesWindow):
             return part.values
         assert self.store is not None
         return self.store.frames(int(part[0]), part.variant if isinstance(part, StoredPart) else 0)

@@ -45,7 +45,7 @@ def frame_mask(lengths: Int[Tensor, " b"], longest: int) -> Bool[Tensor, "b t"]:
 
 
 @dataclass(frozen=True)
-class MaskingConfig(Config):
+class FrameMaskingConfig(Config):
     """SpecAugment (Park et al. 2019) without its warping: bands of features and stretches of time become the mean.
 
     ``bands`` masks of at most the share ``band`` of the features, ``stretches`` of at most the share ``stretch`` of the
@@ -57,14 +57,14 @@ class MaskingConfig(Config):
     band: float = 0.3
     stretches: int = 2
     stretch: float = 0.1
-    family: ClassVar[str] = "masking"
+    family: ClassVar[str] = "frame_masking"
 
     def __post_init__(self) -> None:
         check_least(self, 0, "bands", "stretches")
         check_share(self, "band", "stretch")
 
 
-def masked(x: Float[Tensor, "b t d"], lengths: Int[Tensor, " b"], config: MaskingConfig) -> Float[Tensor, "b t d"]:
+def masked(x: Float[Tensor, "b t d"], lengths: Int[Tensor, " b"], config: FrameMaskingConfig) -> Float[Tensor, "b t d"]:
     """Normalised frames with masks drawn by torch's generator; the mean of a feature is 0."""
     rows, longest, size = x.shape
     hidden = torch.zeros(rows, longest, size, dtype=torch.bool, device=x.device)
@@ -139,7 +139,7 @@ class SeriesFrontConfig(Config):
 
     centring: Centring = "item"
     deltas: int = 0
-    masking: MaskingConfig | None = field(default_factory=MaskingConfig)
+    masking: FrameMaskingConfig | None = field(default_factory=FrameMaskingConfig)
     channels: tuple[int, ...] = (16, 32, 64)
     dropout: float = 0.0
     family: ClassVar[str] = "series_front"

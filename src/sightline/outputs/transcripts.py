@@ -15,7 +15,7 @@ from sightline.decoding.search import Hypothesis
 from sightline.files import make_folder, write_text
 from sightline.inputs.base import Input
 from sightline.inputs.files import FileItem, StoredFile
-from sightline.inputs.series import SeriesInput, SeriesPart, Window
+from sightline.inputs.series import SeriesInput, SeriesPart, SeriesWindow
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
 from sightline.metrics.error_rates import ERROR_RATES, error_counts, word_errors
@@ -103,7 +103,7 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
 
     def _timed(self, one: Searched, words: Sequence[TimedWord], part: SeriesPart, seconds: float) -> Searched:
         """With the words of the best text, counted from the beginning of the recording."""
-        before = part.start * seconds if isinstance(part, Window) else 0.0
+        before = part.start * seconds if isinstance(part, SeriesWindow) else 0.0
         best, *others = one.predictions
         moved = tuple(word._replace(start=word.start + before, end=word.end + before) for word in words)
         return one._replace(predictions=[best._replace(more={"words": moved}), *others])
