@@ -181,6 +181,7 @@ def _of_stack(path: Path, rows: int | None, frames: _Frames) -> np.ndarray:
     pixels = read_image(path, ImageLimits(most_bytes=frames.limits.most_bytes))
     if len(pixels) % rows:
         raise BadFrames(f"it has {len(pixels):,} rows, which is no multiple of the {rows:,} rows of a frame")
+    pixels = pixels if frames.colour else np.array(Image.fromarray(pixels).convert("L"))
     for start in range(0, len(pixels), rows):
         frames.add(pixels[start : start + rows])
     return frames.whole()
