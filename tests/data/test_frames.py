@@ -26,8 +26,9 @@ def made_frames(count=12, height=16, width=32):
     return frames
 
 
-def write_video(path, frames, codec="mpeg4", rate=25, **options):
+def write_video(path, frames, codec="mpeg4", rate=25, title="", **options):
     with av.open(str(path), "w", **options) as container:
+        container.metadata.update({"title": title} if title else {})
         stream = container.add_stream(codec, rate=Fraction(rate))
         stream.height, stream.width = frames.shape[1:3]
         stream.pix_fmt = "yuv420p"
@@ -211,18 +212,27 @@ def test_damaged_videos_are_one_sentence(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_damage_gives_frames_or_a_sentence(tmp_path, seed):
-    draw = np.random.default_rng(seed)
-    write_video(tmp_path / "whole.avi", made_frames(6))
-    content = np.frombuffer((tmp_path / "whole.avi").read_bytes(), np.uint8)
-    for _ in range(20):
+@pytest.mark.parametrize(("ending", "codec"), [(".mp4", "mpeg4"), (".avi", "mpeg4"), (".mkv", "ffv1")])
+def test_any_damage_gives_frames_or_a_sentence(tmp_path, ending, codec):
+    """Also a codec that there is not, a title in another encoding, and a size that nothing has room for."""
+    draw = np.random.default_rng(0)
+    write_video(tmp_path / f"whole{ending}", made_frames(6), codec)
+    content = np.frombuffer((tmp_path / f"whole{ending}").read_bytes(), np.uint8)
+    for _ in range(60):
         broken = content.copy()
         places = draw.integers(len(content), size=draw.integers(1, 40))
         broken[places] = draw.integers(256, size=len(places))
-        (tmp_path / "broken.avi").write_bytes(broken[: draw.integers(1, len(content) + 1)].tobytes())
+        (tmp_path / f"broken{ending}").write_bytes(broken[: draw.integers(1, len(content) + 1)].tobytes())
         with contextlib.suppress(BadFrames):
-            assert read_frames(tmp_path / "broken.avi", (8, 8)).shape[1:] == (8, 8)
+            assert read_frames(tmp_path / f"broken{ending}", (8, 8)).shape[1:] == (8, 8)
+
+
+def test_a_title_in_another_encoding_does_no_harm(tmp_path):
+    frames = made_frames(2)
+    write_video(tmp_path / "a.avi", frames, title="Gruss")
+    content = (tmp_path / "a.avi").read_bytes()
+    (tmp_path / "a.avi").write_bytes(content.replace(b"Gruss", b"Gru\xdfe"))
+    assert read_frames(tmp_path / "a.avi").shape == frames.shape
 
 
 def test_a_playlist_called_video_is_not_followed(tmp_path):

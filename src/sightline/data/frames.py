@@ -231,11 +231,13 @@ def _video(path: Path, limits: FrameLimits) -> "Iterator[tuple[Iterator[VideoFra
     try:
         with (
             open_regular(path, limits.most_bytes) as file,
-            av.open(file, "r", format=VIDEO[path.suffix.lower()], options=most) as container,
+            av.open(file, "r", VIDEO[path.suffix.lower()], most, metadata_errors="replace") as container,
         ):
             if not container.streams.video:
                 raise BadFrames("it has no video")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise BadFrames("its video is of a kind that FFmpeg does not know")
             stream.codec_context.options = most
             if not stream.width * stream.height:  # FFmpeg opens what has more, and leaves out its size
                 raise BadFrames(
@@ -243,9 +245,11 @@ def _video(path: Path, limits: FrameLimits) -> "Iterator[tuple[Iterator[VideoFra
                 )
             limits.check(1, stream.height, stream.width)
             yield container.decode(stream), stream
-    except (BadFrames, MemoryError):
+    except (BadFrames, UserError):
         raise
-    except (av.FFmpegError, ValueError, RuntimeError) as error:
+    except Exception as error:  # PyAV raises many kinds for a file that is broken
+        if isinstance(error, (OSError, MemoryError)) and not isinstance(error, av.FFmpegError):
+            raise
         reason = str(getattr(error, "strerror", "") or error).partition("\n")[0][:200]
         raise BadFrames(f"it is no {path.suffix.lower()} video, or it is damaged ({reason})") from None
 
