@@ -132,19 +132,15 @@ def ctc_align(log_probs: Float[Tensor, "t v"], tokens: Sequence[int]) -> list[tu
     if not tokens:
         return []
     scores, skips = _lattice(log_probs, tokens)
-    best = np.full(scores.shape[1], -np.inf)
-    best[:2] = scores[0, :2]
-    origins = np.zeros(scores.shape, dtype=np.int8)  # how many places back the path came from
-    for time in range(1, len(scores)):
-        ways = _ways(best, skips)
-        origins[time] = ways.argmax(axis=0)
-        best = np.take_along_axis(ways, origins[time][None].astype(np.intp), axis=0)[0] + scores[time]
-    place = len(best) - 1 - int(best[-2] > best[-1])
+    best = _sums(scores, skips, np.maximum)
+    place = scores.shape[1] - 1 - int(best[-1, -2] > best[-1, -1])
     spans = [(0, 0)] * len(tokens)
     for time in reversed(range(len(scores))):
         if place % 2:
             spans[place // 2] = (time, spans[place // 2][1] or time + 1)
-        place -= int(origins[time, place])
+        if time:
+            origins = [place, *([place - 1] if place else []), *([place - 2] if skips[place] else [])]
+            place = max(origins, key=best[time - 1].__getitem__)
     return spans
 
 
@@ -156,10 +152,10 @@ def ctc_posteriors(log_probs: Float[Tensor, "t v"], tokens: Sequence[int]) -> Fl
     if not tokens:
         return log_probs.new_zeros(0, len(log_probs))
     scores, skips = _lattice(log_probs, tokens)
+    forward = _sums(scores, skips, np.logaddexp)
     # From the end backwards the lattice looks as from the beginning: the same recurrence on all of it reversed.
-    forward = _forward(scores, skips)
     behind = np.concatenate([skips[2:], [False, False]])[::-1]
-    backward = _forward(scores[::-1, ::-1], behind)[::-1, ::-1]
+    backward = _sums(scores[::-1, ::-1], behind, np.logaddexp)[::-1, ::-1]
     both = forward + backward - scores
     total = np.logaddexp.reduce(both[-1])
     return torch.from_numpy(np.exp(both[:, 1::2] - total).T.copy()).to(log_probs)
@@ -181,20 +177,15 @@ def _lattice(log_probs: Float[Tensor, "t v"], tokens: Sequence[int]) -> tuple[np
     return scores[:, places], skips
 
 
-def _ways(before: np.ndarray, skips: np.ndarray) -> np.ndarray:
-    """The log-probabilities of coming to each place from itself, from the one before, and over a blank."""
-    ways = np.full((3, len(before)), -np.inf)
-    ways[0] = before
-    ways[1, 1:] = before[:-1]
-    ways[2, 2:] = np.where(skips[2:], before[:-2], -np.inf)
-    return ways
-
-
-def _forward(scores: np.ndarray, skips: np.ndarray) -> np.ndarray:
-    """The log-probability of all beginnings of paths that stand at a place after a frame."""
-    forward = np.empty_like(scores)
-    forward[0] = -np.inf
-    forward[0, :2] = scores[0, :2]
-    for time in range(1, len(scores)):
-        forward[time] = np.logaddexp.reduce(_ways(forward[time - 1], skips)) + scores[time]
-    return forward
+def _sums(scores: np.ndarray, skips: np.ndarray, add: np.ufunc) -> np.ndarray:
+    """What beginnings of paths that stand at a place after a frame come to: all of them, or with a maximum the best."""
+    times, places = scores.shape
+    sums = np.full((times, places + 2), -np.inf)  # two more before the first, so that every place has some before it
+    sums[0, 2:4] = scores[0, :2]
+    over = np.where(skips, 0.0, -np.inf)
+    for time in range(1, times):
+        before, after = sums[time - 1], sums[time, 2:]
+        add(before[2:], before[1:-1], out=after)
+        add(after, before[:-2] + over, out=after)
+        after += scores[time]
+    return sums[:, 2:]

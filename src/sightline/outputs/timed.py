@@ -130,7 +130,7 @@ def _milliseconds(seconds: float, otherwise: int) -> int:
     return min(max(round(1000 * seconds), 0), LONGEST) if math.isfinite(seconds) else otherwise
 
 
-def _spans(words: Sequence[TimedWord] | Sequence[Cue]) -> list[_Span]:
+def _spans(words: "Sequence[TimedWord | Cue]") -> list[_Span]:
     """The texts on a line each as they were, with times in order: a word ends where the next one starts, or before."""
     starts: list[int] = []
     for one in words:
@@ -138,7 +138,7 @@ def _spans(words: Sequence[TimedWord] | Sequence[Cue]) -> list[_Span]:
         starts.append(max(_milliseconds(one.start, least), least))
     ends = [max(_milliseconds(one.end, 0), start + 1) for one, start in zip(words, starts, strict=True)]
     ends[:-1] = map(min, ends[:-1], starts[1:])
-    return [_Span(_plain(one.text), *times) for one, *times in zip(words, starts, ends, strict=True)]
+    return [_Span(_plain(one.text), start, end) for one, start, end in zip(words, starts, ends, strict=True)]
 
 
 def _plain(text: str) -> str:
@@ -161,8 +161,9 @@ def _in_lines(texts: Sequence[str], most: int) -> str:
     line = _joined(texts)
     if len(line) <= most or len(texts) < 2:
         return line
-    halves = [(_joined(texts[:place]), _joined(texts[place:])) for place in range(1, len(texts))]
-    return "\n".join(min(halves, key=lambda both: abs(len(both[0]) - len(both[1]))))
+    places = range(1, len(texts))
+    middle = min(places, key=lambda place: abs(len(_joined(texts[:place])) - len(_joined(texts[place:]))))
+    return f"{_joined(texts[:middle])}\n{_joined(texts[middle:])}"
 
 
 def _clock(time: int, point: str) -> str:
