@@ -52,7 +52,7 @@ def transcribed(samples, config, length):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda one: f"{one.rate}-{one.size}")
 def test_features_are_those_of_the_formulas(config):
-    samples = sound(config, round(0.05 * config.rate) + 7)
+    samples = sound(config, round(0.04 * config.rate) + 7)
     features = log_mel(torch.from_numpy(samples), config).numpy()
     length = {(16_000, 128): 1024, (8000, 80): 512, (8000, 23): 256, (44_100, 64): 2048}.get(
         (config.rate, config.size), 512

@@ -169,6 +169,7 @@ def test_help_does_not_import_torch(arguments):
         "except SystemExit as leave: assert not leave.code, leave.code\n"
         "assert 'torch' not in sys.modules, 'torch was imported'\n"
         "assert 'matplotlib' not in sys.modules\n"
+        "assert 'soundfile' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
