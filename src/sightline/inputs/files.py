@@ -35,7 +35,7 @@ FileItem = StoredFile | Path | str | bytes | np.ndarray
 class FileInput(Input[FileItem, Part, Batch]):
     """Files. A subclass reads all of them (`read_files`), encodes and collates what it stored.
 
-    ``column`` is that of the paths, ``endings`` are those of the files that it reads in folders.
+    ``endings`` are those of the files that it reads in folders.
     """
 
     single = (str, bytes, Path, np.ndarray)
@@ -43,7 +43,6 @@ class FileInput(Input[FileItem, Part, Batch]):
     example = '"photo.png"'
     by_item = True
     reads_files = True
-    column: ClassVar[str] = "image"
     endings: ClassVar[tuple[str, ...]] = ()
     same_files: int = 0  # files of the training data whose content is that of a file before
 
