@@ -77,7 +77,8 @@ class SoundInput(SeriesInput):
         samples = self.samples_of(file_of(x))
         frames = self.frames_of(samples)
         seconds, name = len(samples) / self.mel.rate, Path(self.label(x)).name
-        return {"input": name, "recording": Recording.of(frames, seconds, wav_bytes(samples, self.mel.rate), name)}
+        wav = wav_bytes(samples, self.mel.rate)
+        return {"input": name, "recording": Recording.of(frames, seconds, wav, name, self.mel.hop)}
 
     def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         about, names = super().save(folder)
