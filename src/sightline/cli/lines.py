@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from sightline.cli.common import writing
+from sightline.cli.options import FILE_OPTIONS
 from sightline.data.tables import ENCODING_RULE, recoded
 from sightline.errors import UserError
 from sightline.files import place_of
@@ -128,6 +129,17 @@ def line_progress(lines: Lines, out: Path | None, shown: bool) -> Iterator[Calla
     print(f"{done:,} lines, {done / seconds:.1f} per second", file=sys.stderr)
 
 
+def named_files(run: Run, files: Mapping[str, Sequence[Path]]) -> Sequence[Path]:
+    """The files of the option that is for this run; others are refused."""
+    column = run.input.column if run.input.reads_files else None
+    for option in files:
+        if files[option] and option != column:
+            instead = "leave it out" if column is None else f"use --{column}"
+            what = f"--{option} is for runs that read {FILE_OPTIONS[option]}"
+            raise UserError(f"{run.name} reads {run.input.noun}, and {what}; {instead}")
+    return files.get(column or "", ())
+
+
 ItemBlock = tuple[list[Any], int]  # items, and their number of bytes in the file
 
 
@@ -137,7 +149,8 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
         noun = run.input.noun
         if lines.texts:
             raise UserError(
-                f"{run.name} reads {noun}, and --text is for runs that read texts; name {noun} with --image"
+                f"{run.name} reads {noun}, and --text is for runs that read texts; name {noun} with "
+                f"--{run.input.column}"
             )
         if Ranks.is_launched():  # one process must know all unreadable files, and all names of files to write
             raise UserError(f"several processes were started, but {noun} are predicted by one; start a single process")
@@ -147,8 +160,6 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
         step = run.input.at_once
         starts = range(0, len(paths), step)
         return (([run.input.item(path) for path in paths[start : start + step]], 0) for start in starts)
-    if files:
-        raise UserError(f"{run.name} reads {run.input.noun}, and --image is for runs that read images; leave it out")
     return run.input.joined(lines) if run.input.joins_lines else _parsed(run, lines)
 
 

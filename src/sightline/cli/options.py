@@ -17,8 +17,10 @@ from sightline.errors import UserError
 
 LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
-# Options that name files to read; of images it is enough that one is there, since commands report the others.
-READ = {"data", "valid", "source", "target", "input", "image", "images", "config", "gold", "truth"}
+# Options that name items which are files, by the column of the input that reads them (`Input.column`).
+FILE_OPTIONS = {"image": "images", "audio": "recordings", "features": "arrays (.npy)"}
+# Other options that name files to read.
+READ = {"data", "valid", "source", "target", "input", "images", "config", "gold", "truth"}
 RUN_FILES = ("config.json", "sightline.json", "model.safetensors")  # of a run, an export, a checkpoint
 METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
 # Options that have a new name, by command: the old one works for one release. {"train": {"--old": "--new"}}
@@ -35,6 +37,7 @@ class Arg:
     """An option: its name, the type of its value, its help, its default, and the group it is shown in.
 
     ``bool`` is a flag without a value. ``choices`` replace the type. ``positional`` ones are given without their name.
+    ``items``: it names items that are files; it is enough that one is there, since commands report the others.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Arg:
     choices: tuple[str, ...] = ()
     group: str = ""
     positional: bool = False
+    items: bool = False
 
     @property
     def key(self) -> str:
@@ -139,11 +143,26 @@ def parsed(options: Sequence[Arg], prog: str, description: str, arguments: Seque
         if option.name == "input" and values.get("text"):  # one too many, which the command says
             continue
         some = given if isinstance(given, tuple) else (given,) if given is not None else ()
-        if option.name in ("image", "images") and any(os.path.exists(one) for one in some):
+        if (option.items or option.name == "images") and any(os.path.exists(one) for one in some):
             continue
         for one in some:
             check_there(option, str(one))
     return values
+
+
+def file_options(about: str, group: str) -> tuple[Arg, ...]:
+    """The options that name files. A command gets them as one value, ``files``: paths by the name of the option."""
+    return tuple(
+        Arg(
+            name,
+            tuple[Path, ...],
+            f"{noun.capitalize()}{about}, for runs that read {noun}.",
+            (),
+            group=group,
+            items=True,
+        )
+        for name, noun in FILE_OPTIONS.items()
+    )
 
 
 def check_there(option: Arg, given: str) -> None:
@@ -158,7 +177,7 @@ def check_there(option: Arg, given: str) -> None:
             raise UserError(f"there is no run folder {path}")
         if not any((path / name).exists() for name in RUN_FILES):
             raise UserError(f"{path} is not a run folder: it has no {RUN_FILES[0]}")
-    named = option.name in READ and given != "-" and ":" not in given  # not an address
+    named = (option.items or option.name in READ) and given != "-" and ":" not in given  # not an address
     if named and not path.exists() and not glob.has_magic(given):
         raise UserError(f"there is no file {given}" if option.name == "input" else f"{given}: there is no such file")
 
@@ -190,6 +209,8 @@ class Command:
 
     def __call__(self, arguments: Sequence[str]) -> None:
         values = parsed(self.options, f"sightline {self.name}", self.help, arguments)
+        if any(option.items for option in self.options):
+            values["files"] = {option.name: values.pop(option.key) for option in self.options if option.items}
         from sightline.tasks.task import imported
 
         imported(self.run)(**values)

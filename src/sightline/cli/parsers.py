@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from pathlib import Path
 
-from sightline.cli.options import DEVICE, ENCODING, JSON, REQUIRED, THREADS, Arg, Command
+from sightline.cli.options import DEVICE, ENCODING, JSON, REQUIRED, THREADS, Arg, Command, file_options
 from sightline.serve.limits import Limits
 
 
@@ -113,19 +113,19 @@ COMPARE = Command(
 
 PREDICT = Command(
     "predict",
-    "Predict for each line of the input, or for each image, in order; an empty line gives an empty line.",
+    "Predict for each line of the input, or for each file, in order; an empty line gives an empty line.",
     (
         RUN,
         Arg(
             "input",
             str,
-            "Read items, one per line, - from a pipe; for images, a table or folder.",
+            "Read items, one per line, - from a pipe; for files, a table or folder.",
             None,
             "FILE",
             group=ITEMS,
         ),
         Arg("text", tuple[str, ...], "Predict for these texts instead.", (), group=ITEMS),
-        Arg("image", tuple[Path, ...], "Images or folders of images, for runs that read images.", (), group=ITEMS),
+        *file_options(" or folders of them", ITEMS),
         replace(ENCODING, group=ITEMS),
         Arg("out", Path, "Write this file, atomically; for grid, a folder for masks and pictures.", None),
         Arg(
@@ -178,7 +178,7 @@ VIEW = Command(
         Arg("out", Path, "Write .png, .svg, .pdf, .gif, .html (the page) or .json (plain data).", REQUIRED, "FILE"),
         Arg("text", tuple[str, ...], "A text; a page shows several.", (), group=ITEMS),
         Arg("text2", tuple[str, ...], "The second text of each pair, or the text to find answers in.", (), group=ITEMS),
-        Arg("image", tuple[Path, ...], "An image, for runs that read images; a page shows several.", (), group=ITEMS),
+        *file_options(", one for a picture, several for a page", ITEMS),
         Arg("input", str, "Read items from this file, one per line; - reads a pipe.", None, "FILE", group=ITEMS),
         replace(ENCODING, group=ITEMS),
         Arg("output", str, "Explain this output or label instead of the model's own.", None, group=ITEMS),

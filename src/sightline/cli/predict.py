@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sightline.cli.common import load_run, set_up, spelling
-from sightline.cli.lines import BLOCK, Lines, blocks_of, say_bad, write_predictions
+from sightline.cli.lines import BLOCK, Lines, blocks_of, named_files, say_bad, write_predictions
 from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.files import check_writable, is_no_folder
@@ -18,7 +18,7 @@ def predict_command(
     run: Path,
     input: str | None,
     text: Sequence[str],
-    image: Sequence[Path],
+    files: Mapping[str, Sequence[Path]],
     out: Path | None,
     format: str,
     threads: int | None,
@@ -34,21 +34,22 @@ def predict_command(
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = _loaded(run, ensemble, engine, threads)
     of_files = _check_format(loaded, format, out)
-    files = out if loaded.output.writes_files or of_files else None
-    if files is not None and is_no_folder(files):
-        raise UserError(f"--out is {files}, which is a file; name a folder for masks and pictures")
-    if files is None and out is not None and out.is_dir():
+    folder = out if loaded.output.writes_files or of_files else None
+    if folder is not None and is_no_folder(folder):
+        raise UserError(f"--out is {folder}, which is a file; name a folder for masks and pictures")
+    if folder is None and out is not None and out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
     with spelling(given):
         chosen = loaded.output.options(options)
     loaded.output.check_written(chosen, as_json)
     if as_json or of_files:
         chosen = loaded.output.for_json(chosen)
-    if files is not None:
-        check_writable(files)
-    writer = LineWriter(loaded, chosen, as_json, files, format if of_files else None)
-    written = None if files is not None else out
-    write_predictions(lines, blocks_of(loaded, lines, image, writer.names), writer.lines, written, writer.finish)
+    if folder is not None:
+        check_writable(folder)
+    writer = LineWriter(loaded, chosen, as_json, folder, format if of_files else None)
+    written = None if folder is not None else out
+    named = named_files(loaded, files)
+    write_predictions(lines, blocks_of(loaded, lines, named, writer.names), writer.lines, written, writer.finish)
 
 
 def _check_format(run: Run, format: str, out: Path | None) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import track
 
 from sightline.cli.common import load_run, set_up
-from sightline.cli.lines import Lines, items_of
+from sightline.cli.lines import Lines, items_of, named_files
+from sightline.cli.options import FILE_OPTIONS
 from sightline.data.tables import read_as
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
@@ -22,6 +23,7 @@ PICTURES = (".png", ".svg", ".pdf", ".gif", ".jpg", ".jpeg", ".webp")
 SHOWN_ENDINGS = (".png", ".svg", ".pdf", ".gif", ".html", ".json")
 FOREIGN = "hf:"
 SHOWN = 2_000  # characters of a text on the terminal
+Files = Mapping[str, Sequence[Path]]  # by the option that named them
 MOST = 50  # explanations in one page: each takes tens of kilobytes
 
 
@@ -50,7 +52,7 @@ def view_command(
     out: Path,
     text: Sequence[str],
     text2: Sequence[str],
-    image: Sequence[Path],
+    files: Files,
     input: str | None,
     encoding: str | None,
     output: str | None,
@@ -73,7 +75,7 @@ def view_command(
     _check_seconds(lines, text2)
     set_up(threads)
     explainers = [_explainer(run, options, beam, shift) for run in runs]
-    items = [explainer.items(lines, text2, image) for explainer in explainers]
+    items = [explainer.items(lines, text2, files) for explainer in explainers]
     count = sum(map(len, items))
     if not count:
         raise UserError(f"{lines.path or 'the text'} is empty: there is nothing to view")
@@ -126,7 +128,7 @@ def _check_any(lines: Lines, files: Sequence[Path]) -> None:
 class Explainer:
     """How to explain items with a run, or with a Hugging Face model."""
 
-    items: Callable[[Lines, Sequence[str], Sequence[Path]], list[Any]]
+    items: Callable[[Lines, Sequence[str], Files], list[Any]]
     explain: Callable[[Any], Explanation]
     pictures: tuple[str, ...] = ()  # extensions of pictures that show a prediction without maps
     picture: Callable[[Any, Path], str] = lambda item, path: ""  # writes one; returns the prediction as a line
@@ -138,22 +140,23 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
     loaded = load_run(run)
     loaded.output.check_explained(loaded, {"--beam": beam, "--shift": shift})
 
-    def items(lines: Lines, seconds: Sequence[str], files: Sequence[Path]) -> list[Any]:
-        for path in files:
+    def items(lines: Lines, seconds: Sequence[str], files: Files) -> list[Any]:
+        paths, option, one = named_files(loaded, files), loaded.input.column, loaded.input.noun.removesuffix("s")
+        for path in paths:
             if path.is_dir():
-                raise UserError(f"--image is {path}, which is a folder; name one image, or several for a page")
+                raise UserError(f"--{option} is {path}, which is a folder; name one {one}, or several for a page")
             if not path.is_file():
-                raise UserError(f"there is no image {path}")
-        if loaded.input.reads_files and not (files or lines.path or lines.texts):
-            raise UserError(f"{run} reads {loaded.input.noun}; name one with --image")
-        _check_any(lines, files)
+                raise UserError(f"there is no {one} {path}")
+        if loaded.input.reads_files and not (paths or lines.path or lines.texts):
+            raise UserError(f"{run} reads {loaded.input.noun}; name one with --{option}")
+        _check_any(lines, paths)
         if seconds and not loaded.input.reads_files:
             return [
                 loaded.input.pair(first, second, str(run)) for first, second in zip(lines.texts, seconds, strict=True)
             ]
         if loaded.input.two_texts and not all("\t" in text for text in lines.texts):
             raise UserError(f"{run} reads two texts: give the second with --text2, or after a tab")
-        return items_of(loaded, lines, files, MOST)
+        return items_of(loaded, lines, paths, MOST)
 
     def picture(item: Any, path: Path) -> str:
         (prediction,) = loaded.predict([item])
@@ -170,12 +173,12 @@ def _foreign(run: Path, options: ExplainOptions) -> Explainer:
 
     model = load(str(run))
 
-    def items(lines: Lines, seconds: Sequence[str], files: Sequence[Path]) -> list[Any]:
-        if files:
-            raise UserError(f"{run} reads texts; --image is for runs that read images")
+    def items(lines: Lines, seconds: Sequence[str], files: Files) -> list[Any]:
+        for option in (name for name, paths in files.items() if paths):
+            raise UserError(f"{run} reads texts; --{option} is for runs that read {FILE_OPTIONS[option]}")
         if seconds:
             raise UserError(f"{run} reads one text; --text2 is for runs that classify pairs of texts")
-        _check_any(lines, files)
+        _check_any(lines, ())
         return [text for block, _ in lines.blocks() for text in block if text.strip()][: MOST + 1]
 
     def explain(text: str) -> Explanation:

@@ -249,7 +249,8 @@ class Input(ABC, Generic[X, Part, Batch]):
             raise UserError(f"line {number:,}: {error}") from None
 
     columns: ClassVar[tuple[Column, ...]] = ()  # those that `read` reads, for lines of JSON
-    reads_files: ClassVar[bool] = False  # items are files, named with --image
+    reads_files: ClassVar[bool] = False  # items are files
+    column: ClassVar[str] = "image"  # of files: that of their paths, and the option that names them
     joins_lines: ClassVar[bool] = False  # an item may be several lines
 
     def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:

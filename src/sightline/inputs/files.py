@@ -35,7 +35,7 @@ FileItem = StoredFile | Path | str | bytes | np.ndarray
 class FileInput(Input[FileItem, Part, Batch]):
     """Files. A subclass reads all of them (`read_files`), encodes and collates what it stored.
 
-    ``files`` is the kind of its files, ``column`` the name of their column.
+    ``files`` is the kind of its files.
     """
 
     single = (str, bytes, Path, np.ndarray)
@@ -45,11 +45,6 @@ class FileInput(Input[FileItem, Part, Batch]):
     reads_files = True
     files: ClassVar[FileKind] = IMAGES
     same_files: int = 0  # files of the training data whose content is that of a file before
-
-    @property
-    def column(self) -> str:
-        """The name of the column of paths."""
-        return self.files.names[0]
 
     @property
     def one(self) -> str:

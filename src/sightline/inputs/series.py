@@ -277,7 +277,8 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
 
     def shown(self, x: FileItem) -> Shown:
         frames, name = self._frames(cast("SeriesPart", self._parts(x)[0])), Path(self.label(x)).name
-        return {"input": name, "recording": Recording.of(frames, len(frames) * self.shape.seconds, name=name)}
+        seconds = self.shape.seconds
+        return {"input": name, "recording": Recording.of(frames, len(frames) * seconds, name=name, step=seconds)}
 
     def work(self, xs: Sequence[FileItem]) -> list[int]:
         return [self.config.work] * len(xs)

@@ -33,6 +33,7 @@ class SoundInput(SeriesInput):
 
     kind = "sound"
     noun = "recordings"
+    column = "audio"
     files = SOUNDS
 
     def __init__(self, config: TaskConfig, shape: SeriesShape | None = None, rate: int | None = None) -> None:
@@ -92,7 +93,8 @@ class SoundInput(SeriesInput):
         first, end = self.windows(frames)[0]  # what is explained
         frames, samples = frames[first:end], samples[: end * self.mel.hop_samples + self.mel.window_samples]
         seconds, name = len(samples) / self.mel.rate, Path(self.label(x)).name
-        return {"input": name, "recording": Recording.of(frames, seconds, wav_bytes(samples, self.mel.rate), name)}
+        wav = wav_bytes(samples, self.mel.rate)
+        return {"input": name, "recording": Recording.of(frames, seconds, wav, name, self.mel.hop)}
 
     def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
         about, names = super().save(folder)

@@ -18,6 +18,7 @@ class VectorsInput(SeriesInput):
     kind = "vectors"
     noun = "arrays"
     source_name = "frames"
+    column = "features"
     files = VECTORS
     example = '"features.npy"'
 

@@ -127,7 +127,7 @@ class TaskCase:
     def arguments(self) -> tuple[list[str], list[Any]]:
         """Options of a command that name the items, and the items."""
         if self.run.input.reads_files:
-            return ["--image", *map(str, self.items)], self.items
+            return [f"--{self.run.input.column}", *map(str, self.items)], self.items
         if all(isinstance(one, str) for one in self.items):
             return ["--text", *self.items], self.items
         few = self.rows[:2]
@@ -420,7 +420,8 @@ def law_serving(case: TaskCase) -> None:
 def _asked(run: Run, items: Sequence[Any], xs: Sequence[Any], plural: str) -> dict[str, list[str]]:
     """Items as fields of a request."""
     if run.input.reads_files:
-        return {f"image{plural}": [base64.b64encode(Path(one).read_bytes()).decode() for one in items]}
+        name = run.input.noun.removesuffix("s")
+        return {f"{name}{plural}": [base64.b64encode(Path(one).read_bytes()).decode() for one in items]}
     if run.input.two_texts:
         firsts, seconds = zip(*map(run.input.texts, xs), strict=True)
         return {f"text{plural}": list(firsts), f"text{plural}2": list(seconds)}

@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -18,12 +20,14 @@ from sightline.errors import UserError
 from sightline.explain.explanation import OutputStep
 from sightline.files import whole_file
 from sightline.picture import WHOLE, Box
+from sightline.recording import Recording
 from sightline.records import Grid, Record
 from sightline.view.fonts import fit_fonts, quiet
 from sightline.view.highlight import flow, height_of, sheet, words_along, write
 from sightline.view.layout import (
     COLOURS,
     COLUMN_WIDTH,
+    SIZE,
     TEXT_WIDTH,
     fits,
     inches,
@@ -35,6 +39,7 @@ from sightline.view.layout import (
 )
 from sightline.view.overlay import frame, grid_of, scale_of, to_pixels, veil
 from sightline.view.pictures import STEADY, heat_map_figure
+from sightline.view.timed import Times, best_frames, draw_weights, frames_of, moment, recording_figure, times_of
 from sightline.view.words import shown
 
 DOTS = 100  # per inch: enough for a screen
@@ -43,6 +48,7 @@ MOST_FRAMES = 200
 COLOURS_OF_A_GIF = 255  # as many as a GIF can have, one of them reserved for unchanged pixels
 WIDTH = 1.4 * COLUMN_WIDTH  # inches, of a film of an image
 TALLEST = 5.0  # inches of an image: a film is seen on a screen
+CLIP = 3.0  # inches of a frame of a clip, at most
 MARGIN = 0.1
 Words = list[tuple[Rectangle, Text]]
 
@@ -112,6 +118,40 @@ class _ImageScene(_Scene):
             self.dark.axes.add_line(frame(self.weights[step], self.grid, self.shape, self.box))
 
 
+@dataclass
+class _RecordingScene(_Scene):
+    """The spectrogram with the weights of the current word over it, and the map as it grows."""
+
+    heard: Axes
+    map: AxesImage
+    times: Times
+    marks: list[Any] = field(default_factory=list)
+
+    def paint(self, step: int | None) -> None:
+        for mark in self.marks:
+            mark.remove()
+        self.marks = [] if step is None else draw_weights(self.heard, self.weights[step], self.most, self.times)
+        last = len(self.weights) - 1 if step is None else step
+        self.map.set_data(np.where(np.arange(len(self.weights))[:, None] <= last, self.weights, 0.0))
+        for tick in self.map.axes.yaxis.get_major_ticks():
+            tick.label1.set_visible(tick.get_loc() <= last)
+
+
+@dataclass
+class _ClipScene(_Scene):
+    """The frame that the current word attended to most."""
+
+    image: AxesImage
+    recording: Recording
+    times: Times
+
+    def paint(self, step: int | None) -> None:
+        best = [] if step is None else best_frames(self.weights[step], self.recording, self.times, 1)
+        frame, at, _ = best[0] if best else (0, 0.0, 0.0)
+        self.image.set_data(np.repeat(self.recording.values[frame][:, :, None], 3, axis=2))
+        self.image.axes.set_title(moment(at, self.times) if best else "", fontsize=SIZE, pad=2)
+
+
 def replay_gif(
     record: Record,
     steps: Sequence[OutputStep] | None,
@@ -160,6 +200,27 @@ def image_gif(
 
     frames = _frames(record, steps, path, scene, most, "the whole caption")
     return write_gif(frames, path, seconds, photograph=True)
+
+
+def recording_gif(
+    recording: Recording,
+    record: Record,
+    steps: Sequence[OutputStep] | None,
+    path: Path,
+    *,
+    title: str | None = None,
+    width: float = TEXT_WIDTH,
+    seconds: float = 0.8,
+    colours: str = COLOURS,
+    most: float | None = None,
+) -> Path:
+    """One frame for each row: its weights over the spectrogram, or the frame of the clip with the most of them."""
+
+    def scene(end: float) -> _Scene:
+        return _recording_scene(recording, record, title, width, colours, end)
+
+    frames = _frames(record, steps, path, scene, most, "the whole map")
+    return write_gif(frames, path, seconds, photograph=recording.values.ndim == 3)
 
 
 def _frames(
@@ -265,6 +326,45 @@ def _image_scene(
     caption = _line(figure, height - 1.9 * line, "", size - 1)
     _line(figure, height - 0.8 * line, scale_of(most, len(record.rows)), size - 2, "#555555")
     return _ImageScene(figure, caption, written, record.matrix(), most, dark, grid, pixels.shape[:2], box)
+
+
+def _recording_scene(
+    recording: Recording, record: Record, title: str | None, width: float, colours: str, most: float
+) -> _Scene:
+    """The words, and below them the spectrogram with the map, or a frame of the clip."""
+    size = size_for(width) + 1
+    line = line_of(size)
+    placed = flow(words_along(record.rows), width - 2 * MARGIN, size)
+    above = 1.9 * line if title else MARGIN
+    start = above + 1.5 * line
+    top = start + height_of(placed) + 0.2
+    times = times_of(recording, frames_of(record))
+    if recording.values.ndim == 3:
+        high, across = recording.values.shape[1:]
+        wide = min(width - 2 * MARGIN, CLIP, TALLEST * across / high)
+        figure = Figure(figsize=(width, top + wide * high / across + MARGIN), dpi=DOTS)
+        axes = figure.add_axes(inches(figure, (width - wide) / 2, MARGIN, wide, wide * high / across))
+        show_image(axes, np.repeat(recording.values[0][:, :, None], 3, axis=2), "auto")
+        written = _written(figure, placed, start, width, size)
+        _title(figure, title, size + 1, width - 2 * MARGIN, line)
+        caption = _line(figure, above + 0.6 * line, "", size)
+        return _ClipScene(figure, caption, written, record.matrix(), most, axes.images[0], recording, times)
+    figure, heard, image = recording_figure(recording, record, None, width, colours, most)
+    figure.set_dpi(DOTS)
+    own = float(figure.get_size_inches()[1])
+    figure.set_size_inches(width, own + top)
+    for axes in figure.axes:
+        box = axes.get_position()
+        axes.set_position((box.x0, box.y0 * own / (own + top), box.width, box.height * own / (own + top)))
+    written = _written(figure, placed, start, width, size)
+    _title(figure, title, size + 1, width - 2 * MARGIN, line)
+    caption = _line(figure, above + 0.6 * line, "", size)
+    return _RecordingScene(figure, caption, written, record.matrix(), most, heard, image, times)
+
+
+def _written(figure: Figure, placed: Sequence[Any], start: float, width: float, size: float) -> Words:
+    page = sheet(figure, MARGIN, start, width - 2 * MARGIN, height_of(placed) + 0.02)
+    return [write(page, one, size) for one in placed]
 
 
 def _title(figure: Figure, title: str | None, size: float, width: float, top: float) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation, Highlights, Stack
-from sightline.records import Grid, Record, Tokens
-from sightline.view.animation import image_gif, replay_gif
+from sightline.records import Frames, Grid, Record, Tokens
+from sightline.view.animation import image_gif, recording_gif, replay_gif
 from sightline.view.cells import label_cells
 from sightline.view.highlight import highlight, highlight_text, label_line
 from sightline.view.layout import TEXT_WIDTH
 from sightline.view.overlay import overlay
 from sightline.view.pictures import all_heads, all_layers, heat_map
+from sightline.view.timed import over_recording
 from sightline.view.words import mean_record, merge_words, shifted
 
 LAYOUTS = ("alignment", "heads", "layers")
@@ -35,7 +36,8 @@ def draw(
     """Draw an attention map: PNG, SVG, PDF, or a GIF that replays it step by step.
 
     A map of an image's places is drawn over the image, once for each word; cells with labels are tinted, unless
-    ``name`` or ``head`` asks for a map.
+    ``name`` or ``head`` asks for a map. A map of the frames of a recording is drawn below its spectrogram; of a clip,
+    the frames are shown that each word attended to most.
 
     ``name`` is the attention; by default the last layer of the first cross-attention, or of the first stack. ``head``
     counts from 0; by default the mean of all heads. ``merge`` joins subwords into words. ``shift`` moves the rows of
@@ -74,16 +76,15 @@ def draw(
     shown = titled(", ".join(filter(None, parts)))
     fitting = len(explanation.steps) == len(record.rows) and stack.kind in ("cross", "causal")
     steps = explanation.steps if fitting else None
-    if explanation.image is not None and isinstance(record.columns, Grid):
-        if title is None and stack.kind == "pool" and explanation.steps:
-            (step,) = explanation.steps[:1]
-            shown["title"] = label_line(Highlights(step.written, step.probability, step.likeliest, (), ()))
-        shown |= _image(explanation)
-        if ending == ".gif":
-            return image_gif(record=record, steps=steps, path=path, **shown)
-        return overlay(record=record, path=path, **shown)
+    under = _under(explanation, record)
+    if under and title is None and stack.kind == "pool" and explanation.steps:
+        (step,) = explanation.steps[:1]
+        shown["title"] = label_line(Highlights(step.written, step.probability, step.likeliest, (), ()))
     if ending == ".gif":
-        return replay_gif(record, steps, path, **shown)
+        film = recording_gif if "recording" in under else image_gif if under else replay_gif
+        return film(record=record, steps=steps, path=path, **under, **shown)
+    if under:
+        return (over_recording if "recording" in under else overlay)(record=record, path=path, **under, **shown)
     each = marked is not None and len(record.rows) > 1  # a row for each sentence
     if stack.kind == "pool" and isinstance(record.columns, Tokens) and not each:
         return highlight(record, path, **shown)
@@ -106,6 +107,14 @@ def _ending(path: Path, layout: str, labels: bool) -> str:
 
 def _options(title: str, width: float | None) -> dict[str, Any]:
     return {"title": title or None} if width is None else {"title": title or None, "width": width}
+
+
+def _under(explanation: Explanation, record: Record) -> dict[str, Any]:
+    """The image or the recording that a map is drawn over."""
+    if isinstance(record.columns, Grid):
+        return _image(explanation)
+    over_time = isinstance(record.columns, Frames) and isinstance(record.rows, Tokens)
+    return {"recording": explanation.recording} if over_time and explanation.recording is not None else {}
 
 
 def _image(explanation: Explanation) -> dict[str, Any]:
