@@ -1,6 +1,5 @@
 """Errors for the user. The command line prints their one sentence and exits with their code."""
 
-
 # What libraries say where a processor or a graphics card has no memory left.
 NO_MEMORY = ("allocate memory", "out of memory", "failed to map segment")
 
