@@ -1,6 +1,6 @@
 """Every task killed in training and gone on with, the same seed twice, and one thread against two: what is equal.
 
-    python benchmarks/kills.py --work FOLDER [--kills 30] [--tasks tag grid …] [--part kills|seed|threads] [--write]
+    python benchmarks/kills.py --work FOLDER [--kills 30] [--tasks tag grid …] [--part kills seed threads] [--write]
 
 Data and models are those of the frozen runs of the tests (`tests/fixtures/runs/make.py`), so the script needs the
 repository. ``--part kills``: one training of each task is killed with SIGKILL ``--kills`` times, each time within
@@ -33,6 +33,7 @@ from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 RUNS = Path(__file__).parents[1] / "tests" / "fixtures" / "runs"
 TASKS = ("classify-text", "classify-image", "tag", "span", "pretrain", "caption", "grid", "translate")
 ROWS = {"grid": 12, "caption": 16, "classify-image": 20}
+PARTS = ("kills", "seed", "threads")
 A_KILL = 10  # steps of a training for each kill, so that all of them fall within it
 NOT_COMPARED = ("seconds", "tokens_per_second", "loss")
 LONGEST = 0.05  # seconds from a new checkpoint to a kill
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
-    parser.add_argument("--part", choices=("kills", "seed", "threads"))
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     os.environ["PYTHONHASHSEED"] = "random"
@@ -150,11 +151,11 @@ def main() -> None:
         sample, began = Sample(kind, options.work / kind, steps), time.monotonic()
         _run(sample.train("whole"))
         whole, cells = sample.folder / "whole", {"count": "–", "kills": "–", "seed": "–", "threads": "–"}
-        if options.part in (None, "kills"):
+        if "kills" in options.part:
             cells["count"] = str(killed(sample, options.kills, steps))
             cells["kills"] = difference(whole, sample.folder / "killed") or "equal"
         for part, threads in (("seed", 1), ("threads", 2)):
-            if options.part in (None, part):
+            if part in options.part:
                 _run(sample.train(part, threads))
                 cells[part] = difference(whole, sample.folder / part) or "equal"
         failed |= any(cells[part] not in ("equal", "–") for part in ("kills", "seed"))

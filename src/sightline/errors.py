@@ -1,5 +1,13 @@
 """Errors for the user. The command line prints their one sentence and exits with their code."""
 
+# What libraries say where a processor or a graphics card has no memory left.
+NO_MEMORY = ("allocate memory", "out of memory", "failed to map segment")
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the machine had too little memory: libraries raise other errors than `MemoryError` for that."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
 
 class SightlineError(Exception):
     """The base of the errors that are not our fault."""

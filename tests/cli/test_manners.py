@@ -12,6 +12,7 @@ from sightline.cli.options import READ, check_there
 from sightline.cli.parser_train import options_of
 from sightline.errors import UserError
 from sightline.tasks.registry import tasks
+from sightline.tasks.train import building
 
 # Standard error says in the end whether torch was imported.
 TOLD = "import sys, atexit; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr)); "
@@ -63,6 +64,28 @@ def test_a_broken_pipe_is_no_error_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("sightline.cli._run", closed)
     done = run("predict", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+    ids=["Python", "processor", "card", "library"],
+)
+def test_too_little_memory_is_a_sentence(error, tmp_path, monkeypatch):
+    def failing(*arguments):
+        raise error
+
+    monkeypatch.setattr("sightline.cli._run", failing)
+    done = run("predict", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.startswith("sightline: the memory of this machine is not enough; smaller batches")
+    with pytest.raises(type(error)), building():
+        raise error
 
 
 def test_serve_names_its_extra(tmp_path):

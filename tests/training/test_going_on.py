@@ -20,6 +20,7 @@ from reversal import Reversal, small_model
 from sightline.data.spool import Spool
 from sightline.errors import MachineError, UserError
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
+from sightline.training import ranks
 from sightline.training.checkpoint import STATE, _digest, checkpoints, read_progress, save_checkpoint, verify_checkpoint
 from sightline.training.folder import MODEL, RunFolder
 from sightline.training.loop import TrainingConfig, train
@@ -258,6 +259,21 @@ def test_a_restarted_launcher_resumes_the_run_that_it_began_and_no_earlier_one(t
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job 7")
     assert launched(1, overwrite=True) == "begun"
     assert (out / ".launch").read_text() == "job 7"
+
+
+def test_a_lost_process_is_a_sentence_for_the_others(monkeypatch):
+    for said, raised in {
+        "[gloo/pair.cc:537] Connection reset by peer": MachineError,
+        "sizes differ": RuntimeError,
+    }.items():
+
+        def failing(tensor, said=said):
+            raise RuntimeError(said)
+
+        monkeypatch.setattr(ranks, "_device", lambda: torch.device("cpu"))
+        monkeypatch.setattr(ranks.dist, "all_reduce", failing)
+        with pytest.raises(raised, match="another process of this training ended" if raised is MachineError else said):
+            ranks.Ranks(0, 2).sum(1.0)
 
 
 def test_workers_import_nothing_of_the_folder_they_stand_in(tmp_path, monkeypatch):

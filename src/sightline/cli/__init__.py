@@ -12,7 +12,7 @@ from sightline.cli import parsers
 from sightline.cli.logs import printed_log
 from sightline.cli.options import Command, current_names, nearest
 from sightline.cli.parser_train import train
-from sightline.errors import MachineError, SightlineError, UserError
+from sightline.errors import MachineError, SightlineError, UserError, lacks_memory
 
 DESCRIPTION = """usage: sightline COMMAND [OPTIONS]
 
@@ -80,6 +80,12 @@ def main() -> None:
     except SightlineError as error:
         print(f"sightline: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not lacks_memory(error):
+            raise
+        advice = "smaller batches (--batch-tokens, --set batch_tokens=1024 or batch=4) or a smaller --preset need less"
+        print(f"sightline: the memory of this machine is not enough; {advice}", file=sys.stderr)
+        sys.exit(MachineError.exit_code)
     except FileNotFoundError as error:
         print(f"sightline: there is no {error.filename}", file=sys.stderr)
         sys.exit(UserError.exit_code)

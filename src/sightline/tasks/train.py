@@ -16,7 +16,7 @@ from torch import nn
 
 from sightline.data.checking import RowLimits
 from sightline.data.source import Source
-from sightline.errors import UserError
+from sightline.errors import UserError, lacks_memory
 from sightline.files import write_text
 from sightline.nn.lora import merge_lora
 from sightline.tasks.card import ABOUT, CARD, CURVES, card, verdict
@@ -78,6 +78,8 @@ def building(*, from_earlier: bool = False) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
+        if lacks_memory(error):
+            raise
         what = "the model differs from that of the earlier run" if from_earlier else "invalid model configuration"
         raise UserError(f"{what}: {str(error).strip().splitlines()[0]}") from None
 

@@ -5,21 +5,45 @@ averaged over them, and the loss is a mean over the tokens of all: two processes
 with two.
 """
 
+import functools
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sightline.errors import UserError
+from sightline.errors import MachineError, UserError
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"  # `torchrun` sets it
 PATIENCE = timedelta(hours=12)  # the others wait while the first process prepares data, validates and writes
+
+
+LOST = ("gloo", "NCCL", "peer", "store")  # in errors of the connection
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _with_others(method: Callable[P, T]) -> Callable[P, T]:
+    """Say in a sentence that a process was lost: the others notice when they next wait for it."""
+
+    @functools.wraps(method)
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return method(*given, **named)
+        except RuntimeError as error:
+            if not any(words in str(error) for words in LOST):
+                raise
+            raise MachineError(
+                "another process of this training ended or cannot be reached; see what it printed, and continue with "
+                "sightline resume"
+            ) from error
+
+    return call
 
 
 class Ranks:
@@ -60,6 +84,7 @@ class Ranks:
         """This process's part of the batches of an update: every batch has one process."""
         return batches[self.rank :: self.count] if self.count > 1 else batches
 
+    @_with_others
     def sum(self, *numbers: float) -> list[float]:
         """Each number, summed over the processes."""
         if self.count == 1:
@@ -68,6 +93,7 @@ class Ranks:
         dist.all_reduce(total)
         return total.tolist()
 
+    @_with_others
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Of all processes, in every process. One without a batch left has none of its own, which counts as zeros."""
         if self.count == 1:
@@ -84,6 +110,7 @@ class Ranks:
         for some in by_type.values():
             _sum_together([parameter.grad for parameter in some if parameter.grad is not None])
 
+    @_with_others
     def from_first(self, value: Any) -> Any:
         """What the first process has, in every process: plain data."""
         if self.count == 1:
@@ -92,6 +119,7 @@ class Ranks:
         dist.broadcast_object_list(held, src=0)
         return held[0]
 
+    @_with_others
     def to_first(self, value: Any) -> list[Any]:
         """What every process has, in the order of the processes; elsewhere than in the first one, nothing."""
         if self.count == 1:
@@ -100,6 +128,7 @@ class Ranks:
         dist.gather_object(value, values, dst=0)
         return values or []
 
+    @_with_others
     def same_start(self, model: nn.Module, step: int) -> None:
         """The first process's parameters in all of them, and other draws (of dropout) in each.
 
@@ -114,6 +143,7 @@ class Ranks:
         if not self.is_first:
             torch.manual_seed((seed + 1_000_003 * self.rank + 7_919 * step) % 2**63)
 
+    @_with_others
     def wait(self) -> None:
         """Until all processes are here."""
         if self.count > 1:
