@@ -18,7 +18,7 @@ from sightline.errors import UserError
 LOG = logging.getLogger(__name__)
 REQUIRED: Any = dataclasses.MISSING
 # Options that name items which are files, by the column of the input that reads them (`Input.column`).
-FILE_OPTIONS = {"image": "images", "audio": "recordings", "features": "arrays (.npy)"}
+FILE_OPTIONS = {"image": "images", "audio": "recordings", "features": "arrays (.npy)", "frames": "clips"}
 # Other options that name files to read.
 READ = {"data", "valid", "source", "target", "input", "images", "config", "gold", "truth"}
 RUN_FILES = ("config.json", "sightline.json", "model.safetensors")  # of a run, an export, a checkpoint

@@ -15,6 +15,12 @@ SOUNDS = FileKind(
 )
 VECTORS = FileKind("array", ("features", "vectors", "array", "npy", *ANY_NAMES), (".npy",))
 
+CLIPS = FileKind(
+    "clip",
+    ("frames", "video", "clip", "lips", *ANY_NAMES),
+    (".mp4", ".avi", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".npy", ".jpg", ".jpeg", ".png"),
+)
+
 
 def sound_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row as the path of a recording and a text or a label."""
@@ -29,6 +35,16 @@ def is_sound_source(source: Source) -> bool:
 def is_vector_source(source: Source) -> bool:
     """Whether data is of arrays."""
     return VECTORS.is_source(source)
+
+
+def is_clip_source(source: Source) -> bool:
+    """Whether data is of clips."""
+    return CLIPS.is_source(source)
+
+
+def clip_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
+    """Every row as the path of a clip and a text or a label."""
+    return transcript_cells(source, columns, CLIPS)
 
 
 def vector_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:

@@ -134,13 +134,15 @@ class SeriesFrontConfig(Config):
 
     ``centring``: features are normalised with the mean of the item or of the data. ``deltas`` adds slopes in time.
     ``masking``: what is masked in training (null: nothing). ``channels`` are those of the convolutions over frames that
-    are images; each of their layers halves both sides.
+    are images; each of their layers halves both sides; ``mirrored``: half of these are flipped left to right in
+    training.
     """
 
     centring: Centring = "item"
     deltas: int = 0
     masking: FrameMaskingConfig | None = field(default_factory=FrameMaskingConfig)
     channels: tuple[int, ...] = (16, 32, 64)
+    mirrored: bool = True
     dropout: float = 0.0
     family: ClassVar[str] = "series_front"
 
@@ -202,6 +204,8 @@ class ImageFront(nn.Module):
         x = x / (x.square().sum(dim=(1, 2, 3), keepdim=True) / counts).sqrt().clamp(min=1e-3)
         if self.training and self.config.masking is not None:
             masking = self.config.masking
+            mirrored = torch.rand(len(x), 1, 1, 1, device=x.device) < (0.5 if self.config.mirrored else 0.0)
+            x = torch.where(mirrored, x.flip(-1), x)
             for _ in range(masking.stretches):
                 hidden = _stretch(source.lengths.to(x.dtype), masking.stretch, x.shape[1])
                 x = x.masked_fill(hidden[..., None, None], 0.0)

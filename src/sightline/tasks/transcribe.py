@@ -27,6 +27,12 @@ SOUND = Column(
     "audio", "the path of a recording", ("sound", "recording", "wav", "audio_path", "speech", "path", "file")
 )
 VECTORS = Column("features", "the path of an array (.npy), frames × features", ("vectors", "array", "npy"))
+CLIPS = Column("frames", "the path of a clip: a video, a folder of images, an array", ("video", "clip", "lips"))
+# A frame of a clip is as long as four of sound: none are put together.
+WATCHING = {
+    name: {size: {**own, "reduces": [1] * len(own["reduces"])} for size, own in MODELS[name].items()}
+    for name in ("listen_attend_spell", "ctc")
+}
 
 TRANSCRIBE = Task(
     name="transcribe",
@@ -54,6 +60,17 @@ TRANSCRIBE = Task(
             accepts="sightline.data.series_tables:is_vector_source",
             columns=(VECTORS, TEXT),
             differs={"reader": "sightline.data.series_tables:vector_cells", "rows": "arrays"},
+        ),
+        Variant(
+            input="sightline.inputs.clips:ClipInput",
+            output="sightline.outputs.transcripts:TranscriptOutput",
+            config="sightline.tasks.configs.transcribe:ClipTranscribeConfig",
+            models=WATCHING,
+            stored="transcribe_frames",
+            rates=RATES,
+            accepts="sightline.data.series_tables:is_clip_source",
+            columns=(CLIPS, TEXT),
+            differs={"reader": "sightline.data.series_tables:clip_cells", "rows": "clips"},
         ),
     ),
     metrics=("wer", "cer", "sentence_error"),

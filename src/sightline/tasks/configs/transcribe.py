@@ -73,3 +73,21 @@ class SoundTranscribeConfig(TranscribeConfig):
     """``sound``: the features of recordings; its rate is the highest that they are read at."""
 
     sound: LogMelConfig = field(default_factory=_mel)
+
+
+def _listener() -> ListenAttendSpellConfig:
+    return ListenAttendSpellConfig(reduces=(1, 1))
+
+
+@dataclass(frozen=True)
+class ClipTranscribeConfig(TranscribeConfig):
+    """Frames are fitted to ``height`` and ``width`` (null: as they are). ``stacked`` is how many rows a frame has in an
+    image that has all frames below each other. Videos are read at one frame in ``frame_seconds``."""
+
+    model: SeriesToTextConfig = field(default_factory=_listener)
+    frame_seconds: float = 0.04
+    height: int | None = None
+    width: int | None = None
+    stacked: int | None = None
+    batch_tokens: int = 1500
+    max_frames: int = 1500

@@ -1,0 +1,128 @@
+"""Series of frames: the pyramid against PyTorch's own layers, padding that changes nothing, masks within their limits."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sightline.nn.series import (
+    FeatureNorm,
+    FrameMaskingConfig,
+    PyramidEncoder,
+    SeriesBatch,
+    SeriesFrontConfig,
+    SeriesShape,
+    frame_mask,
+    masked,
+    reduced,
+    stacked,
+    with_deltas,
+)
+
+LENGTHS = torch.tensor([11, 7, 1])
+
+
+def series(size=3, longest=11):
+    torch.manual_seed(0)
+    return SeriesBatch(torch.randn(len(LENGTHS), longest, size), LENGTHS)
+
+
+def alone(batch, row):
+    """One series by itself, without padding."""
+    length = int(batch.lengths[row])
+    return SeriesBatch(batch.values[row : row + 1, :length], batch.lengths[row : row + 1])
+
+
+@pytest.mark.parametrize("reduces", [(2, 2), (1, 2), (3,), (1, 1)])
+def test_the_pyramid_concatenates_neighbours(reduces):
+    """Against `nn.LSTM` over each series by itself; of an odd length the last frame has zeros beside it."""
+    torch.manual_seed(1)
+    encoder, batch = PyramidEncoder("lstm", 3, 4, reduces), series()
+    encoded, mask = encoder(batch.values, frame_mask(batch.lengths, 11))
+    for row, length in enumerate(LENGTHS.tolist()):
+        x = batch.values[row, :length]
+        for layer, count in zip(encoder.layers, reduces, strict=True):
+            missing = -len(x) % count
+            x = torch.cat([x, x.new_zeros(missing, x.shape[1])]).reshape(-1, count * x.shape[1])
+            x = layer.layers[0](x.unsqueeze(0))[0][0]
+        assert mask[row].sum() == len(x) == reduced(length, reduces)
+        torch.testing.assert_close(encoded.annotations[row, : len(x)], x)
+        torch.testing.assert_close(encoded.forward[row], x[-1, :4])
+        torch.testing.assert_close(encoded.backward[row], x[0, 4:])
+
+
+def test_stacking_keeps_what_is_alone_at_the_end():
+    x, mask = stacked(torch.ones(1, 5, 2), torch.ones(1, 5, dtype=torch.bool), 2)
+    assert x.tolist() == [[[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 0]]]
+    assert mask.all()
+
+
+@pytest.mark.parametrize("frame", [(3,), (8, 6)])
+@pytest.mark.parametrize("centring", ["item", "data"])
+def test_padding_changes_nothing(frame, centring):
+    torch.manual_seed(2)
+    front = SeriesFrontConfig(centring=centring, deltas=1, channels=(4, 4)).build(SeriesShape(frame)).eval()
+    values = torch.randint(0, 255, (3, 11, *frame), dtype=torch.uint8)
+    batch = SeriesBatch(values, LENGTHS)
+    together, mask = front(batch)
+    assert together.shape[-1] == front.size
+    for row, length in enumerate(LENGTHS.tolist()):
+        by_itself, _ = front(alone(batch, row))
+        torch.testing.assert_close(together[row, :length], by_itself[0], rtol=1e-4, atol=1e-5)
+        assert not together[row, length:].any()
+    assert mask.sum(dim=1).tolist() == LENGTHS.tolist()
+
+
+def test_features_are_centred_without_the_padding():
+    norm = FeatureNorm(2, "item")
+    norm.scale.copy_(torch.tensor([1.0, 0.5]))
+    x = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [100.0, 100.0]]])
+    given = norm(x, torch.tensor([[True, True, False]]))
+    assert given.tolist() == [[[-1, -1], [1, 1], [0, 0]]]
+
+
+def test_slopes_are_those_of_two_frames_to_each_side():
+    """Σ n (x_{t+n} − x_{t−n}) ÷ 2 Σ n², the ends repeated, as a plain loop."""
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    expected = np.zeros_like(x)
+    for time in range(6):
+        for step in (1, 2):
+            expected[time] += step * (x[min(time + step, 5)] - x[max(time - step, 0)])
+    batch = torch.zeros(1, 9, 2)
+    batch[0, :6] = torch.from_numpy(x)
+    given = with_deltas(batch, frame_mask(torch.tensor([6]), 9), 1)
+    np.testing.assert_allclose(given[0, :6, 2:], expected / 10, atol=1e-6)
+    assert not given[0, 6:].any()
+
+
+def test_masks_keep_to_their_shares():
+    """Of 200 draws none covers more than its share, and both kinds are drawn."""
+    torch.manual_seed(3)
+    config = FrameMaskingConfig(bands=1, band=0.25, stretches=1, stretch=0.2)
+    lengths = torch.full((200,), 20)
+    hidden = masked(torch.ones(200, 20, 8), lengths, config) == 0
+    bands, stretches = hidden.all(dim=1).sum(dim=1), hidden.all(dim=2).sum(dim=1)
+    assert bands.max() == 2
+    assert stretches.max() == 4
+    assert bands.min() == stretches.min() == 0
+
+
+def test_masks_are_for_training_only():
+    front = SeriesFrontConfig(masking=FrameMaskingConfig(stretches=2, stretch=0.9)).build(SeriesShape((3,)))
+    batch = series()
+    assert torch.equal(front.eval()(batch)[0], front.eval()(batch)[0])
+    torch.manual_seed(0)
+    assert not torch.equal(front.train()(batch)[0], front.eval()(batch)[0])
+
+
+def test_a_clip_is_seen_through_three_frames_at_a_time():
+    """What happens four frames away changes nothing behind three layers but the mean of the clip."""
+    torch.manual_seed(4)
+    front = SeriesFrontConfig(channels=(2,)).build(SeriesShape((8, 8))).eval()
+    assert isinstance(front.convolutions[0], nn.Conv3d)
+    clip = torch.randint(0, 255, (1, 9, 8, 8)).float()
+    other = clip.clone()
+    other[0, 8] = clip[0, 8].flip(0)  # the same numbers, so the same mean and deviation
+    first, second = front(SeriesBatch(clip, torch.tensor([9])))[0], front(SeriesBatch(other, torch.tensor([9])))[0]
+    torch.testing.assert_close(first[0, :7], second[0, :7])
+    assert not torch.allclose(first[0, 8], second[0, 8])
