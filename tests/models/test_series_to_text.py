@@ -66,7 +66,7 @@ def test_the_joint_loss_is_the_sum_of_both(kind):
     loss = model.loss(source, TARGET)
     assert loss.tokens == 6
     torch.testing.assert_close(loss.total, 0.7 * written + 0.3 * aligned, rtol=1e-4, atol=1e-4)
-    assert loss.parts["ctc"] == pytest.approx(float(aligned), rel=1e-4)
+    assert loss.parts["ctc"] == pytest.approx(aligned.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

@@ -1,4 +1,4 @@
-"""Series of frames: the pyramid against PyTorch's own layers, padding that changes nothing, masks within their limits."""
+"""Series of frames: the pyramid against PyTorch's own layers, padding that changes nothing, masks in their limits."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 
 from sightline.metrics import ece, reliability_bins
 from sightline.view import charts
-from sightline.view.charts import MOST, confusion_matrix, reliability
+from sightline.view.charts import MOST, confusion_matrix, draw_curves, reliability
 
 MATRIX = np.array([[90, 10, 0], [5, 15, 0], [0, 0, 0]])
 NAMES = ["fréquent", "酒店", "a name that is far too long to be written in a picture"]
@@ -113,3 +113,10 @@ def test_pictures_are_written_in_every_format(tmp_path, ending, start):
     other = reliability(BINS, tmp_path / f"reliability{ending}", ece=3.0)
     assert all(path.read_bytes().startswith(start) for path in (one, other))
     assert sorted(tmp_path.iterdir()) == [one, other]  # and nothing half-written beside them
+
+
+@pytest.mark.parametrize(("metric", "best"), [("bleu", "30.00"), ("wer", "10.00")])
+def test_the_curve_marks_the_best_score_which_is_the_least_of_errors(figure_of, metric, best):
+    lines = [{"step": step, "epoch": 1, "seconds": 1.0, metric: 10.0 * value} for step, value in enumerate((2, 1, 3))]
+    figure = figure_of(draw_curves, lines)
+    assert [text.get_text() for text in figure.axes[0].texts] == [best]
