@@ -38,7 +38,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "slower": ("training.learning_rate=5e-4",),
     "short": ("training.epochs=8", "training.cooldown=1.0"),
 }
-NEAR = 1.1  # of the least loss
+LIMITS = {"F1": float("inf"), "F1, loss ≤ 1.5": 1.5, "F1, loss ≤ 1.25": 1.25, "F1, loss ≤ 1.1": 1.1, "loss": 1.0}
 
 
 def rows_of(folder: Path, name: str) -> list[list[str]] | None:
@@ -98,14 +98,13 @@ def trained(data: Path, corpus: str, setting: str, seed: int, out: Path) -> list
     return lines
 
 
-def chosen(lines: list[dict[str, float]], rule: str) -> dict[str, float]:
-    """The validation that a rule chooses; the last two are the mean of the last checkpoints and the run's own end."""
-    *seen, _, ended = lines
-    if rule == "own":
-        return ended
-    least = min(one["loss"] for one in seen)
-    some = [one for one in seen if one["loss"] <= (least if rule == "loss" else NEAR * least)]
-    return max(some, key=lambda one: one["f1"])
+def chosen(lines: list[dict[str, float]], limit: float) -> dict[str, float]:
+    """The validation with the highest macro-F1 of those whose loss is at most so many times the least one.
+
+    The last two lines are no candidates: the mean of the last checkpoints, and the end of the run.
+    """
+    least = min(one["loss"] for one in lines[:-2])
+    return max((one for one in lines[:-2] if one["loss"] <= limit * least), key=lambda one: one["f1"])
 
 
 def main() -> None:
@@ -125,8 +124,8 @@ def main() -> None:
     for setting in given.settings.split(","):
         for corpus in given.corpora.split(","):
             runs = [trained(given.data, corpus, setting, int(seed), given.out) for seed in given.seeds.split(",")]
-            for rule in ("own", "near", "loss"):
-                picked = [chosen(lines, rule) for lines in runs]
+            for rule, limit in LIMITS.items():
+                picked = [chosen(lines, limit) for lines in runs]
                 means = (statistics.mean(one[name] for one in picked) for name in names)
                 print(f"| {corpus} | {setting} | {rule} | {' | '.join(f'{one:.3f}' for one in means)} |", flush=True)
 

@@ -97,7 +97,7 @@ def test_words_have_the_times_of_their_tones(trained):
 
 
 def test_a_long_recording_is_cut_at_silences_and_put_together(trained):
-    folder, run = trained
+    folder, _ = trained
     short = sightline.load(folder / "run")
     object.__setattr__(short.config, "max_frames", 60)
     text = "ab ca bc a cb"

@@ -160,7 +160,7 @@ def _contributed(explained: LabelExplained, model: NBSVM, texts: Texts, row: Tok
         f"({main.sum():.3f}) and the bias ({bias:.3f}) sum to the score of {explained.label!r} "
         f"({main.sum() + bias:.3f}), before the temperature"
     )
-    stack = Stack("Contributions to the label", "pool", (CONTRIBUTIONS,))
+    stack = Stack("Contributions for the label", "pool", (CONTRIBUTIONS,))
     return LabelMaps(main, (), "contributions for the label", [record], [stack], notes=(note,))
 
 
