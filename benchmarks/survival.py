@@ -6,25 +6,41 @@ The data is made here. ``--part kills``: one training of ``--steps`` steps is ki
 ``--kills`` times, from its first second on (while data is prepared, within steps, within writes), and gone on with by
 the command a user gives; its parameters must be those of a run without a break. ``--part processes``: tokens a second
 of one process with one and with two threads, and of two processes. ``--part worker``: `torchrun` with two workers, one
-of which is killed; the launcher starts them anew, and as many examples must have been seen.
+of which is killed; the launcher starts them anew, and as many examples must have been seen. ``--part lost``: two
+processes without a launcher, one of which is killed, for classify and caption; the other one must end soon with a
+sentence, and the run must be resumable. ``--part server``: a server of texts and images is killed under load; none of
+its processes may stay, and its port must be free. Then a client reads a large answer slowly: it must be cut off, and
+others be answered meanwhile. ``--part scarce``: training with too little memory, and every kind of command on a run
+folder that cannot be written: each must end well or in a sentence, and no checkpoint may be lost.
 """
 
 import argparse
+import base64
 import json
 import os
 import random
+import re
+import resource
+import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
+from kills import Sample
 from report import machine, write_section
+from serving import server
 from sightline.errors import SightlineError
 from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
 from sightline.training.folder import CONFIG, LOCK, MODEL, RunFolder, load_tensors
 
+SLOWLY = 12  # seconds that a client reads slowly: twice as long as the server waits for it
 SETTINGS = ["training.validate_every=50", "training.save_minutes=0.02", "batch_tokens=1024", "validated=50"]
 
 
@@ -183,24 +199,148 @@ def _lose(data: Path, whole: Path, lost: Path, steps: int, which: int, name: str
     )
 
 
+def lost(work: Path) -> str:
+    """For each task: what the process that is left says, how soon, and whether the run goes on."""
+    rows = ["| task | seconds until the other one ended | exit code | resumed |", "|---|--:|--:|---|"]
+    for kind in ("classify-text", "caption"):
+        sample = Sample(kind, work / kind, 2_000)
+        run, port = sample.folder / "run", str(29_600 + os.getpid() % 300)
+        place = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+        words, quiet = sample.train("run"), {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        left, killed = (subprocess.Popen(words, env={**place, "RANK": str(rank)}, **quiet) for rank in range(2))  # type: ignore[call-overload]
+        while _step_of(run) < 8 and left.poll() is None:
+            time.sleep(0.05)
+        killed.kill()
+        began = time.monotonic()
+        _, said = left.communicate(timeout=120)
+        seconds, step = time.monotonic() - began, _step_of(run)
+        if "Traceback" in said or not said.startswith("sightline: another process"):
+            raise SystemExit(f"{kind}: {said[-800:]}")
+        finish(command("resume", run, "--steps", step + 5, "--threads", 1))
+        resumed = "equal step" if _step_of(run) == step + 5 else f"step {_step_of(run)}"
+        rows.append(f"| {kind} | {seconds:.1f} | {left.returncode} | {resumed} |")
+        print(rows[-1], flush=True)
+    return "\n".join(["Two processes, one of them killed with SIGKILL:", "", *rows])
+
+
+def served(work: Path) -> str:
+    """SIGKILL under load, and an answer that is read slowly."""
+    from attacks import RUNS, Probe, children_of, post
+
+    for name in ("translate", "classify-image"):
+        shutil.copytree(RUNS / name / "run", work / "served" / name)
+    photo = base64.b64encode(next((RUNS / "classify-image" / "images").glob("*.png")).read_bytes()).decode()
+    bodies = [{"run": "translate", "texts": ["ga di ke"] * 8}, {"run": "classify-image", "images": [photo] * 4}]
+    over = threading.Event()
+
+    def load(port: int, body: bytes) -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                post(port, body, 20)
+
+    with server(work / "served" / "translate", 1, also=(work / "served" / "classify-image",)) as (process, port):
+        for number in range(8):
+            body = json.dumps(bodies[number % 2]).encode()
+            threading.Thread(target=load, args=(port, body), daemon=True).start()
+        time.sleep(4)
+        helpers = children_of(process.pid)
+        process.kill()
+        process.wait()
+        over.set()
+        began = time.monotonic()
+        while any(Path(f"/proc/{one}").exists() for one in helpers) and time.monotonic() - began < 30:
+            time.sleep(0.02)
+        gone = time.monotonic() - began
+    limits = ("--max-reading", "2", "--max-weights", "5000000", "--max-characters", "20000", "--port", str(port))
+    with server(work / "served" / "translate", 1, *limits) as (process, again):
+        if again != port or gone >= 30:
+            raise SystemExit(f"port {port} became {again}; processes were left for {gone:.0f} s")
+        text = " ".join(["ga", "di", "ke", "bo", "su"] * 60)
+        asked = {"text": text, "output": " ".join(["GA", "DI", "KE"] * 100), "measure": False, "beam": 1}
+        content = json.dumps(asked).encode()
+        head = b"POST /explain HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(head + b"%d\r\n\r\n" % len(content) + content)
+            answer, begun = client.recv(4096), time.monotonic()
+            size = int(re.search(rb"content-length: (\d+)", answer.lower())[1])  # type: ignore[index]
+            with Probe(process.pid, port) as probe, suppress(ConnectionError):
+                while time.monotonic() - begun < SLOWLY and (some := client.recv(1024)):
+                    answer += some
+                    time.sleep(0.1)
+                while some := client.recv(1 << 16):  # what the system holds for the client
+                    answer += some
+    if len(answer) >= size or probe.failed:
+        raise SystemExit(f"{len(answer):,} of {size:,} bytes; {probe.failed}")
+    return (
+        f"A server killed under the load of 8 clients: its {len(helpers)} processes were gone after {gone:.1f} s, and "
+        f"the next server had the same port. An answer of {size / 1e6:.0f} MB that was read at 10 kB a second was cut "
+        f"off within {SLOWLY} s (--max-reading 2); others waited {probe.latest:.1f} s at most for an answer."
+    )
+
+
+def scarce(work: Path) -> str:
+    """Too little memory in training, and a folder that cannot be written."""
+    make_pairs(work / "pairs.tsv", 20_000)
+    run = work / "scarce"
+    fresh, said = training(work / "pairs.tsv", run, 40, 1, "training.validate_every=10"), Counter[str]()
+    for megabytes in (900, 1_100, 1_200, 1_300, 1_400, 1_600, 2_400):
+
+        def limit(megabytes: int = megabytes) -> None:
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+        before = _step_of(run)
+        words = going_on(run, fresh, 1)
+        done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit)
+        if "Traceback" in done.stderr or _step_of(run) < before:
+            raise SystemExit(f"{megabytes} MB: {done.stderr[-1500:]}")
+        said["ended" if done.returncode == 0 else "said that memory is not enough"] += 1
+        print(f"{megabytes} MB: {done.returncode}, step {_step_of(run)} {done.stderr.strip()}", flush=True)
+    finish(going_on(run, fresh, 1))
+    for path in (*run.rglob("*"), run):
+        path.chmod(path.stat().st_mode & ~0o222)
+    as_user = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    codes = []
+    for some in (
+        ("predict", run, "--text", "123"),
+        ("evaluate", run, "--data", work / "pairs.tsv", "--beam", "1"),
+        ("view", run, "--text", "123", "--quick", "--out", work / "a.html"),
+        ("resume", run, "--steps", "50"),
+        ("tidy", run),
+    ):
+        done = subprocess.run([*as_user, *command(*some)], capture_output=True, text=True)
+        if done.returncode not in (0, 3) or len(done.stderr.splitlines()) > 1:
+            raise SystemExit(f"{some}: {done.stderr[-800:]}")
+        codes.append(f"{some[0]} {done.returncode}")
+    for path in (run, *run.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+    counts = ", ".join(f"{count} {what}" for what, count in said.items())
+    return (
+        f"One training under {said.total()} limits of memory from 900 to 2,400 MB, resumed each time: {counts}; no "
+        f"checkpoint was lost. Exit codes with a run folder that cannot be written: {', '.join(codes)}."
+    )
+
+
+PARTS = {
+    "kills": lambda work, chosen: kills(work, chosen.kills, chosen.steps),
+    "worker": lambda work, chosen: worker(work, max(200, chosen.steps // 4)),
+    "processes": lambda work, chosen: processes(work, chosen.rounds),
+    "lost": lambda work, chosen: lost(work),
+    "server": lambda work, chosen: served(work),
+    "scarce": lambda work, chosen: scarce(work),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="a new folder for runs")
-    parser.add_argument("--part", nargs="+", choices=["kills", "processes", "worker"], default=[])
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="put what was found into RESULTS.md")
     chosen = parser.parse_args()
     chosen.work.mkdir(parents=True)
-    parts = chosen.part or ["kills", "processes", "worker"]
-    found = []
-    if "kills" in parts:
-        found.append(kills(chosen.work, chosen.kills, chosen.steps))
-    if "worker" in parts:
-        found.append(worker(chosen.work, max(200, chosen.steps // 4)))
-    if "processes" in parts:
-        found.append(processes(chosen.work, chosen.rounds))
+    found = [do(chosen.work, chosen) for name, do in PARTS.items() if name in chosen.part]
     text = "\n\n".join(found)
     print(text)
     if chosen.write:

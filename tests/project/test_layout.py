@@ -230,3 +230,10 @@ def test_modules_that_tests_import_by_name_have_names_of_their_own():
     """Helpers and benchmarks are both on the path of the tests: the order of collection must not choose among them."""
     helpers, benchmarks = ({path.stem for path in (ROOT / one).glob("*.py")} for one in ("tests/helpers", "benchmarks"))
     assert not helpers & benchmarks
+
+
+def test_nothing_depends_on_the_clock_of_the_day():
+    """It may jump: spans of time are measured with clocks that only run forwards."""
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\btime\.time\(|\bdatetime\.(now|today|utcnow)\(", text), path
