@@ -33,7 +33,7 @@ def spectrogram():
     return values
 
 
-def weights(rows=len(WORDS)):
+def weights(rows=4):
     """Most of each row within three columns."""
     map = np.full((rows, COLUMNS), 0.001, np.float32)
     for row, peak in enumerate(PEAKS[:rows]):

@@ -9,7 +9,9 @@ const ROOM = 150; // characters that fit without scrolling
 export function aboutOf(explanation, several) {
   const marked = Boolean(explanation.highlights); // the text and the labels follow, in full
   const image = Boolean(explanation.image);
-  const facts = marked && !image ? [] : [fact(image ? "Image" : "Input", explanation.input)];
+  const heard = Boolean(explanation.recording);
+  const file = image ? "Image" : heard ? "Recording" : "Input";
+  const facts = marked && !image && !heard ? [] : [fact(file, explanation.input)];
   const answer = marked && explanation.steps.length > 1; // where it starts and where it ends
   const made = answer ? "Answer" : marked ? "Label" : "Output";
   if (explanation.output) facts.push(fact(made, explanation.output)); // an encoder writes nothing

@@ -39,13 +39,17 @@ export function captionedView(app, shown) {
   return { element, pick, resize: () => {}, picture: () => overPictures(shown, app, rowNow()) };
 }
 
-/** {element, show(row)}: what was written, a button for each word. */
-export function wordButtons(app, shown) {
+/** {element, show(row)}: what was written, a button for each word; ``onclick`` is called with the row of one. */
+export function wordButtons(app, shown, onclick = () => {}) {
+  const clicked = (row) => {
+    app.pick(row);
+    onclick(row);
+  };
   const buttons = shown.rows.labels.map((label, row) =>
     make(
       "button",
       {
-        type: "button", class: shown.rows.special.has(row) ? "step special" : "step", click: () => app.pick(row),
+        type: "button", class: shown.rows.special.has(row) ? "step special" : "step", click: () => clicked(row),
         pointerenter: (event) => event.pointerType === "mouse" && app.pick(row), focus: () => app.pick(row),
       },
       isolated(short(bareWord(label))),

@@ -44,13 +44,14 @@ function parsed(bytes) {
 
 const maps = new Map();
 const pictures = new Map();
+const recordings = new Map();
 let deliveries = 0;
 
 /** Explanations that a server sent, each packed by itself, as those of one page. Earlier ones are forgotten. */
 export async function readSent(packs) {
   const abouts = await Promise.all(packs.map(async (pack) => parsed(await inflate(pack.about))));
   deliveries += 1;
-  for (const known of [sent, blocks, maps, pictures]) known.clear();
+  for (const known of [sent, blocks, maps, pictures, recordings]) known.clear();
   const steps = abouts[0]?.steps ?? 1;
   abouts.forEach((about, i) => {
     const name = (block) => `${deliveries}-${i}-${block}`;
@@ -60,8 +61,9 @@ export async function readSent(packs) {
       map.span *= steps / about.steps; // the same weight in the steps of the first
       if (map.calculation?.block) map.calculation.block = name(map.calculation.block);
     }
-    for (const { image, cells } of about.explanations) {
-      for (const one of [image, cells]) if (one) one.block = name(one.block);
+    for (const { image, cells, recording } of about.explanations) {
+      for (const one of [image, cells, recording]) if (one) one.block = name(one.block);
+      if (recording?.sound) recording.sound = name(recording.sound);
     }
   });
   return { steps, explanations: abouts.flatMap((about) => about.explanations) };
@@ -79,6 +81,20 @@ async function readPicture({ block, kind }) {
   const bytes = await inflated(block);
   blocks.delete(block);
   return createImageBitmap(new Blob([bytes], { type: kind })).catch(() => null);
+}
+
+/** The recording with its frames and its sound, as bytes. */
+export function loadRecording({ recording }) {
+  if (!recordings.has(recording.block)) recordings.set(recording.block, readRecording(recording));
+  return recordings.get(recording.block);
+}
+
+async function readRecording(recording) {
+  const wav = recording.sound === null ? null : await inflated(recording.sound);
+  const values = await inflated(recording.block);
+  blocks.delete(recording.block);
+  blocks.delete(recording.sound);
+  return { ...recording, values, wav };
 }
 
 /** The labels of the cells of an image, and how likely they were. */

@@ -4,6 +4,7 @@ import { captionedView } from "./captioned.js";
 import { CanvasPen } from "./pen.js";
 import { make, newId, setText, sizeCanvas } from "./dom.js";
 import { drawMap, geometryOf, ZOOMS } from "./geometry.js";
+import { heardView } from "./heard.js";
 import { sentence } from "./look.js";
 import { legendOf } from "./legend.js";
 import { sightOf, sightPicture } from "./sight.js";
@@ -14,6 +15,7 @@ const TALLEST = 0.72; // of the window
 
 export function alignmentView(app, shown) {
   if (shown.image) return captionedView(app, shown);
+  if (shown.recording) return heardView(app, shown);
   const words = make("p", { class: "sentence", "aria-live": "polite" });
   const sight = sightOf(shown, app);
   if (shown.rows.size === 1) return pooledView(app, shown, words, sight);

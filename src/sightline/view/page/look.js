@@ -1,6 +1,6 @@
 // The map on the screen: one attention, one layer, one head or the mean of them, as chosen in the controls.
 
-import { largestOf, loadMap, loadPicture, meanOf, mergedMap, movedMap, remembered } from "./data.js";
+import { largestOf, loadMap, loadPicture, loadRecording, meanOf, mergedMap, movedMap, remembered } from "./data.js";
 import { sideOf } from "./axis.js";
 import { decimals, quoted } from "./text.js";
 
@@ -42,7 +42,10 @@ export async function look(explanation, state, steps) {
   map = remembered(map);
   const name = nameOf(stack, layer, head, places.length);
   const image = columns.axis.kind === "Grid" ? await imageOf(explanation) : null;
-  return { stack, layer, head, places, map, rows, columns, steps: written, shift, largest: largestOf(map), name, image };
+  const timed = columns.axis.kind === "Frames" && rows.axis.kind === "Tokens" && explanation.recording;
+  const recording = timed ? await loadRecording(explanation) : null;
+  const over = { image, recording };
+  return { stack, layer, head, places, map, rows, columns, steps: written, shift, largest: largestOf(map), name, ...over };
 }
 
 async function imageOf(explanation) {

@@ -16,6 +16,7 @@ import numpy as np
 
 from sightline.explain.explanation import Calculation, Explanation, Highlights, Span, Stack
 from sightline.picture import Labelling, Picture
+from sightline.recording import Recording
 from sightline.records import Axis, Record, TopK
 from sightline.view.highlight import excerpt
 
@@ -92,6 +93,7 @@ def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
         "belief": None if one.belief is None else _plain(asdict(one.belief)),
         **marked,
         **({} if one.image is None else {"image": _image(one.image, blocks)}),
+        **({} if one.recording is None else {"recording": _recording(one.recording, blocks)}),
         **({} if one.cells is None else {"cells": _cells(one.cells, blocks)}),
     }
 
@@ -122,6 +124,12 @@ def _highlights(highlights: Highlights) -> dict[str, Any]:
 def _image(picture: Picture, blocks: PageBlocks) -> dict[str, Any]:
     about = {name: getattr(picture, name) for name in ("name", "width", "height", "box", "kind")}
     return {**about, "block": blocks.add(np.frombuffer(picture.content, dtype=np.uint8))}
+
+
+def _recording(recording: Recording, blocks: PageBlocks) -> dict[str, Any]:
+    about = {name: getattr(recording, name) for name in ("name", "seconds", "step")}
+    sound = None if recording.wav is None else blocks.add(np.frombuffer(recording.wav, dtype=np.uint8))
+    return {**about, "shape": recording.values.shape, "block": blocks.add(recording.values), "sound": sound}
 
 
 def _cells(cells: Labelling, blocks: PageBlocks) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import { inkOn, level, theme } from "./colour.js";
 import { isolated, make, sizeCanvas } from "./dom.js";
+import { heardPicture, heardSight } from "./heard.js";
 import { strongest } from "./look.js";
 import { overPicture, overSight } from "./over.js";
 import { decimals, short } from "./text.js";
@@ -14,6 +15,7 @@ const NUMBERED = 0.01; // smaller weights have their number in the tip
 /** {element, show(weights)} for the columns of a map: an image, a grid, everything else as words in a row. */
 export function sightOf(shown, app) {
   if (shown.image) return overSight(shown, app);
+  if (shown.recording) return heardSight(shown, app);
   if (shown.columns.axis.kind === "Grid") return gridSight(shown, app);
   return shown.columns.size > MANY ? bestSight(shown, app) : wordSight(shown, app);
 }
@@ -104,6 +106,7 @@ function gridSight(shown, app) {
 /** The same as a picture: {width, height, draw(pen)}. */
 export function sightPicture(shown, weights, app, width) {
   if (shown.image) return overPicture(shown, weights, app);
+  if (shown.recording) return heardPicture(shown, weights, app, width);
   if (shown.columns.axis.kind === "Grid") return gridPicture(shown, weights, app);
   const placed = [];
   let x = 0;
