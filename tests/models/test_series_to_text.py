@@ -60,7 +60,7 @@ def test_the_joint_loss_is_the_sum_of_both(kind):
             torch.tensor([len(labels)]),
             blank=PADDING,
             reduction="sum",
-        )  # fmt: skip
+        )
         for row, labels in enumerate((torch.tensor([4, 5, 5]), torch.tensor([6])))
     )
     loss = model.loss(source, TARGET)

@@ -9,9 +9,11 @@ import pytest
 
 import sightline
 from invoke import run
+from sightline.data.checking import RowLimits
 from sightline.data.sound import wav_bytes
 from sightline.errors import UserError
 from sightline.inputs.series import SeriesWindow
+from sightline.metrics import cer
 from sightline.models.listen_attend_spell import ListenAttendSpellConfig
 from sightline.nn.mel import LogMelConfig
 from sightline.nn.series import SeriesFrontConfig
@@ -66,7 +68,7 @@ def trained(tmp_path_factory):
     """A run that has learnt the tones."""
     folder = tmp_path_factory.mktemp("tones")
     data, valid = table(folder, "train", texts(60, 1)), table(folder, "valid", texts(8, 2))
-    run = sightline.train("transcribe", data, folder / "run", valid=valid, config=config(), threads=1)
+    run = sightline.train(data, folder / "run", task="transcribe", valid=valid, config=config())
     return folder, run
 
 
@@ -99,22 +101,23 @@ def test_words_have_the_times_of_their_tones(trained):
 def test_a_long_recording_is_cut_at_silences_and_put_together(trained):
     folder, _ = trained
     short = sightline.load(folder / "run")
-    object.__setattr__(short.config, "max_frames", 60)
-    text = "ab ca bc a cb"
+    object.__setattr__(short.config, "max_frames", 90)
+    phrases = texts(4, 9)
     path = folder / "long.wav"
-    silence = np.zeros(round(0.2 * RATE), np.float32)
-    path.write_bytes(wav_bytes(np.concatenate([x for w in text.split() for x in (spoken(w), silence)]), RATE))
+    pause = np.random.default_rng(0).normal(0, 0.001, round(0.25 * RATE)).astype(np.float32)
+    path.write_bytes(wav_bytes(np.concatenate([x for one in phrases for x in (spoken(one), pause)]), RATE))
     (parts,) = short.input.encode([path])
-    assert len(parts) > 1
-    assert all(isinstance(part, SeriesWindow) and len(part.values) <= 60 for part in parts)
+    assert len(parts) > 2
+    assert all(isinstance(part, SeriesWindow) and len(part.values) <= 90 for part in parts)
     assert [part.start for part in parts] == [sum(len(one.values) for one in parts[:n]) for n in range(len(parts))]
     options = short.output.for_json(short.output.options({}))
     (raw,) = short.raw([path], options=options)
     prediction = short.output.decide(path, raw, options)
-    assert prediction.text.split() == text.split()
+    assert cer([prediction.text], [" ".join(phrases)]).value < 30
+    assert "  " not in prediction.text
     times = [word.start for word in prediction.more["words"]]
     assert times == sorted(times)
-    assert times[-1] > 1.2
+    assert times[-1] > 1.5
 
 
 def test_the_command_writes_subtitles_and_grids(trained):
@@ -154,9 +157,9 @@ def test_a_folder_with_texts_beside_the_files(tmp_path):
     (tmp_path / "lost.wav").write_bytes(wav_bytes(spoken("a"), RATE))
     few = TrainingConfig(steps=1, averaged=1)
     with pytest.raises(UserError, match=r"missing transcript: expected lost\.txt beside it"):
-        sightline.train("transcribe", tmp_path, tmp_path / "run", config=config(training=few), max_bad_share=0.01)
+        sightline.train(tmp_path, tmp_path / "run", task="transcribe", config=config(training=few))
     (tmp_path / "lost.wav").unlink()
-    run = sightline.train("transcribe", tmp_path, tmp_path / "run", config=config(training=few))
+    run = sightline.train(tmp_path, tmp_path / "run", task="transcribe", config=config(training=few))
     assert run.variant.stored == "transcribe"
 
 
@@ -165,12 +168,12 @@ def test_bad_files_are_named_and_left_out(tmp_path):
     (tmp_path / "sounds" / "train-3.wav").write_text("no sound")
     (tmp_path / "sounds" / "train-4.wav").write_bytes(b"")
     run = sightline.train(
-        "transcribe", data, tmp_path / "run", config=config(training=TrainingConfig(steps=1, averaged=1)),
-        max_bad_share=0.5,
+        data, tmp_path / "run", task="transcribe", limits=RowLimits(1000, 0.5),
+        config=config(training=TrainingConfig(steps=1, averaged=1)),
     )  # fmt: skip
     about = json.loads((Path(run.folder) / "about.json").read_text())
-    assert about["data"]["left_out"] == {"bad recording": 2}
-    assert "train-3.wav" in about["data"]["places"][0]
+    assert about["report"]["left_out"] == {"bad recording": 2}
+    assert "train-3.wav" in about["report"]["places"][0]
     with pytest.raises(UserError, match=r"none\.wav cannot be used: there is no such file"):
         run.predict([tmp_path / "none.wav"])
 

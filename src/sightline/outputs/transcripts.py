@@ -117,7 +117,7 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         return Searched(
             [
                 Prediction(
-                    " ".join(one.text for one in best if one.text),
+                    " ".join(text for one in best if (text := one.text.strip())),
                     sum(one.log_prob for one in best),
                     sum(one.score for one in best),
                     more={"words": tuple(words)} if words else None,

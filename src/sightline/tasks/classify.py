@@ -1,4 +1,4 @@
-"""Classify: a text, a pair of texts or an image to one label, several, or a number."""
+"""Classify: a text, a pair of texts, an image or a recording to one label, several, or a number."""
 
 from sightline.data.tables import LINE_LIMIT
 from sightline.tasks.caption import FEATURES, IMAGE, IMAGE_RATES
@@ -10,8 +10,8 @@ LABEL = Column("label", "its label, several labels, or a number", ("labels", "cl
 
 CLASSIFY = Task(
     name="classify",
-    help="one label, several, or a number for a text, a pair of texts or an image",
-    data="texts and labels, in the columns text (or text and text2) and label; or images and labels",
+    help="one label, several, or a number for a text, a pair, an image or a recording",
+    data="texts and labels, in the columns text (or text and text2) and label; or images, or recordings",
     columns=(
         Column("text", "the text", ("sentence", "review", "text1", "sentence1")),
         Column("text2", "the second text of a pair", ("sentence2",), optional=True),
