@@ -75,14 +75,14 @@ def trained(
     train, valid = corpus_of(data, corpus, rows)
     config = override(ClassifyConfig(), [*SETTINGS[setting], f"seed={seed}", "baselines=false"])
     outputs: list[np.ndarray] = []
+    gold: list[np.ndarray] = []
     validate = LabelsOutput.validate
 
     def watched(self: Any, run: Any, raws: Any, examples: Any) -> dict[str, float]:
-        outputs[:] = [*outputs, np.array(raws, dtype=np.float32)]
-        gold[:] = [truth_of(self.labels, [one.y for one in examples]).gold]
+        outputs.append(np.array(raws, dtype=np.float32))
+        gold.append(truth_of(self.labels, [one.y for one in examples]).gold)
         return validate(self, run, raws, examples)
 
-    gold: list[np.ndarray] = []
     with patch.object(LabelsOutput, "validate", watched):
         sightline.train(train, out / name, task="classify", valid=valid, config=config)
     np.savez(kept, outputs=np.array(outputs), gold=gold[0])
