@@ -3,16 +3,14 @@
     python benchmarks/regularisation.py DATA --out runs/regularisation --settings default,smooth --seeds 0,1
 
 DATA holds a folder for each corpus (classify-trec, classify-sst2, classify-hotel-zh, classify-imdb), as for
-classification.py. Each setting is trained with the defaults otherwise, and every validation is kept: macro-F1, loss,
-and the temperature that fits it, with the loss and the calibration error after it. So rules that choose the checkpoint
-are compared on the same trainings. A training that is there is not repeated.
+classification.py. Each setting is trained with the defaults otherwise, and the logits of every validation are kept: so
+rules that choose the checkpoint are compared on the same trainings, one half of the validation data choosing and the
+other being scored. A training that is there is not repeated.
 """
 
 import argparse
 import gzip
-import json
 import random
-import statistics
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -38,7 +36,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "slower": ("training.learning_rate=5e-4",),
     "short": ("training.epochs=8", "training.cooldown=1.0"),
 }
-LIMITS = {"F1": float("inf"), "F1, loss ≤ 1.5": 1.5, "F1, loss ≤ 1.25": 1.25, "F1, loss ≤ 1.1": 1.1, "loss": 1.0}
+MARGINS = {"highest F1": 0.0, "F1 within ½ s.e.": 0.5, "F1 within 1 s.e.": 1.0, "least loss": 1e9}
+SPLITS = 50  # of the validation data into halves: one chooses the checkpoint and the temperature, the other is scored
 
 
 def rows_of(folder: Path, name: str) -> list[list[str]] | None:
@@ -51,7 +50,7 @@ def rows_of(folder: Path, name: str) -> list[list[str]] | None:
     return None
 
 
-def corpus_of(data: Path, corpus: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def corpus_of(data: Path, corpus: str, rows: int | None) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Training and validation rows, always the same ones."""
     folder = data / f"classify-{corpus}"
     train, valid = rows_of(folder, "train"), rows_of(folder, "valid")
@@ -60,51 +59,62 @@ def corpus_of(data: Path, corpus: str) -> tuple[list[tuple[str, str]], list[tupl
     draw.shuffle(train)
     if valid is None:
         valid, train = train[: len(train) // 10], train[len(train) // 10 :]
-    pairs = [[(text, label) for text, label in some] for some in (train[: ROWS.get(corpus)], valid[:VALID])]
+    pairs = [[(text, label) for text, label in some] for some in (train[: rows or ROWS.get(corpus)], valid[:VALID])]
     return pairs[0], pairs[1]
 
 
-def trained(data: Path, corpus: str, setting: str, seed: int, out: Path) -> list[dict[str, float]]:
-    """Every validation of a training, and the one that ended it, which is the last."""
-    kept = out / f"{corpus}-{setting}-{seed}.json"
+def trained(
+    data: Path, corpus: str, setting: str, seed: int, rows: int | None, out: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits at every validation of a training, and the labels; the last one is of the mean of the last checkpoints."""
+    name = f"{corpus}{rows or ''}-{setting}-{seed}"
+    kept = out / f"{name}.npz"
     if kept.exists():
-        return json.loads(kept.read_text())
-    train, valid = corpus_of(data, corpus)
+        with np.load(kept) as stored:
+            return stored["outputs"], stored["gold"]
+    train, valid = corpus_of(data, corpus, rows)
     config = override(ClassifyConfig(), [*SETTINGS[setting], f"seed={seed}", "baselines=false"])
-    lines: list[dict[str, float]] = []
+    outputs: list[np.ndarray] = []
+    gold: list[np.ndarray] = []
     validate = LabelsOutput.validate
 
     def watched(self: Any, run: Any, raws: Any, examples: Any) -> dict[str, float]:
-        scores = validate(self, run, raws, examples)
-        logits, gold = np.array(raws), truth_of(self.labels, [one.y for one in examples]).gold
-        temperature = metrics.fit_temperature(logits, gold)
-        lines.append(
-            {
-                "f1": scores["macro_f1"],
-                "loss": scores["valid_loss"],
-                "temperature": temperature,
-                "calibrated": metrics.nll(logits, gold, temperature).value,
-                "ece": metrics.ece(metrics.probabilities(logits, temperature), gold).value,
-                "ece_before": metrics.ece(metrics.probabilities(logits, 1.0), gold).value,
-            }
-        )
-        return scores
+        outputs.append(np.array(raws, dtype=np.float32))
+        gold.append(truth_of(self.labels, [one.y for one in examples]).gold)
+        return validate(self, run, raws, examples)
 
     with patch.object(LabelsOutput, "validate", watched):
-        run = sightline.train(train, out / f"{corpus}-{setting}-{seed}", task="classify", valid=valid, config=config)
-    final = next(one for one in run.folder.joinpath("metrics.jsonl").read_text().splitlines()[::-1] if "final" in one)
-    lines.append(next(one for one in lines if one["f1"] == json.loads(final)["macro_f1"]))
-    kept.write_text(json.dumps(lines))
-    return lines
+        sightline.train(train, out / name, task="classify", valid=valid, config=config)
+    np.savez(kept, outputs=np.array(outputs), gold=gold[0])
+    return np.array(outputs), gold[0]
 
 
-def chosen(lines: list[dict[str, float]], limit: float) -> dict[str, float]:
-    """The validation with the highest macro-F1 of those whose loss is at most so many times the least one.
-
-    The last two lines are no candidates: the mean of the last checkpoints, and the end of the run.
-    """
-    least = min(one["loss"] for one in lines[:-2])
-    return max((one for one in lines[:-2] if one["loss"] <= limit * least), key=lambda one: one["f1"])
+def judged(outputs: np.ndarray, gold: np.ndarray, margin: float) -> np.ndarray:
+    """Macro-F1, loss, temperature, and loss and calibration error after it, of one half of the validation data, where
+    the other half chose: the least loss of those within so many standard errors of the highest macro-F1."""
+    draw, classes, rows = np.random.default_rng(0), outputs.shape[2], len(gold)
+    scored = []
+    for _ in range(SPLITS):
+        order = draw.permutation(rows)
+        some, others = order[: rows // 2], order[rows // 2 :]
+        f1 = np.array([metrics.macro_f1(one[some].argmax(axis=1), gold[some], classes).value for one in outputs])
+        losses = np.array([metrics.nll(one[some], gold[some]).value for one in outputs])
+        best = f1.max()
+        error = np.sqrt(best * (100 - best) / len(some))
+        allowed = np.flatnonzero(f1 >= best - margin * error)
+        one = outputs[allowed[losses[allowed].argmin()] if margin else f1.argmax()]
+        temperature = metrics.fit_temperature(one[some], gold[some])
+        logits, truth = one[others], gold[others]
+        scored.append(
+            (
+                metrics.macro_f1(logits.argmax(axis=1), truth, classes).value,
+                metrics.nll(logits, truth).value,
+                temperature,
+                metrics.nll(logits, truth, temperature).value,
+                metrics.ece(metrics.probabilities(logits, temperature), truth).value,
+            )
+        )
+    return np.mean(scored, axis=0)
 
 
 def main() -> None:
@@ -114,19 +124,21 @@ def main() -> None:
     parser.add_argument("--corpora", default="trec,sst2,hotel-zh,imdb")
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--seeds", default="0")
+    parser.add_argument("--rows", type=int, help="training rows of each corpus")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     given.out.mkdir(parents=True, exist_ok=True)
-    names = ("f1", "loss", "temperature", "calibrated", "ece_before", "ece")
-    print("| corpus | setting | chosen by | macro-F1 | loss | T | loss after T | ECE before | ECE |")
-    print("| --- | --- | --- |" + " --- |" * len(names))
+    print("| corpus | setting | checkpoint | macro-F1 | loss | T | loss after T | ECE after T |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for setting in given.settings.split(","):
         for corpus in given.corpora.split(","):
-            runs = [trained(given.data, corpus, setting, int(seed), given.out) for seed in given.seeds.split(",")]
-            for rule, limit in LIMITS.items():
-                picked = [chosen(lines, limit) for lines in runs]
-                means = (statistics.mean(one[name] for one in picked) for name in names)
+            runs = [
+                trained(given.data, corpus, setting, int(seed), given.rows, given.out)
+                for seed in given.seeds.split(",")
+            ]
+            for rule, margin in MARGINS.items():
+                means = np.mean([judged(*run, margin) for run in runs], axis=0)
                 print(f"| {corpus} | {setting} | {rule} | {' | '.join(f'{one:.3f}' for one in means)} |", flush=True)
 
 

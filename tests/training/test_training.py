@@ -176,27 +176,6 @@ def test_of_error_rates_the_least_decides(tmp_path):
     assert (resumed.progress.best, resumed.progress.best_step) == (10.0, 5)
 
 
-@pytest.mark.parametrize(("limit", "chosen"), [(None, 4), (2.5, 3), (1.2, 2), (1.0, 2)])
-def test_a_validation_whose_loss_has_grown_beyond_the_limit_is_not_chosen(limit, chosen, tmp_path):
-    """The score goes on rising while the loss doubles again and again: the model only grows surer."""
-    scripted = [(50.0, 1.0), (80.0, 0.5), (81.0, 1.0), (82.0, 2.0), (90.0, 2.0)]  # the last is that of the mean
-
-    class Scripted(Reversal):
-        def __init__(self):
-            super().__init__()
-            self.coming = iter(scripted)
-
-        def validate(self, model):
-            return dict(zip(("score", "valid_loss"), next(self.coming), strict=True))
-
-    config = TrainingConfig(steps=4, validate_every=1, averaged=2, loss_limit=limit)
-    outcome = train(small_model(), Scripted(), config, RunFolder.create(tmp_path / "run"), device="cpu")
-    assert outcome.progress.best_step == chosen
-    assert outcome.progress.least == 0.5
-    expected = scripted[4] if limit is None else scripted[chosen - 1]
-    assert tuple(outcome.scores.values()) == expected
-
-
 def test_an_interrupted_run_ends_like_another(tmp_path):
     """What an interrupt saved is for going on: it is neither averaged nor does it push another one out."""
     config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=4, averaged=2)

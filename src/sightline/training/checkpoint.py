@@ -29,7 +29,7 @@ class Progress:
     """Where training stands. Batches are counted within the epoch; ``pending``: this step is still to be validated.
 
     ``planned`` batches make the epoch, and ``together`` an update: where they differ when training resumes, its
-    place in the epoch is another, too. ``first_loss`` is that of the first step, ``least`` the least of a validation.
+    place in the epoch is another, too. ``first_loss`` is that of the first step.
     """
 
     step: int = 0
@@ -45,7 +45,6 @@ class Progress:
     planned: int = 0
     together: int = 0
     first_loss: float = 0.0
-    least: float = 0.0
 
 
 def save_checkpoint(

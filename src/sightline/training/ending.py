@@ -43,12 +43,8 @@ def finish(
     best: dict[str, float],
     reason: str | None,
     on_remark: Callable[[str], None],
-    most_loss: float = math.inf,
 ) -> Outcome:
-    """The mean of the last checkpoints, or the best one: whichever scores higher on the validation data.
-
-    A mean whose loss is above ``most_loss`` is not taken.
-    """
+    """The mean of the last checkpoints, or the best one: whichever scores higher on the validation data."""
     best_state = _best_weights(folder, model, progress)
     states = [load_tensors(path / MODEL) for path in _whole(validated(checkpoints(folder.path)), on_remark)]
     model.eval()
@@ -59,7 +55,7 @@ def finish(
         mean = average(states)
         model.load_state_dict(mean)
         scores = lesson.validate(model)
-    if rank_of(scores) >= rank_of(best) and -rank_of(scores)[1] <= most_loss:
+    if rank_of(scores) >= rank_of(best):
         return Outcome(reason or "", progress, mean, scores, f"mean of the last {len(states)} checkpoints")
     model.load_state_dict(best_state)
     return Outcome(reason or "", progress, best_state, best, f"best checkpoint, step {progress.best_step}")

@@ -70,8 +70,7 @@ class TrainingConfig(Config):
     steps at the end are worth about as much as many more epochs (Hägele et al. 2024). ``validate_every`` counts steps;
     left out, it is an epoch, but no less than 100 steps and no more than 2,000. ``save_minutes`` is the longest that a
     killed process loses: so often a checkpoint for resuming is written between validations. ``layer_decay`` is the
-    share of its learning rate that each layer of an encoder passes on to the one below. ``loss_limit``: of validations
-    whose loss is above so many times the least one, none is chosen, however high its score.
+    share of its learning rate that each layer of an encoder passes on to the one below.
     """
 
     learning_rate: float = 4e-3
@@ -88,7 +87,6 @@ class TrainingConfig(Config):
     validate_every: int | None = None
     save_minutes: float = 10.0
     layer_decay: float = 1.0
-    loss_limit: float | None = None
     family: ClassVar[str] = "training"
 
     def __post_init__(self) -> None:
@@ -99,8 +97,6 @@ class TrainingConfig(Config):
             raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay is {self.layer_decay}; it must be above 0 and at most 1")
-        if self.loss_limit is not None and self.loss_limit < 1:
-            raise ValueError(f"loss_limit is {self.loss_limit}; it must be at least 1")
         for name in ("epochs", "steps", "minutes", "validate_every", "save_minutes"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
@@ -156,18 +152,6 @@ class TrainingConfig(Config):
         steps = 0.0 if self.steps is None else progress.step / self.steps
         epochs = 0.0 if self.epochs is None else (progress.epoch + progress.batch / batches) / self.epochs
         return max(steps, epochs)
-
-    def most_loss(self, progress: Progress) -> float:
-        """The largest loss of a validation that may be chosen; small losses differ by more than they mean."""
-        return math.inf if self.loss_limit is None else self.loss_limit * progress.least + 0.01
-
-    def better(self, rank: tuple[float, float], progress: Progress, metric: str) -> bool:
-        """Whether a validation of this rank is better than the best so far, in the metric that decides."""
-        if progress.best is None:
-            return True
-        best, most = (goodness(metric, progress.best), progress.best_tie), self.most_loss(progress)
-        allowed = -rank[1] <= most
-        return allowed if allowed != (-best[1] <= most) else rank > best
 
     def over(self, progress: Progress) -> str | None:
         """Why training ends here, if it does."""
@@ -232,7 +216,7 @@ def train(
                 loop.ahead.close()
         if not ranks.is_first:
             raise OtherRank
-        return finish(model, lesson, folder, progress, loop.best, reason, on_remark, config.most_loss(progress))
+        return finish(model, lesson, folder, progress, loop.best, reason, on_remark)
 
 
 def _solved(
@@ -362,8 +346,7 @@ class _Loop:
             stopping.at_once = False
         scores = self.ranks.from_first(scores)
         rank, name = rank_of(scores), next(iter(scores))
-        progress.least = -rank[1] if progress.best is None else min(progress.least, -rank[1])
-        if self.config.better(rank, progress, name):
+        if progress.best is None or rank > (goodness(name, progress.best), progress.best_tie):
             progress.best, progress.best_tie = goodness(name, rank[0]), rank[1]  # as it is shown
             progress.best_step, progress.since_best = progress.step, 0
             self.best = scores
