@@ -40,7 +40,9 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000)
+        # a microphone that beeps, and nobody who has to allow it
+        fake = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *fake], timeout=180_000)
         yield opened
         opened.close()
 

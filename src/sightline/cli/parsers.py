@@ -261,17 +261,18 @@ LIMITS = {
     "measured": "Most tokens of a map whose evidence is measured; predictions wait meanwhile.",
     "seconds": "Most seconds for an answer.",
     "reading": "Most seconds for a client to send a request.",
-    "decoding": "Most seconds to decode an image, for runs that read images.",
+    "decoding": "Most seconds to decode an image or a recording, for runs that read them.",
     "stopping": "Most seconds until the server ends after a signal to stop; it answers open requests meanwhile.",
     "waiting": "Most requests that may wait; more are refused with 503.",
     "connections": "Most connected clients.",
-    "images": "Most images in a request, for runs that read images.",
-    "image_bytes": "Most bytes of all images of a request together; its body may be larger by that.",
+    "images": "Most images or other files in a request, for runs that read files.",
+    "image_bytes": "Most bytes of all files of a request together; its body may be larger by that.",
     "pixels": "Most pixels of an image.",
+    "sound_seconds": "Most seconds of a recording, for runs that read recordings.",
 }
 SERVE = Command(
     "serve",
-    "Serve runs: a page to enter texts or drop images and see attention maps, and an HTTP API.\n\n"
+    "Serve runs: a page to enter texts, drop files or speak, and see attention maps, and an HTTP API.\n\n"
     "The page is at the printed address, the documentation of the API at /docs. Simultaneous requests are predicted in "
     "one batch; the answers are those of predict. Ctrl-C or SIGTERM stops the server: it refuses new requests and "
     "answers open ones.",

@@ -1,6 +1,8 @@
 """Arrays of numbers in files (.npy) that are mapped and not loaded: a foreign header breaks in many ways."""
 
 import hashlib
+import io
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -24,6 +26,21 @@ def mapped(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap:
         raise
     except Exception as error:
         raise ValueError(f"{path.name}: {str(error).partition(chr(10))[0][:200]}") from None
+
+
+def array_of(content: bytes) -> np.ndarray:
+    """The array in the bytes of a file; a `ValueError` where there is none that can be read safely."""
+    stream = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read(stream)
+        there, stated = len(content) - stream.tell(), math.prod(shape) * dtype.itemsize
+        if dtype.hasobject or there != stated:
+            raise ValueError("it holds objects" if dtype.hasobject else f"{there:,} of {stated:,} bytes are there")
+        return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if by_columns else "C")
+    except Exception as error:
+        raise ValueError(str(error).partition("\n")[0][:200]) from None
 
 
 def mapped_as(

@@ -276,7 +276,7 @@ class Input(ABC, Generic[X, Part, Batch]):
     def receive(self, content: bytes, decoding: "Decoding", shown: bool) -> tuple[X, int, "Picture | None"]:
         """A file that was sent to the server: the item, its bytes in memory, and a small picture if ``shown``.
 
-        ``decoding`` decodes images in a process that can be killed.
+        ``decoding`` decodes images and sounds in a process that can be killed.
         """
         raise UserError(f"{self.noun} are no files")
 

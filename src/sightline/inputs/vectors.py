@@ -5,9 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from sightline.data.augment import stretch
-from sightline.data.disk import mapped
+from sightline.data.decoding import Decoding
+from sightline.data.disk import array_of, mapped
 from sightline.data.series_tables import VECTORS
+from sightline.errors import UserError
 from sightline.inputs.series import BadSeries, SeriesInput
+from sightline.picture import Picture
 
 MOST_FRAMES = 10_000_000
 
@@ -26,8 +29,6 @@ class VectorsInput(SeriesInput):
         return self.config.frame_seconds
 
     def frames_of(self, file: Path | bytes | np.ndarray, speed: float = 1.0) -> np.ndarray:
-        if isinstance(file, bytes):
-            raise BadSeries("expected a file of an array (.npy)")
         frames = file if isinstance(file, np.ndarray) else _read(file)
         if frames.ndim != 2 or frames.dtype.kind not in "fiu" or not 0 < frames.shape[1] < 1 << 16:
             raise BadSeries(f"found an array of {frames.dtype} and shape {frames.shape}, expected frames × features")
@@ -38,10 +39,17 @@ class VectorsInput(SeriesInput):
             raise BadSeries("found numbers that are not finite or above 65,504, expected smaller ones")
         return (values if speed == 1 else stretch(values, speed)).astype(np.float16)
 
+    def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
+        try:
+            frames = self.frames_of(content)
+        except BadSeries as error:
+            raise UserError(str(error)) from None
+        return frames, frames.nbytes, None
 
-def _read(path: Path) -> np.ndarray:
+
+def _read(file: Path | bytes) -> np.ndarray:
     try:
-        return mapped(path)
+        return array_of(file) if isinstance(file, bytes) else mapped(file)
     except FileNotFoundError:
         raise BadSeries("there is no such file") from None
     except (OSError, ValueError, EOFError) as error:

@@ -1,4 +1,4 @@
-"""A run of any task as the server uses it: its description, costs, predictions, explanations, and decoded images."""
+"""A run of any task as the server uses it: its description, costs, predictions, explanations, and decoded files."""
 
 import asyncio
 import binascii
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sightline.data.decoding import Decoding
 from sightline.data.images import MOST_PIXELS, BadImage, ImageLimits
+from sightline.data.sound import BadSound, SoundLimits
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.picture import Picture
@@ -58,9 +59,15 @@ def described(name: str, run: Run) -> schema.ServedRun:
         searches=run.output.searches,
         pairs=run.input.two_texts,
         texts=list(run.input.text_names) if run.input.two_texts else [] if run.input.reads_files else ["text"],
-        images=run.input.reads_files,
+        images=files_of(run) == "images",
+        files=files_of(run),
         labels=run.output.label_names(),
     )
+
+
+def files_of(run: Run) -> str:
+    """What kind of files a run reads, such as images: the name of their field in a request. Empty for texts."""
+    return run.input.noun if run.input.reads_files else ""
 
 
 def costs(run: Run, key: TurnKey, items: Sequence[Any]) -> list[int]:
@@ -87,18 +94,19 @@ def explained(run: Run, item: Any, options: ExplainOptions) -> Explanation:
     return explanation if item.picture is None else replace(explanation, image=item.picture)
 
 
-class ImageDecoder:
-    """Decodes images from base64 in two processes, in bounded time and memory: one slow image delays no other."""
+class FileDecoder:
+    """Decodes files from base64 in two processes, in bounded time and memory: one slow file delays no other."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.held = 0  # bytes of images that wait for the model
+        self.held = 0  # bytes of files that wait for the model
         taken = ImageLimits(min(limits.pixels, MOST_PIXELS), limits.image_bytes)
-        self._all = [Decoding(taken, limits.decoding) for _ in range(DECODING)]
+        heard = SoundLimits(most_bytes=limits.image_bytes, most_seconds=limits.sound_seconds)
+        self._all = [Decoding(taken, limits.decoding, heard) for _ in range(DECODING)]
         self._idle: SimpleQueue[Decoding] = SimpleQueue()
         for one in self._all:
             self._idle.put(one)
-        self._threads = ThreadPoolExecutor(DECODING, thread_name_prefix="sightline-images")
+        self._threads = ThreadPoolExecutor(DECODING, thread_name_prefix="sightline-files")
 
     def stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -107,38 +115,38 @@ class ImageDecoder:
 
     @asynccontextmanager
     async def decoded(
-        self, run: Run, images: Sequence[str], where: str, *, shown: bool
+        self, run: Run, files: Sequence[str], where: str, *, shown: bool
     ) -> AsyncIterator[list[Received]]:
-        """Images in base64 as a run reads them, held inside the block; ``where`` is their field of the request."""
+        """Files in base64 as a run reads them, held inside the block; ``where`` is their field of the request."""
         loop = asyncio.get_running_loop()
         received: list[Received] = []
         size = 0
         try:
-            for number, image in enumerate(images):
-                place = f"{where}[{number}]" if len(images) > 1 or where.endswith("s") else where
-                one = await loop.run_in_executor(self._threads, self._decode, run, image, place, shown)
+            for number, file in enumerate(files):
+                place = f"{where}[{number}]" if len(files) > 1 or where.endswith("s") else where
+                one = await loop.run_in_executor(self._threads, self._decode, run, file, place, shown)
                 size += one.size
                 self.held += one.size
                 received.append(one)
                 if self.held > self.limits.held:
-                    raise busy("there are too many images at once; try again in a moment")
+                    raise busy(f"there are too many {run.input.noun} at once; try again in a moment")
             yield received
         finally:
             self.held -= size
 
-    def _decode(self, run: Run, image: str, where: str, shown: bool) -> Received:
+    def _decode(self, run: Run, file: str, where: str, shown: bool) -> Received:
         try:
-            content = binascii.a2b_base64(image, strict_mode=True)
+            content = binascii.a2b_base64(file, strict_mode=True)
         except (binascii.Error, ValueError):
-            hint = "; leave out the part before the comma" if image.startswith("data:") else ""
+            hint = "; leave out the part before the comma" if file.startswith("data:") else ""
             raise RefusedError(422, f"{where} is not base64{hint}") from None
         decoding = self._idle.get()
         try:
             return Received(*run.input.receive(content, decoding, shown))
         except UserError as error:
             raise RefusedError(422, f"{where} cannot be used: {error}") from None
-        except BadImage as error:
-            too_large = "too large" in str(error)
+        except (BadImage, BadSound) as error:
+            too_large = "too large" in str(error) or "too long" in str(error)
             raise RefusedError(413 if too_large else 422, f"{where} cannot be used: {error}") from None
         finally:
             self._idle.put(decoding)

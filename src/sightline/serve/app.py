@@ -18,7 +18,7 @@ from sightline import __version__
 from sightline.errors import SightlineError, UserError
 from sightline.explain.explanation import Explanation
 from sightline.serve import refusals, schema
-from sightline.serve.adapter import ImageDecoder, TurnKey, described
+from sightline.serve.adapter import FileDecoder, TurnKey, described, files_of
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 from sightline.serve.refusals import RefusedError
@@ -31,7 +31,7 @@ from sightline.view.page.packing import pack
 
 T = TypeVar("T")
 LAST = 5.0  # seconds of the time to stop that are left for the last batch
-ITEMS = frozenset({"run", "texts", "texts2", "images"})
+ITEMS = frozenset({"run", "texts", "texts2"})
 FOR_TEXTS = frozenset({"prefix", "split", "keep_unknown"})  # options of /predict that only runs that read texts take
 FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
 REFUSALS = {
@@ -60,10 +60,10 @@ class Service:
             raise UserError("there is no run to serve; name at least one")
         self.runs, self.limits = dict(runs), limits
         self.worker = Worker(runs, limits)
-        self.decoder = ImageDecoder(limits)
+        self.decoder = FileDecoder(limits)
         self.described = [described(name, run) for name, run in self.runs.items()]
         self.pairs = any(run.input.two_texts for run in self.runs.values())
-        self.image_runs = [name for name, run in self.runs.items() if run.input.reads_files]
+        self.files = {name: files_of(run) for name, run in self.runs.items() if run.input.reads_files}
         self.writing = asyncio.Semaphore(1)  # explanations are large: one is serialised at a time
 
     async def predict(self, request: schema.Predict) -> Response:
@@ -72,16 +72,29 @@ class Service:
 
     async def _predict(self, request: schema.Predict) -> Response:
         run = self.runs[request.run]
-        _check_input(run, request, "texts", "images", "texts2")
+        self._check_input(run, request, "texts", "texts2")
         key = self._key(run, request)
         if run.input.reads_files:
-            async with self.decoder.decoded(run, request.images, "images", shown=False) as images:  # type: ignore[attr-defined]
-                return await self._predicted(PredictJob(key, images))
+            field = files_of(run)
+            async with self.decoder.decoded(run, getattr(request, field), field, shown=False) as files:
+                return await self._predicted(PredictJob(key, files))
         return await self._predicted(PredictJob(key, _items(run, request, request.texts, "texts2")))
+
+    def _check_input(self, run: Run, request: Any, texts: str, second: str) -> None:
+        """Check that a run that reads images gets images, and a run that reads texts gets texts."""
+        plural = "s" if texts.endswith("s") else ""
+        named = {noun: noun.removesuffix("s") + plural for noun in {"images", *self.files.values()}}
+        what = files_of(run) or "texts"
+        expected = named.get(what, texts)
+        for other in {texts, *named.values(), *((second,) if run.input.reads_files else ())} - {expected}:
+            if getattr(request, other, None) is not None:
+                raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {expected}")
+        if getattr(request, expected, None) is None:
+            raise RefusedError(422, f"{request.run} reads {what}: give {expected}")
 
     def _key(self, run: Run, request: schema.Predict) -> TurnKey:
         """The run and options of a request; options that do not apply to the run are refused, not ignored."""
-        given = sorted(request.model_fields_set - ITEMS)
+        given = sorted(request.model_fields_set - ITEMS - {*self.files.values()})
         for name in given:
             if not run.output.searches:
                 raise RefusedError(422, _not_for(run, request, name, "for runs that write texts"))
@@ -103,7 +116,7 @@ class Service:
 
     async def _explain(self, request: schema.Explain) -> Response:
         run = self.runs[request.run]
-        _check_input(run, request, "text", "image", "text2")
+        self._check_input(run, request, "text", "text2")
         for name in sorted(request.model_fields_set & (FOR_WRITING | run.output.explains_without)):
             if name in run.output.explains_without:
                 raise RefusedError(422, _not_for(run, request, name, "not for it"))
@@ -113,8 +126,9 @@ class Service:
             request.output, request.beam, request.alternatives, request.top, request.shift, request.measure
         )
         if run.input.reads_files:
-            async with self.decoder.decoded(run, [request.image], "image", shown=True) as (image,):  # type: ignore[attr-defined]
-                return await self._explained(ExplainJob(request.run, image, options), request.form)
+            field = files_of(run).removesuffix("s")
+            async with self.decoder.decoded(run, [getattr(request, field)], field, shown=True) as (file,):
+                return await self._explained(ExplainJob(request.run, file, options), request.form)
         (item,) = _items(run, request, [request.text], "text2")
         return await self._explained(ExplainJob(request.run, item, options), request.form)
 
@@ -125,7 +139,7 @@ class Service:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Refuse a request that takes too long, from the decoding of its images to its answer."""
+        """Refuse a request that takes too long, from the decoding of its files to its answer."""
         try:
             async with asyncio.timeout(self.limits.seconds):
                 yield
@@ -145,11 +159,12 @@ class Service:
 
     def health(self) -> schema.Health:
         answer: type[schema.Health] = schema.Health
-        more = {}
-        if self.image_runs:
-            answer = schema.ImageHealth
+        more: dict[str, Any] = {}
+        if self.files:
+            answer = schema.FileHealth
             limits = self.limits
             more = {"most_images": limits.images, "most_image_bytes": limits.image_bytes, "most_pixels": limits.pixels}
+            more["most_sound_seconds"] = limits.sound_seconds
         return answer(
             ready=self.worker.alive,
             runs=self.described,
@@ -197,15 +212,15 @@ def application(
     app.add_exception_handler(RequestValidationError, refusals.from_validation)
     app.add_exception_handler(Exception, refusals.from_anything)
     _add_addresses(app, service, token is not None)
-    if service.image_runs:  # images come in base64, inside the JSON
+    if service.files:  # they come in base64, inside the JSON
         limits = replace(limits, body=limits.body + limits.base64)
     return Guard(app, limits, token, hosts)
 
 
 def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     names = list(service.runs)
-    predict_request = schema.predict_request(names, service.limits, service.pairs, service.image_runs)
-    explain_request = schema.explain_request(names, service.limits, service.pairs, service.image_runs)
+    predict_request = schema.predict_request(names, service.limits, service.pairs, service.files)
+    explain_request = schema.explain_request(names, service.limits, service.pairs, service.files)
 
     async def predict(request: predict_request) -> Response:  # type: ignore[valid-type]
         return await service.predict(request)
@@ -213,7 +228,7 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     async def explain(request: explain_request) -> Response:  # type: ignore[valid-type]
         return await service.explain(request)
 
-    healthy: type[schema.Health] = schema.ImageHealth if service.image_runs else schema.Health
+    healthy: type[schema.Health] = schema.FileHealth if service.files else schema.Health
 
     async def health() -> healthy:  # type: ignore[valid-type]
         return service.health()
@@ -254,7 +269,7 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
 
 
 def _summary(service: Service) -> str:
-    return f"The predictions of {'texts or images' if service.image_runs else 'texts'}"
+    return f"The predictions of {' or '.join(dict.fromkeys(['texts', *service.files.values()]))}"
 
 
 def _described(service: Service) -> str:
@@ -263,17 +278,6 @@ def _described(service: Service) -> str:
     return (
         " ".join(f"Of {name}: {text}" for name, text in tasks.items()) if len(tasks) > 1 else next(iter(tasks.values()))
     )
-
-
-def _check_input(run: Run, request: Any, texts: str, images: str, second: str) -> None:
-    """Check that a run that reads images gets images, and a run that reads texts gets texts."""
-    files = run.input.reads_files
-    expected, others, what = (images, (texts, second), "images") if files else (texts, (images,), "texts")
-    for other in others:
-        if getattr(request, other, None) is not None:
-            raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {expected}")
-    if getattr(request, expected, None) is None:
-        raise RefusedError(422, f"{request.run} reads {what}: give {expected}")
 
 
 def _items(run: Run, request: Any, texts: list[str], second: str) -> list[Any]:

@@ -13,12 +13,13 @@ class Limits:
     ``tokens`` is the longest output of a request. ``weights`` are those of one explanation. ``measured`` is the number
     of tokens up to which its evidence is measured: the time grows with the cube, and predictions wait meanwhile.
     ``seconds`` is the time for an answer, ``reading`` the time for a client to send a request or to read an answer,
-    ``decoding`` the time to decode an image, ``stopping`` the time until the server ends after a signal to stop, in
+    ``decoding`` the time to decode a file, ``stopping`` the time until the server ends after a signal to stop, in
     which it answers open requests. ``waiting`` and ``connections`` are the
     numbers of requests and clients at once; more are refused, not dropped.
 
-    For runs that read images: ``images`` in one request, ``image_bytes`` of all of them together (a body may be larger
-    by their size in base64), ``pixels`` of each. ``held`` is the bytes of bodies and of waiting images in memory.
+    For runs that read images or other files: ``images`` in one request, ``image_bytes`` of all of them together (a body
+    may be larger by their size in base64), ``pixels`` of each image, ``sound_seconds`` of each recording. ``held`` is
+    the bytes of bodies and of waiting files in memory.
     """
 
     body: int = 1 << 20
@@ -38,6 +39,7 @@ class Limits:
     images: int = 8
     image_bytes: int = 16 << 20
     pixels: int = 50_000_000
+    sound_seconds: float = 300.0
     held: int = 1 << 29
 
     def __post_init__(self) -> None:
@@ -48,5 +50,5 @@ class Limits:
 
     @property
     def base64(self) -> int:
-        """The most characters of an image in base64."""
+        """The most characters of a file in base64."""
         return 4 * -(-self.image_bytes // 3)

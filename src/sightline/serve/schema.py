@@ -1,6 +1,6 @@
 """The schemas of requests and answers, with the limits. Strict: values are not converted, unknown fields refused."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
@@ -38,8 +38,9 @@ class ServedRun(BaseModel):
     task: str
     searches: bool = Field(description="Whether it writes text by beam search.")
     pairs: bool = Field(description="Whether it reads two texts.")
-    texts: list[str] = Field(description="The names of its texts, such as question and text; empty for images.")
+    texts: list[str] = Field(description="The names of its texts, such as question and text; empty for files.")
     images: bool = Field(description="Whether it reads images.")
+    files: str = Field(description="The files that it reads: images, recordings or arrays; empty for texts.")
     labels: list[str] = Field(description="The labels that it may predict; empty if it predicts something else.")
 
 
@@ -54,12 +55,13 @@ class Health(BaseModel):
     most_beam: int = Field(description="The widest beam.")
 
 
-class ImageHealth(Health):
-    """The same for a server with runs that read images."""
+class FileHealth(Health):
+    """The same for a server with runs that read files."""
 
-    most_images: int = Field(description="In one request.")
-    most_image_bytes: int = Field(description="Of all images of a request together, as files.")
+    most_images: int = Field(description="Images or other files in one request.")
+    most_image_bytes: int = Field(description="Of all files of a request together.")
     most_pixels: int = Field(description="Of one image.")
+    most_sound_seconds: float = Field(description="Of one recording.")
 
 
 class Predict(Strict):
@@ -106,12 +108,23 @@ class Explain(Strict):
     )
 
 
-IMAGE = "as a file (JPEG, PNG, WebP, BMP, GIF or TIFF) in base64"
-ONE_PIXEL = "R0lGODdhAQABAIAAAAAAAAAAACwAAAAAAQABAAAIBAABBAQAOw=="  # a GIF: the shortest image to try the API with
+KINDS = {
+    "images": "as a file (JPEG, PNG, WebP, BMP, GIF or TIFF) in base64",
+    "recordings": "as a file (WAV, FLAC, OGG or MP3) in base64",
+    "arrays": "as a file (.npy) in base64",
+}
+# The shortest files to try the API with: a GIF, a WAV, an array.
+SHORTEST = {
+    "images": "R0lGODdhAQABAIAAAAAAAAAAACwAAAAAAQABAAAIBAABBAQAOw==",
+    "recordings": "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQgAAAAAAAAQAAAA8A==",
+}
 
 
-def predict_request(runs: list[str], limits: Limits, pairs: bool = False, images: Container[str] = ()) -> type[Predict]:
-    """The request of /predict with its limits. ``pairs``: a run reads two texts; ``images``: runs that read images."""
+Files = Mapping[str, str]  # what runs read that read files, by their names
+
+
+def predict_request(runs: list[str], limits: Limits, pairs: bool = False, files: Files | None = None) -> type[Predict]:
+    """The request of /predict with its limits. ``pairs``: a run reads two texts; ``files``: runs that read files."""
     text = _text(limits)
     fields: dict[str, Any] = {
         "run": _run(runs),
@@ -128,17 +141,19 @@ def predict_request(runs: list[str], limits: Limits, pairs: bool = False, images
     if pairs:
         about = "Of a run that reads two texts, such as questions and texts: the second of each."
         fields["texts2"] = (list[text] | None, Field(None, max_length=limits.texts, description=about))  # type: ignore[valid-type]
-    if images:
-        some, image = Annotated[list[text], Field(min_length=1, max_length=limits.texts)], _image(limits)  # type: ignore[valid-type]
-        many = Annotated[list[image], Field(min_length=1, max_length=limits.images)]  # type: ignore[valid-type]
+    if files:
+        some, file = Annotated[list[text], Field(min_length=1, max_length=limits.texts)], _file(limits)  # type: ignore[valid-type]
+        many = Annotated[list[file], Field(min_length=1, max_length=limits.images)]  # type: ignore[valid-type]
         fields["texts"] = (some | None, Field(None, description="Of a run that reads texts."))
-        fields["images"] = (many | None, Field(None, description=f"Of a run that reads images: each {IMAGE}."))
+        for noun in files.values():
+            about = f"Of a run that reads {noun}: each {KINDS.get(noun, 'as a file in base64')}."
+            fields[noun] = (many | None, Field(None, description=about))
     made = create_model("PredictRequest", __base__=Predict, __doc__=Predict.__doc__, **fields)
-    return _with_example(made, runs[0], {"images": [ONE_PIXEL]} if runs[0] in images else {"texts": ["hello"]}, images)
+    return _with_example(made, runs[0], files, "texts")
 
 
-def explain_request(runs: list[str], limits: Limits, pairs: bool = False, images: Container[str] = ()) -> type[Explain]:
-    """The request of /explain with its limits. ``pairs``: a run reads two texts; ``images``: runs that read images."""
+def explain_request(runs: list[str], limits: Limits, pairs: bool = False, files: Files | None = None) -> type[Explain]:
+    """The request of /explain with its limits. ``pairs``: a run reads two texts; ``files``: runs that read files."""
     fields: dict[str, Any] = {
         "run": _run(runs),
         "text": (_text(limits), Field(description="The input.")),
@@ -150,16 +165,22 @@ def explain_request(runs: list[str], limits: Limits, pairs: bool = False, images
     }
     if pairs:
         fields["text2"] = (_text(limits) | None, Field(None, description="Of a run that reads two texts: the second."))
-    if images:
+    if files:
         fields["text"] = (_text(limits) | None, Field(None, description="Of a run that reads texts: the input."))
-        fields["image"] = (_image(limits) | None, Field(None, description=f"Of a run that reads images: it, {IMAGE}."))
+        for noun in files.values():
+            about = f"Of a run that reads {noun}: it, {KINDS.get(noun, 'as a file in base64')}."
+            fields[noun.removesuffix("s")] = (_file(limits) | None, Field(None, description=about))
     made = create_model("ExplainRequest", __base__=Explain, __doc__=Explain.__doc__, **fields)
-    return _with_example(made, runs[0], {"image": ONE_PIXEL} if runs[0] in images else {"text": "hello"}, images)
+    return _with_example(made, runs[0], files, "text")
 
 
-def _with_example(made: Any, run: str, given: dict[str, Any], images: Container[str]) -> Any:
-    """If neither texts nor images are required, an example in the schema shows what to send."""
-    if images:
+def _with_example(made: Any, run: str, files: Files | None, texts: str) -> Any:
+    """If neither texts nor files are required, an example in the schema shows what to send."""
+    if files:
+        several, noun = texts == "texts", files.get(run)
+        example = "hello" if noun is None else SHORTEST.get(noun, "")
+        field = texts if noun is None else noun if several else noun.removesuffix("s")
+        given: dict[str, Any] = {field: [example] if several else example}
         made.model_config = ConfigDict(**made.model_config, json_schema_extra={"example": {"run": run, **given}})
         made.model_rebuild(force=True)
     return made
@@ -173,7 +194,7 @@ def _text(limits: Limits) -> Any:
     return Annotated[str, Field(max_length=limits.characters)]
 
 
-def _image(limits: Limits) -> Any:
+def _file(limits: Limits) -> Any:
     return Annotated[str, Field(min_length=1, max_length=limits.base64)]
 
 
@@ -191,6 +212,7 @@ EXPLANATION: dict[str, Any] = {
                 "shift": {"type": "integer"},
                 "belief": {"type": ["object", "null"]},
                 "image": {"type": "object", "description": "Of a run that reads images: a small picture, in base64."},
+                "recording": {"type": "object", "description": "Of a run that reads recordings: frames and sound."},
             },
         },
         {"required": ["about"], "additionalProperties": {"type": "string"}},

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sightline.view.page import HOLE, MODULES, _asset, joined, policy
 
-FRONT = (*MODULES, "live/talk", "live/token", "live/dropping", "live/asking", "live/front")
+FRONT = (*MODULES, "live/talk", "live/token", "live/microphone", "live/dropping", "live/asking", "live/front")
 DOCUMENTATION = ("text", "dom", "live/talk", "live/token", "live/schema", "live/documentation")
 
 
@@ -20,7 +20,7 @@ class Document(NamedTuple):
 
 
 def front_page() -> Document:
-    """Type a text or drop an image, see the prediction, its alternatives, the map and the evidence."""
+    """Type a text, drop a file or record one, see the prediction, its alternatives, the map and the evidence."""
     return _document("front", FRONT)
 
 

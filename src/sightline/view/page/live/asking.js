@@ -1,7 +1,7 @@
-// The form: a text or an image, one run or two, the search, and whether to measure evidence about the map.
+// The form: a text or a file, one run or two, the search, and whether to measure evidence about the map.
 
 import { check, choice, make, newId, setText } from "../dom.js";
-import { imageField } from "./dropping.js";
+import { fileField } from "./dropping.js";
 import { Refusal } from "./talk.js";
 
 const grouped = (number) => number.toLocaleString("en");
@@ -24,18 +24,18 @@ export function askingForm(health, onask, refuse) {
   const pair = make("div", { class: "second" }, secondLabel, second);
   const beam = choice("Beam", beams, chosen.beam, (value) => Object.assign(chosen, { beam: value }));
   const label = make("label", { for: id });
-  const field = health.most_image_bytes ? imageField(health.most_image_bytes, () => go(), refuse) : null;
+  const field = health.most_image_bytes ? fileField(health, () => go(), refuse) : null;
   const asked = () => health.runs.filter((run) => run.name === chosen.run || run.name === chosen.other);
-  const sees = (name) => Boolean(health.runs.find((run) => run.name === name)?.images);
+  const filesOf = (name) => health.runs.find((run) => run.name === name)?.files ?? "";
   const tallies = make("span", { class: "hint" }, count, " · Ctrl + Enter explains");
   const compare = choice("Compare with", [["", "no other"], ...names], "", (other) => fit({ other }));
-  /** Runs that give labels have no beam, some read two texts, some an image; only what reads the same is compared. */
+  /** Runs that give labels have no beam, some read two texts, some a file; only what reads the same is compared. */
   const fit = (changes) => {
     Object.assign(chosen, changes);
-    const seeing = sees(chosen.run);
+    const files = filesOf(chosen.run);
     const select = compare.querySelector("select");
-    for (const option of select.options) option.hidden = option.value !== "" && sees(option.value) !== seeing;
-    if (chosen.other && sees(chosen.other) !== seeing) chosen.other = select.value = "";
+    for (const option of select.options) option.hidden = option.value !== "" && filesOf(option.value) !== files;
+    if (chosen.other && filesOf(chosen.other) !== files) chosen.other = select.value = "";
     const { pairs, texts } = asked().find((run) => run.pairs) ?? asked()[0];
     pair.hidden = !pairs;
     setText(label, capital(texts[0] ?? ""));
@@ -43,8 +43,9 @@ export function askingForm(health, onask, refuse) {
     text.placeholder = `Type or paste a ${texts[0] ?? "text"}`;
     second.placeholder = `The ${texts[1] ?? ""}`;
     beam.hidden = asked().every((run) => !run.searches);
-    for (const part of [label, text, tallies]) part.hidden = seeing;
-    if (field) field.element.hidden = !seeing;
+    for (const part of [label, text, tallies]) part.hidden = Boolean(files);
+    if (field) field.element.hidden = !files;
+    if (files) field.fit(files);
   };
   const showCount = () => {
     const { length } = [...text.value]; // characters, as the server counts them
@@ -54,9 +55,9 @@ export function askingForm(health, onask, refuse) {
   const go = () => {
     const runs = [chosen.run, chosen.other].filter((name, i, all) => name && all.indexOf(name) === i);
     const how = { runs, beam: Number(chosen.beam), measure: chosen.measure };
-    if (sees(chosen.run)) {
-      const image = field.image();
-      return image ? onask({ ...how, image, text: image.name, text2: "" }) : field.focus();
+    if (filesOf(chosen.run)) {
+      const file = field.file();
+      return file ? onask({ ...how, file, text: file.name, text2: "" }) : field.focus();
     }
     const length = Math.max([...text.value].length, pair.hidden ? 0 : [...second.value].length);
     if (!text.value.trim()) return text.focus();
@@ -65,7 +66,7 @@ export function askingForm(health, onask, refuse) {
       const long = `That text is too long: it has ${grouped(length)} characters, and this server takes ${most}. Shorten it.`;
       return refuse(new Refusal(413, long));
     }
-    return onask({ ...how, image: null, text: text.value, text2: second.value });
+    return onask({ ...how, file: null, text: text.value, text2: second.value });
   };
   text.addEventListener("input", showCount);
   for (const field of [text, second]) {
@@ -99,6 +100,6 @@ export function askingForm(health, onask, refuse) {
     ),
   );
   fit({});
-  if (sees(chosen.run)) field.focus();
+  if (filesOf(chosen.run)) field.focus();
   else text.focus();
 }

@@ -9,7 +9,11 @@ import { askForToken, showProblem } from "./token.js";
 
 const ALTERNATIVES = 3;
 const TITLE = "Type a text and see the attention of the model";
-const SEEING = "Drop an image and see the attention of the model";
+const OF_FILES = {
+  images: "Drop an image and see the attention of the model",
+  recordings: "Speak, or drop a recording, and see the attention of the model",
+  arrays: "Drop an array and see the attention of the model",
+};
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
 let controller = null;
@@ -36,10 +40,10 @@ function plain(request, run, outputs, more) {
   return { ...empty, title: run, task: "", input: request.text, output: best.text, alternatives, ...more };
 }
 
-/** What a run is asked about, for one input or for a list of one: its text, its two texts, or its image. */
-function inputOf(request, { images, pairs }, listed) {
+/** What a run is asked about, for one input or for a list of one: its text, its two texts, or its file. */
+function inputOf(request, { files, pairs }, listed) {
   const wrap = (name, value) => (listed ? { [`${name}s`]: [value] } : { [name]: value });
-  if (images) return wrap("image", request.image.content);
+  if (files) return wrap(files.slice(0, -1), request.file.content);
   const second = listed ? { texts2: [request.text2] } : { text2: request.text2 };
   return { ...wrap("text", request.text), ...(pairs ? second : {}) };
 }
@@ -75,10 +79,11 @@ function labelsOf({ label, probabilities }) {
   return [{ text }, ...others.map(([name, share]) => ({ text: name, log_prob: Math.log(share ?? 0) }))];
 }
 
-/** The server knows an image's content, not what its file is called. */
+/** The server knows a file's content, not what it is called. */
 function named(request, explanation) {
-  if (!explanation.image) return explanation;
-  return { ...explanation, input: request.image.name, image: { ...explanation.image, name: request.image.name } };
+  if (!request.file) return explanation;
+  const { name } = request.file;
+  return { ...explanation, input: name, ...(explanation.image ? { image: { ...explanation.image, name } } : {}) };
 }
 
 function show(about, same) {
@@ -145,7 +150,8 @@ async function begin() {
     showProblem(null);
     known = new Map(health.runs.map((run) => [run.name, run]));
     askingForm(health, explain, showProblem);
-    if (health.runs[0].images) setText(document.getElementById("title"), SEEING);
+    const { files } = health.runs[0];
+    if (files) setText(document.getElementById("title"), OF_FILES[files] ?? OF_FILES.arrays);
     document.documentElement.dataset.open = "yes";
   } catch (error) {
     refuse(error, begin);
