@@ -31,7 +31,7 @@ from sightline.training.checkpoint import OPTIMISER, checkpoints, read_progress
 from sightline.training.folder import CONFIG, MODEL, RunFolder, load_tensors
 
 RUNS = Path(__file__).parents[1] / "tests" / "fixtures" / "runs"
-TASKS = ("classify-text", "classify-image", "tag", "span", "pretrain", "caption", "grid", "translate")
+TASKS = ("classify-text", "classify-image", "tag", "span", "pretrain", "caption", "grid", "translate", "transcribe")
 ROWS = {"grid": 12, "caption": 16, "classify-image": 20}
 PARTS = ("kills", "seed", "threads")
 A_KILL = 10  # steps of a training for each kill, so that all of them fall within it

@@ -41,5 +41,5 @@ def sample(kind: str, folder: Path) -> Sample:
     spec.loader.exec_module(make)
     make.KINDS[kind][0](folder, "data", 1, ROWS.get(kind, 40))
     (data,) = folder.glob("data.*")
-    images = sorted(path for path in folder.glob("images/*.png") if "mask" not in path.name)
-    return Sample(task, data, config, TEXTS.get(kind) or images[:3] or None)
+    files = sorted(path for path in folder.glob("*s/*.*") if "mask" not in path.name)  # images or sounds
+    return Sample(task, data, config, TEXTS.get(kind) or files[:3] or None)

@@ -17,8 +17,14 @@ pytestmark = pytest.mark.unchecked_shapes
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 KINDS = ("translate", "summarise", "classify-text", "classify-pair", "classify-image")
-KINDS = (*KINDS, "tag", "span", "pretrain", "caption", "grid")
-IMAGES = ("classify-image", "caption", "grid")
+KINDS = (*KINDS, "tag", "span", "pretrain", "caption", "grid", "transcribe", "transcribe-vectors", "classify-sound")
+IMAGE, SOUND = ("--image", "image", "images/01.png"), ("--audio", "recording", "sounds/01.wav")
+# Items that are files: the option, the field of a request, and one of them.
+FILES = {
+    **dict.fromkeys(("classify-image", "caption", "grid"), IMAGE),
+    **dict.fromkeys(("transcribe", "classify-sound"), SOUND),
+    "transcribe-vectors": ("--features", "array", "sounds/01.npy"),
+}
 TASKS = {kind: kind.partition("-")[0] for kind in KINDS}
 ITEMS = {
     "tag": ["--text", "Anna sees Bonn"],
@@ -41,12 +47,8 @@ def data_of(here):
     return next(path for path in sorted(here.iterdir()) if path.name.startswith("data."))
 
 
-def image_of(here):
-    return here / "images" / "01.png"
-
-
 def items_of(kind, here):
-    return ["--image", image_of(here)] if kind in IMAGES else ITEMS.get(kind, ["--text", "a red dog"])
+    return [FILES[kind][0], here / FILES[kind][2]] if kind in FILES else ITEMS.get(kind, ["--text", "a red dog"])
 
 
 def ok(done):
@@ -143,6 +145,11 @@ def compare(kind, here, place):
 
 
 def view(kind, here, place):
+    if kind == "transcribe-vectors":  # CTC alone has no attention
+        done = run("view", here / "run", *items_of(kind, here), "--out", place / "seen.png", "--quick", cwd=place)
+        assert done.returncode == 2
+        assert "has no attention" in done.stderr
+        return
     for ending in (".json", ".png", ".html"):
         out = place / f"seen{ending}"
         ok(run("view", here / "run", *items_of(kind, here), "--out", out, "--quick", "--threads", 1, cwd=place))
@@ -160,9 +167,10 @@ def serve(kind, here, place):
     from sightline.cli.serve import named
 
     given = items_of(kind, here)
-    if kind in IMAGES:
-        content = base64.b64encode(image_of(here).read_bytes()).decode()
-        many, one = {"images": [content]}, {"image": content}
+    if kind in FILES:
+        _, field, file = FILES[kind]
+        content = base64.b64encode((here / file).read_bytes()).decode()
+        many, one = {f"{field}s": [content]}, {field: content}
     else:
         one = dict(zip(("text", "text2"), given[1::2], strict=False))
         many = {f"{name.removesuffix('2')}s{'2' if name.endswith('2') else ''}": [text] for name, text in one.items()}
