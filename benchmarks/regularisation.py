@@ -91,8 +91,11 @@ def trained(
 
 
 def judged(outputs: np.ndarray, gold: np.ndarray, margin: float, halves: bool) -> np.ndarray:
-    """Macro-F1, loss, temperature, and loss and calibration error after it, of one half of the validation data, where
-    the other half chose (or of all, without halves): the least loss of those within so many standard errors of the highest macro-F1."""
+    """Macro-F1, loss, temperature, and loss and calibration error after it.
+
+    One half of the validation data chooses the least loss of those within so many standard errors of the highest
+    macro-F1, the other half is scored; without ``halves``, all data do both.
+    """
     draw, classes, rows = np.random.default_rng(0), outputs.shape[2], len(gold)
     scored = []
     for _ in range(SPLITS if halves else 1):
