@@ -171,7 +171,7 @@ def check_there(option: Arg, given: str) -> None:
     metavar = option.metavar or ""
     if metavar.startswith("RUN") and given.startswith("hf:"):
         if not Path(given[3:]).is_dir():
-            raise UserError(f"there is no folder {given[3:]}; hf:DIR is a Hugging Face model on the disk")
+            raise UserError(f"there is no folder {given[3:]}; hf:DIR names a Hugging Face model on this disk")
     elif metavar.startswith("RUN"):
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}")
