@@ -76,7 +76,7 @@ def test_predictions_keep_their_lines(made, tmp_path):
     assert [row["image"] for row in rows] == list(map(str, given))
     assert rows[0]["problem"] == "there is no such file"
     refused = predict(made.run, "--image", *given[:1] * 2, "--out", tmp_path / "new" / "out")
-    assert (refused.returncode, "none of the images" in refused.stderr) == (2, True)
+    assert (refused.returncode, "no.png: there is no such file" in refused.stderr) == (2, True)
     assert not (tmp_path / "new").exists()
     refused = predict(made.other, "--image", images / "0.png")
     assert (refused.returncode, "none of the images" in refused.stderr) == (2, True)

@@ -44,7 +44,7 @@ def weights(rows=4):
 def heard(recording=None, words=WORDS):
     """A transcript of a recording."""
     recording = recording or Recording(spectrogram(), SECONDS, wav_bytes(samples(), RATE), "spoken.wav", HOP)
-    record = Record("decoder.attention", 0, 0, Tokens(words, (0, 1, 2, 3)), Frames(COLUMNS, 0.04), weights())
+    record = Record("decoder.attention", 0, 0, Tokens(words, (0, 1, 2, 3), (3,)), Frames(COLUMNS, 0.04), weights())
     steps = tuple(OutputStep(word, 0.8, (Choice(word, 0.8), Choice("▁four", 0.1))) for word in words)
     stacks = (Stack("From the transcript to the recording", "cross", ("decoder.attention",)),)
     return Explanation(

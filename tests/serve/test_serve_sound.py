@@ -134,7 +134,7 @@ def test_a_recording_is_dropped_or_spoken(runs, open_page):
         assert 0.4 < seconds <= 4.0
         page.get_by_label("Run", exact=True).select_option("words")
         page.get_by_role("button", name="Explain", exact=True).click()
-        page.wait_for_selector(".heard .written button:text-matches('^(one|two|three)$')")
+        page.wait_for_selector(".heard .written bdi:text-matches('^(one|two|three)$')")
         answered(page)
         field.set_input_files({"name": "no.wav", "mimeType": "audio/wav", "buffer": b"no sound"})
         assert "It says: recordings[0] cannot be used: " in problem(page)

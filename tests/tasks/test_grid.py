@@ -299,7 +299,7 @@ def test_commands(trained, photos, parity, tmp_path):
         "was trained on 1 features"
         in said("view", parity[2].folder, "--image", image, "--out", "no.png", code=2).stderr
     )
-    assert "none of the images" in said("predict", run, "--image", tmp_path / "no.png", code=2).stderr
+    assert "there is no such file" in said("predict", run, "--image", tmp_path / "no.png", code=2).stderr
     train = ("train", "grid", "--data", photos, "--out", "new", "--steps", "1")
     refused = said(*train, "--model", "luong", code=2).stderr
     assert all(name in refused for name in ("luong", "at_once", "sequential", "single"))

@@ -5,6 +5,7 @@ import pytest
 
 from sightline import Record, Slots, Tokens
 from sightline.records import TopK
+from sightline.text.words import word_numbers
 from sightline.view.words import mean_record, merge_words, shifted
 
 pytestmark = pytest.mark.fast
@@ -92,3 +93,13 @@ def test_the_mean_of_heads():
         mean_record([record(), record(np.ones((3, 5)), columns=Slots(5))])
     with pytest.raises(ValueError, match="no record"):
         mean_record([])
+
+
+def test_letters_of_a_transcript_are_put_together():
+    letters = (*"it's", "▁", *"one", "</s>")
+    assert word_numbers(letters, (8,), spelled=True) == (0, 0, 0, 0, 1, 1, 1, 1, 2)
+    assert word_numbers(letters, (8,)) is None
+    assert word_numbers((*"你好", "</s>"), (2,), spelled=True) == (0, 1, 2)
+    axis = Tokens(letters, word_numbers(letters, (8,), spelled=True), (8,))
+    record = Record("a", 0, 0, axis, Tokens(("x",)), np.ones((9, 1), np.float32))
+    assert [text.lstrip("▁") for text in merge_words(record).rows.texts] == ["it's", "one", "</s>"]

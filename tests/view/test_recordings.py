@@ -17,7 +17,7 @@ from sightline.explain.explanation import Explanation
 from sightline.recording import Recording
 from sightline.records import Frames, Record, Tokens
 from sightline.view.layout import COLOURS, TEXT_WIDTH
-from sightline.view.timed import attended_stretch, best_frames, recording_figure, times_of
+from sightline.view.timed import attended_stretch, best_frames, largest_weight, recording_figure, times_of
 
 pytest.importorskip("soundfile", reason="the extra sound is not installed")
 from sound_runs import sound_classifier, transcriber
@@ -74,6 +74,15 @@ def test_the_map_lies_below_what_it_attended_to():
         tone = above.transData.transform(((frame + 0.0) * HOP, 0))[0]
         weight = below.transData.transform(((peak + 0.5) * 0.04, 0))[0]
         assert abs(tone - weight) < 0.01
+
+
+def test_words_set_the_scale_and_not_the_end():
+    record = heard().records[0]
+    assert largest_weight(record) == 0.5
+    sharp = record.weights.copy()
+    sharp[3] = np.eye(COLUMNS)[5]
+    assert largest_weight(replace(record, weights=sharp)) == 0.5
+    assert largest_weight(replace(record, rows=Tokens(("</s>",), None, (0,)), weights=sharp[3:])) == 1.0
 
 
 @pytest.mark.parametrize("make", [heard, labelled, watched])

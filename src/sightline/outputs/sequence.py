@@ -175,6 +175,7 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
     tokeniser_file: ClassVar[str] = "target.json"
     words_field: ClassVar[str] = "target_words"
     written: ClassVar[str] = "output"  # the name of the output in titles of maps
+    spelled: ClassVar[bool] = False  # single characters are letters of words, put together in maps
     compared: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
     scoring = Scoring()
     each: ClassVar[tuple[str, ...]] = ("chrf", "exact", "rouge1", "rouge2", "rougeL")  # of a single text

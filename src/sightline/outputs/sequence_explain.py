@@ -89,7 +89,7 @@ def _maps(
 ) -> Explanation:
     model: Any = run.model
     output: Any = run.output
-    rows = token_axis(output.tokeniser, tokens)
+    rows = token_axis(output.tokeniser, tokens, output.spelled)
     columns = run.input.axis(x, part) or Slots(run.input.size(part))
     source = to_device(run.input.collate([part]), run.device)
     words = pad([[START, *tokens]]).to(run.device)

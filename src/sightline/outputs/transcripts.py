@@ -59,6 +59,7 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
     words_field = "words"
     written = "transcript"
     item_name = "recording"
+    spelled = True
     compared: ClassVar[tuple[str, ...]] = ("wer", "cer")
     each = ("wer", "cer")
     less_is_better = ("wer", "cer", "sentence_error")

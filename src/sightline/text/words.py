@@ -84,21 +84,22 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
 SPACE = "▁"  # as a tokeniser's labels write it
 
 
-def token_axis(tokeniser: Tokeniser, tokens: Sequence[int]) -> Tokens:
-    """Tokens as the labels of an axis, with the end behind them."""
+def token_axis(tokeniser: Tokeniser, tokens: Sequence[int], spelled: bool = False) -> Tokens:
+    """Tokens as the labels of an axis, with the end behind them; ``spelled``: characters are put together as words."""
     texts = [*tokeniser.spell(tokens), SPELLINGS[END]]
     special = tuple(place for place, token in enumerate([*tokens, END]) if token < len(SPELLINGS))
-    return Tokens(tuple(texts), word_numbers(texts, special), special)
+    return Tokens(tuple(texts), word_numbers(texts, special, spelled), special)
 
 
-def word_numbers(texts: Sequence[str], special: Sequence[int]) -> tuple[int, ...] | None:
+def word_numbers(texts: Sequence[str], special: Sequence[int], spelled: bool = False) -> tuple[int, ...] | None:
     """Which word each piece belongs to: a new one begins at a space, between letters and signs, and at a special token.
 
     Scripts without spaces keep their pieces, and so do vocabularies of characters: there is nothing to put together
-    (None).
+    (None), unless they are ``spelled`` words, which begin at spaces.
     """
     plain = [text for place, text in enumerate(texts) if place not in special]
-    if all(len(text) == 1 for text in plain):
+    characters = all(len(text) == 1 for text in plain)
+    if characters and not spelled:
         return None
     numbers: list[int] = []
     before = ""
@@ -109,7 +110,7 @@ def word_numbers(texts: Sequence[str], special: Sequence[int]) -> tuple[int, ...
             bool(before)
             and not alone
             and not text.startswith(SPACE)
-            and (_is_sign(before[-1]) == _is_sign(letters[0]))
+            and (characters or _is_sign(before[-1]) == _is_sign(letters[0]))
             and not writes_without_spaces(before[-1] + letters[0])
         )
         numbers.append(numbers[-1] + (not continues) if numbers else 0)

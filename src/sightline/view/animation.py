@@ -39,7 +39,16 @@ from sightline.view.layout import (
 )
 from sightline.view.overlay import frame, grid_of, scale_of, to_pixels, veil
 from sightline.view.pictures import STEADY, heat_map_figure
-from sightline.view.timed import Times, best_frames, draw_weights, frames_of, moment, recording_figure, times_of
+from sightline.view.timed import (
+    Times,
+    best_frames,
+    draw_weights,
+    frames_of,
+    largest_weight,
+    moment,
+    recording_figure,
+    times_of,
+)
 from sightline.view.words import shown
 
 DOTS = 100  # per inch: enough for a screen
@@ -219,7 +228,7 @@ def recording_gif(
     def scene(end: float) -> _Scene:
         return _recording_scene(recording, record, title, width, colours, end)
 
-    frames = _frames(record, steps, path, scene, most, "the whole map")
+    frames = _frames(record, steps, path, scene, largest_weight(record) if most is None else most, "the whole map")
     return write_gif(frames, path, seconds, photograph=recording.values.ndim == 3)
 
 

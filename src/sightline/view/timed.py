@@ -11,7 +11,7 @@ from matplotlib.image import AxesImage
 
 from sightline.errors import UserError
 from sightline.recording import Recording
-from sightline.records import Frames, Record
+from sightline.records import Frames, Record, Tokens
 from sightline.view.highlight import words_along
 from sightline.view.layout import (
     COLOURS,
@@ -24,6 +24,7 @@ from sightline.view.layout import (
     inches,
     label,
     largest,
+    largest_of,
     line_of,
     room,
     shade,
@@ -100,10 +101,17 @@ def over_recording(
     Of sound and features: the spectrogram, low bands below, above the map, both along one axis of time. Of a clip: for
     each word the frames with the largest weights, in their order.
     """
-    top = largest([record]) if most is None else most
+    top = largest_weight(record) if most is None else most
     if recording.values.ndim == 3:
         return save(_strips(recording, record, title, width), path)
     return save(recording_figure(recording, record, title, width, colours, top)[0], path)
+
+
+def largest_weight(record: Record) -> float:
+    """The end of the scale: the largest weight of a word. The end of a text attends to one moment, words to many."""
+    special = record.rows.special if isinstance(record.rows, Tokens) else ()
+    words = np.delete(record.matrix(), list(special), axis=0)
+    return largest_of(words) if words.size else largest([record])
 
 
 def recording_figure(

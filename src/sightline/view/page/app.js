@@ -26,7 +26,7 @@ export class App {
     this.transport = null;
     this.panes = [];
     this.state = {
-      view: "alignment", stack: null, layer: 0, head: "mean", words: false, shift: null, row: 0, zoom: null,
+      view: "alignment", stack: null, layer: 0, head: "mean", words: null, shift: null, row: 0, zoom: null,
       faint: false, bare: false, byCost: false, threshold: 0.25, calculation: false, pace: 800,
     };
     this.take(about);
@@ -41,6 +41,7 @@ export class App {
     for (const one of this.explanations) if (one.stacks.length) one.stacks[mainStack(one)].main = true;
     const [first] = this.explanations.filter((one) => one.stacks.length);
     if (!first) return;
+    this.state.words ??= Boolean(first.recording); // what is heard is words, also where letters are written
     const { stack } = this.state;
     const chosen = (one) => one.title === stack?.title && one.kind === stack?.kind;
     if (!this.explanations.some((one) => one.stacks.some(chosen))) {

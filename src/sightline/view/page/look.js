@@ -44,8 +44,10 @@ export async function look(explanation, state, steps) {
   const image = columns.axis.kind === "Grid" ? await imageOf(explanation) : null;
   const timed = columns.axis.kind === "Frames" && rows.axis.kind === "Tokens" && explanation.recording;
   const recording = timed ? await loadRecording(explanation) : null;
-  const over = { image, recording };
-  return { stack, layer, head, places, map, rows, columns, steps: written, shift, largest: largestOf(map), name, ...over };
+  // The end of a text attends to one moment, words to many: it does not set the scale.
+  const scaled = recording && rows.special.size < rows.size ? { ...map, row: (i) => (rows.special.has(i) ? null : map.row(i)) } : map;
+  const over = { image, recording, largest: largestOf(scaled) };
+  return { stack, layer, head, places, map, rows, columns, steps: written, shift, name, ...over };
 }
 
 async function imageOf(explanation) {
