@@ -65,9 +65,9 @@ class Display:
             self.remark(f"{stage}: {done:,}" + (f" of {total:,}" if total else "") + " rows")
 
     def items(self, done: int, total: int, per_second: float) -> None:
-        """Progress in reading images: a line now and then, before the bar."""
+        """Progress in reading files: a line now and then, before the bar."""
         if done == total or self._silent():
-            self.remark(f"{done:,} of {total:,} images processed, {per_second:.0f} per second")
+            self.remark(f"{done:,} of {total:,} files read, {per_second:.0f} per second")
 
     def _silent(self) -> bool:
         return time.monotonic() - self.last_remark > SECONDS_SILENT

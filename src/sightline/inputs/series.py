@@ -102,6 +102,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 try:
                     arrays = [self.frames_of(file, speed) for speed in self.speeds]
                     self.check_frames(arrays[0])
+                    self.examine(file)
                     yield arrays, None
                 except BadSeries as error:
                     yield [], str(error)
@@ -146,6 +147,9 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 f"too long: it has {self.spoken(len(frames))}, and one to learn from has at most {self.spoken(most)} "
                 "(max_frames); cut it into several with their texts"
             )
+
+    def examine(self, file: Path) -> None:
+        """Note what is wrong with a file that can be used all the same."""
 
     def spoken(self, frames: int) -> str:
         """A duration in words."""

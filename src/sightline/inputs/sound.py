@@ -11,7 +11,7 @@ import torch
 from sightline.data.decoding import Decoding
 from sightline.data.resampling import change_speed
 from sightline.data.series_tables import SOUNDS
-from sightline.data.sound import BadSound, read_header, read_sound, sound_blocks, wav_bytes
+from sightline.data.sound import BadSound, quality, read_header, read_sound, sound_blocks, wav_bytes
 from sightline.data.sound import windows as quiet_windows
 from sightline.inputs.base import Shown
 from sightline.inputs.files import FileItem, file_of
@@ -26,6 +26,7 @@ from sightline.tasks.prepare import Setting
 
 HEADERS = 200  # files whose rate is looked at
 BLOCK = 10.0  # seconds that are read at once
+NAMED = 5  # doubtful files that are named
 
 
 class SoundInput(SeriesInput):
@@ -39,6 +40,7 @@ class SoundInput(SeriesInput):
     def __init__(self, config: TaskConfig, shape: SeriesShape | None = None, rate: int | None = None) -> None:
         super().__init__(config, shape)
         self.rate = rate or config.sound.rate
+        self.doubtful: dict[str, list[str]] = {}  # files of the training data by what is wrong with them
 
     @property
     def mel(self) -> LogMelConfig:
@@ -53,7 +55,23 @@ class SoundInput(SeriesInput):
             with suppress(BadSound):
                 rates.append(read_header(file).rate)
         self.rate = min(rates) if earlier is None else earlier.rate
+        self.doubtful = {}
         return super().read_files(files, setting)
+
+    def examine(self, file: Path) -> None:
+        """Note what is wrong with a recording that can be used all the same."""
+        try:
+            for fault in quality(self.samples_of(file)).faults(1.0, 0.0, 2.0):  # its length is checked by its frames
+                self.doubtful.setdefault(fault, []).append(file.name)
+        except BadSeries:
+            pass
+
+    def notes(self) -> list[str]:
+        lines = super().notes()
+        for fault, names in self.doubtful.items():
+            shown = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+            lines.append(f"{len(names):,} recordings are {fault} (kept): {shown}")
+        return lines
 
     def frame_seconds(self) -> float:
         return self.mel.hop
