@@ -145,11 +145,6 @@ def compare(kind, here, place):
 
 
 def view(kind, here, place):
-    if kind == "transcribe-vectors":  # CTC alone has no attention
-        done = run("view", here / "run", *items_of(kind, here), "--out", place / "seen.png", "--quick", cwd=place)
-        assert done.returncode == 2
-        assert "has no attention" in done.stderr
-        return
     for ending in (".json", ".png", ".html"):
         out = place / f"seen{ending}"
         ok(run("view", here / "run", *items_of(kind, here), "--out", out, "--quick", "--threads", 1, cwd=place))

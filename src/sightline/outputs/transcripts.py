@@ -6,12 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
+
 from sightline import metrics
 from sightline.data.checking import RowLimits
 from sightline.data.image_tables import free_name
 from sightline.data.splitting import normalise
 from sightline.data.transcribed import TranscriptReport
 from sightline.decoding.search import Hypothesis
+from sightline.errors import UserError
+from sightline.explain.explanation import Explanation, Stack
 from sightline.files import make_folder, write_text
 from sightline.inputs.base import Input
 from sightline.inputs.files import FileItem, StoredFile
@@ -24,12 +28,16 @@ from sightline.nn.series import SeriesBatch
 from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
 from sightline.outputs.simple_baselines import usual_text
 from sightline.outputs.timed import TimedWord, cues, to_rows, to_srt, to_textgrid, to_vtt
-from sightline.outputs.word_times import timed_words
+from sightline.outputs.word_times import alignment, timed_words
+from sightline.records import Frames, Record, Tokens
 from sightline.tasks.evaluate import Evaluation, Table, path_name
+from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.prepare import Rows
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Example
+from sightline.training.steps import to_device
 
+ALIGNED = "alignment"  # the name of CTC's map
 CONFUSED = 10  # kinds of errors that are shown
 TranscriptEvaluation = Evaluation[FileItem, str, Searched, Prediction]
 
@@ -187,6 +195,45 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
             text = (to_srt if format == "srt" else to_vtt)(cues(words))
         make_folder(folder)
         write_text(folder / f"{name}{ending}", text)
+
+    def explain(self, run: Run, x: FileItem, options: ExplainOptions) -> Explanation:
+        """The attention of each token; of a model with CTC also its alignment, which is all that CTC alone has."""
+        model = cast("SeriesToText", run.model)
+        explanation = None if run.config.model.ctc >= 1 else super().explain(run, x, options)
+        if model.ctc is None:
+            assert explanation is not None
+            return explanation
+        (parts,) = run.encode([x])
+        prediction = None
+        if options.output is None:
+            chosen = self.options({"beam": options.beam})
+            raw = self.merge(x, parts[:1], cast("list[Searched]", run.raw([x], parts=[parts[:1]], options=chosen)))
+            prediction = raw.predictions[0]
+        text = prediction.text if prediction is not None else cast("str", options.output)
+        tokens = prediction.tokens if prediction is not None else tuple(self.tokeniser.encode([text])[0])
+        batch = to_device(run.input.collate(parts[:1]), run.device)
+        weights = alignment(model, cast("SeriesBatch", batch), tokens)
+        if weights is None or not len(weights):
+            if explanation is None:
+                raise UserError(f"{run.name} heard nothing in it, so there is no alignment to show")
+            return explanation
+        rows = Tokens(tuple(self.tokeniser.spell(list(tokens))))
+        columns = cast("Frames", run.input.axis(x, parts[0]))
+        record = Record(ALIGNED, 0, 0, rows, columns, weights.astype(np.float32))
+        stack = Stack(f"From the transcript to the {run.input.source_name}, by CTC's alignment", "cross", (ALIGNED,))
+        if explanation is None:
+            note = "this model has no attention: the map is CTC's alignment of the whole text"
+            shown = run.input.shown(x)
+            return Explanation(
+                title=run.name,
+                task=run.task.name,
+                output=text,
+                records=(record,),
+                stacks=(stack,),
+                notes=(note,),
+                **shown,
+            )
+        return replace(explanation, records=(*explanation.records, record), stacks=(*explanation.stacks, stack))
 
     # -- evaluations
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from sightline.decoding.ctc import ctc_align
+from sightline.decoding.ctc import ctc_align, ctc_posteriors
 from sightline.decoding.options import pad
 from sightline.explain.capture import capture
 from sightline.explain.evidence.subject import evaluating
@@ -110,3 +111,16 @@ def _words(
         first, last = min(stretches[one][0] for one in own), max(stretches[one][1] for one in own)
         words.append(TimedWord(text[start:end], first * seconds, last * seconds, sure))
     return words
+
+
+@torch.no_grad()
+def alignment(model: SeriesToText, batch: SeriesBatch, tokens: Sequence[int]) -> Float[np.ndarray, "n s"] | None:
+    """Of each token, how its time is divided among the encoder states, by CTC; None where CTC cannot align it."""
+    with evaluating(model):
+        annotations = model.annotate(batch)
+        log_probs = model.ctc_log_probs(annotations)[0, : int(annotations.lengths[0])]
+    try:
+        shares = ctc_posteriors(log_probs, tokens).double().cpu().numpy()
+    except ValueError:  # more tokens than states
+        return None
+    return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12)
