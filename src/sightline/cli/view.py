@@ -143,9 +143,9 @@ def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int 
     def items(lines: Lines, seconds: Sequence[str], files: Files) -> list[Any]:
         paths, option, one = named_files(loaded, files), loaded.input.column, loaded.input.noun.removesuffix("s")
         for path in paths:
-            if path.is_dir():
+            if path.is_dir() and not loaded.input.reads_folders:
                 raise UserError(f"--{option} is {path}, which is a folder; name one {one}, or several for a page")
-            if not path.is_file():
+            if not path.is_file() and not path.is_dir():
                 raise UserError(f"there is no {one} {path}")
         if loaded.input.reads_files and not (paths or lines.path or lines.texts):
             raise UserError(f"{run} reads {loaded.input.noun}; name one with --{option}")

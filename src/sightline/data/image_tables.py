@@ -110,8 +110,8 @@ def image_paths(
     try:
         text = decoded(sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes())
     except ValueError as error:
-        one = f"{'an' if kind.noun[0] in 'aeiou' else 'a'} {kind.noun}"
-        raise UserError(f"{path} is neither {one} nor a list of {kind.noun}s: {error}") from None
+        what = f"{'an' if kind.noun[0] in 'aeiou' else 'a'} {kind.noun}"
+        raise UserError(f"{path} is neither {what} nor a list of {kind.noun}s: {error}") from None
     base = Path() if path == "-" else Path(path).parent
     return paths + [base / line.strip() for line in text.splitlines() if line.strip()]
 

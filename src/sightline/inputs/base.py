@@ -250,6 +250,7 @@ class Input(ABC, Generic[X, Part, Batch]):
 
     columns: ClassVar[tuple[Column, ...]] = ()  # those that `read` reads, for lines of JSON
     reads_files: ClassVar[bool] = False  # items are files
+    reads_folders: ClassVar[bool] = False  # one item may be a folder, such as the images of a clip
     column: ClassVar[str] = "image"  # of files: that of their paths, and the option that names them
     joins_lines: ClassVar[bool] = False  # an item may be several lines
 

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from sightline.data.decoding import Decoding
+from sightline.data.disk import array_of
 from sightline.data.series import SeriesStore, write_series
 from sightline.data.store import Corpus
 from sightline.errors import UserError
@@ -26,6 +28,7 @@ from sightline.inputs.image import of_images
 from sightline.inputs.series_subject import SeriesSubject
 from sightline.models.series_to_text import SeriesModel
 from sightline.nn.series import SeriesBatch, SeriesShape
+from sightline.picture import Picture
 from sightline.recording import Recording
 from sightline.records import Frames, Record
 from sightline.tasks.configs.base import TaskConfig
@@ -283,6 +286,16 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         frames, name = self._frames(cast("SeriesPart", self._parts(x)[0])), Path(self.label(x)).name
         seconds = self.shape.seconds
         return {"input": name, "recording": Recording.of(frames, len(frames) * seconds, name=name, step=seconds)}
+
+    def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
+        """An array (.npy) is what every series can be sent as."""
+        try:
+            frames = self.frames_of(array_of(content))
+        except BadSeries as error:
+            raise UserError(str(error)) from None
+        except ValueError as error:
+            raise UserError(f"it is no array (.npy): {error}") from None
+        return frames, frames.nbytes, None
 
     def work(self, xs: Sequence[FileItem]) -> list[int]:
         return [self.config.work] * len(xs)

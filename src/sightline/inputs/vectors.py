@@ -5,12 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from sightline.data.augment import stretch
-from sightline.data.decoding import Decoding
 from sightline.data.disk import array_of, mapped
 from sightline.data.series_tables import VECTORS
-from sightline.errors import UserError
 from sightline.inputs.series import BadSeries, SeriesInput
-from sightline.picture import Picture
 
 MOST_FRAMES = 10_000_000
 
@@ -38,13 +35,6 @@ class VectorsInput(SeriesInput):
         if not np.isfinite(values).all() or np.abs(values).max(initial=0) > np.finfo(np.float16).max:
             raise BadSeries("found numbers that are not finite or above 65,504, expected smaller ones")
         return (values if speed == 1 else stretch(values, speed)).astype(np.float16)
-
-    def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[np.ndarray, int, Picture | None]:
-        try:
-            frames = self.frames_of(content)
-        except BadSeries as error:
-            raise UserError(str(error)) from None
-        return frames, frames.nbytes, None
 
 
 def _read(file: Path | bytes) -> np.ndarray:

@@ -23,7 +23,7 @@ from sightline.decoding.combine import combined
 from sightline.decoding.ctc import ctc_begin, ctc_step
 from sightline.decoding.search import Step
 from sightline.models.writer import Writer
-from sightline.nn.series import SeriesBatch, SeriesFront, SeriesFrontConfig, SeriesShape, reduced
+from sightline.nn.series import ImageFront, SeriesBatch, SeriesFront, SeriesFrontConfig, SeriesShape, reduced
 from sightline.vocabulary import END, PADDING, START
 
 
@@ -50,7 +50,7 @@ class Annotations(NamedTuple):
 class SeriesModel(nn.Module):
     """A model that reads frames through a front end."""
 
-    front: nn.Module
+    front: SeriesFront | ImageFront
 
     def centre(self, mean: Tensor, scale: Tensor) -> None:
         """Set the mean and the reciprocal deviation of the training data's features."""
@@ -85,7 +85,9 @@ class SeriesToText(SeriesModel, Writer):
     def begin(self, source: SeriesBatch) -> Any:
         return self.begin_from(self.annotate(source))
 
-    def loss(self, source: SeriesBatch, target: Int[Tensor, "b t"], smoothing: float = 0.0) -> JointLoss:
+    def loss(  # type: ignore[override]
+        self, source: SeriesBatch, target: Int[Tensor, "b t"], smoothing: float = 0.0
+    ) -> JointLoss:
         annotations, share = self.annotate(source), self.config.ctc
         following = target[:, 1:]
         real = following != PADDING

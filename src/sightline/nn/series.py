@@ -152,7 +152,7 @@ class SeriesFrontConfig(Config):
         if not self.channels or min(self.channels) < 1:
             raise ValueError(f"channels is {list(self.channels)}; give one or more, each at least 1")
 
-    def build(self, shape: SeriesShape) -> "SeriesFront":
+    def build(self, shape: SeriesShape) -> "SeriesFront | ImageFront":
         return ImageFront(self, shape) if len(shape.frame) > 1 else SeriesFront(self, shape)
 
 

@@ -207,8 +207,8 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         prediction = None
         if options.output is None:
             chosen = self.options({"beam": options.beam})
-            raw = self.merge(x, parts[:1], cast("list[Searched]", run.raw([x], parts=[parts[:1]], options=chosen)))
-            prediction = raw.predictions[0]
+            (raw,) = run.raw([x], parts=[parts[:1]], options=chosen)
+            prediction = cast("Searched", raw).predictions[0]
         text = prediction.text if prediction is not None else cast("str", options.output)
         tokens = prediction.tokens if prediction is not None else tuple(self.tokeniser.encode([text])[0])
         batch = to_device(run.input.collate(parts[:1]), run.device)

@@ -112,6 +112,7 @@ KINDS = {
     "images": "as a file (JPEG, PNG, WebP, BMP, GIF or TIFF) in base64",
     "recordings": "as a file (WAV, FLAC, OGG or MP3) in base64",
     "arrays": "as a file (.npy) in base64",
+    "clips": "as a file (.npy: bytes, frames × height × width) in base64",
 }
 # The shortest files to try the API with: a GIF, a WAV, an array.
 SHORTEST = {

@@ -245,7 +245,7 @@ class Worker:
             raise RefusedError(
                 413,
                 f"the maps have {weights:,} weights, more than the limit of {self.limits.weights:,}; explain a shorter "
-                f"text or a smaller image, or set top to keep only the largest weights of each row",
+                f"text or recording, or a smaller image, or set top to keep only the largest weights of each row",
             )
 
 

@@ -1,15 +1,17 @@
 """Transcribe: sound, features or images in time to text, with attention over the frames for each token."""
 
+from typing import Any
+
 from sightline.tasks.task import Column, Task, Variant
 
 TEXT = Column("text", "what was said", ("transcript", "transcription", "sentence", "target"))
-LISTENER = {
+LISTENER: dict[str, dict[str, Any]] = {
     "tiny": {"size": 192, "reduces": [2, 2, 1]},
     "small": {"size": 256, "reduces": [2, 2, 1]},
     "base": {"size": 320, "reduces": [2, 2, 1, 1]},
 }
 
-MODELS = {
+MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "listen_attend_spell": {
         size: {**own, "decoder_size": decoder}
         for (size, own), decoder in zip(LISTENER.items(), (256, 320, 512), strict=True)

@@ -16,13 +16,19 @@ VARIANTS = 4096  # parts of variants that are in work together
 class HidingSubject(ABC):
     """A model and one input, for `sightline.explain.evidence`. A subclass reads variants of it with parts hidden."""
 
-    column_name = "place"
+    row_name: str = "token"
+    column_name: str = "place"
     model: nn.Module
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         self.hideable = np.ones(self.columns, dtype=bool)
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """How many parts the output has."""
 
     @property
     @abstractmethod

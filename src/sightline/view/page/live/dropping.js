@@ -6,7 +6,7 @@ import { short } from "../text.js";
 import { recordSound } from "./microphone.js";
 import { Refusal } from "./talk.js";
 
-const ACCEPTED = { images: "image/*,.tif,.tiff", recordings: "audio/*,.wav,.flac,.ogg,.opus,.mp3,.aiff", arrays: ".npy" };
+const ACCEPTED = { images: "image/*,.tif,.tiff", recordings: "audio/*,.wav,.flac,.ogg,.opus,.mp3,.aiff", arrays: ".npy", clips: ".npy" };
 
 const megabytes = (bytes) => `${(bytes / (1 << 20)).toFixed(bytes < 10 << 20 ? 1 : 0)} MB`;
 

@@ -12,8 +12,8 @@ const TITLE = "Type a text and see the attention of the model";
 const OF_FILES = {
   images: "Drop an image and see the attention of the model",
   recordings: "Speak, or drop a recording, and see the attention of the model",
-  arrays: "Drop an array and see the attention of the model",
 };
+const OF_OTHERS = "Drop a file and see the attention of the model";
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
 let controller = null;
@@ -151,7 +151,7 @@ async function begin() {
     known = new Map(health.runs.map((run) => [run.name, run]));
     askingForm(health, explain, showProblem);
     const { files } = health.runs[0];
-    if (files) setText(document.getElementById("title"), OF_FILES[files] ?? OF_FILES.arrays);
+    if (files) setText(document.getElementById("title"), OF_FILES[files] ?? OF_OTHERS);
     document.documentElement.dataset.open = "yes";
   } catch (error) {
     refuse(error, begin);
