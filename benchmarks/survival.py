@@ -255,6 +255,7 @@ def served(work: Path) -> str:
     with server(work / "served" / "translate", 1, *limits) as (process, again):
         if again != port or gone >= 30:
             raise SystemExit(f"port {port} became {again}; processes were left for {gone:.0f} s")
+        post(port, json.dumps(bodies[0]).encode())  # the first request imports what search needs
         text = " ".join(["ga", "di", "ke", "bo", "su"] * 60)
         asked = {"text": text, "output": " ".join(["GA", "DI", "KE"] * 100), "measure": False, "beam": 1}
         content = json.dumps(asked).encode()

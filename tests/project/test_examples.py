@@ -5,7 +5,10 @@ import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from sightline.synthetic.morse import CODE, RATE, made_morse
 
 pytestmark = pytest.mark.unchecked_shapes
 
@@ -64,3 +67,25 @@ def test_normalisers_go_from_soft_to_hard(run, capsys):
     for name in names:  # the warmer, the more is read
         assert (measured.nonzero[name].diff() >= 0).all()
     assert "wrote" in capsys.readouterr().out
+
+
+def test_morse_code_is_made_heard_and_drawn(run, capsys):
+    """In so short a time nothing is learnt; that a trained model hears is tested with tones."""
+    measured = run("morse")
+    assert measured.words > 0
+    assert 0 < measured.inside <= 1
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_made_morse_has_the_code_and_the_times_of_its_letters():
+    for one, again in zip(made_morse(5, 7), made_morse(5, 7), strict=True):
+        assert np.array_equal(one.samples, again.samples)
+        letters = one.text.replace(" ", "")
+        assert len(one.times) == len(letters)
+        loud = np.abs(one.samples) > 0.2
+        for letter, (start, end) in zip(letters, one.times, strict=True):
+            keyed = loud[round(start * RATE) : round(end * RATE)].mean()
+            dots = sum(3 if sign == "-" else 1 for sign in CODE[letter])
+            assert abs(keyed / 0.66 - dots / (dots + len(CODE[letter]) - 1)) < 0.25  # of a sine, two thirds are loud
+        behind = loud[round(one.times[-1][1] * RATE) + 100 :]
+        assert behind.mean() < 0.01
