@@ -9,6 +9,7 @@ from sightline.models.image_to_labels import ImageToLabelsConfig
 from sightline.models.image_to_text import Places
 from sightline.models.source_to_labels import LabelsShape
 from sightline.nn.image import CNNConfig
+from sightline.outputs.file_labels import LabelMeasure
 from sightline.outputs.image_labels import ImageLabelSubject
 
 
@@ -81,7 +82,7 @@ def test_attention_finds_what_the_mean_drowns():
     weights = model.pooling(model.annotate(source), need_weights=True).weights[:, 0]
     assert (weights.argmax(-1) == spots).float().mean() > 0.9
     for row in range(4):
-        subject = ImageLabelSubject(model.eval(), source[row : row + 1], int(gold[row]))
+        subject = ImageLabelSubject(model.eval(), source[row : row + 1], LabelMeasure(int(gold[row]), "one", 1.0, 0.0))
         assert leave_one_out(subject, [0])[0].argmax() == spots[row]
 
 

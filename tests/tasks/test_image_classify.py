@@ -23,7 +23,8 @@ from sightline.models.image_to_text import Places
 from sightline.models.source_to_labels import LabelsShape
 from sightline.nn.efficientnet import EfficientNetLite0Config
 from sightline.nn.image import CNNConfig
-from sightline.outputs.image_labels import HIDING, LOOKED, ImageLabelsOutput
+from sightline.outputs.file_labels import HIDING, LOOKED
+from sightline.outputs.image_labels import ImageLabelsOutput
 from sightline.outputs.label_baselines import ImageBaselines
 from sightline.outputs.label_scores import Labels
 from sightline.records import Grid

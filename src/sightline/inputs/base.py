@@ -270,6 +270,12 @@ class Input(ABC, Generic[X, Part, Batch]):
         """Whether an item is two texts: a pair, or a question and a text."""
         return False
 
+    bench_unit: ClassVar[str] = ""  # what `bench` counts items in, where that is not their number
+
+    def amount(self, xs: Sequence[X]) -> float:
+        """How much these items are in that unit."""
+        return len(xs)
+
     def work(self, xs: Sequence[X]) -> list[int]:
         """How much work each item is, in tokens."""
         return [sum(map(self.size, cast("Sequence[Part]", parts))) for parts in self.encode(xs)]

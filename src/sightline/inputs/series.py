@@ -297,6 +297,12 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
             raise UserError(f"it is no array (.npy): {error}") from None
         return frames, frames.nbytes, None
 
+    bench_unit = "seconds of the data"  # so many a second: how many times faster than real time
+
+    def amount(self, xs: Sequence[FileItem]) -> float:
+        frames = sum(self.size(cast("SeriesPart", part)) for parts in self.encode(xs) for part in parts)
+        return frames * (self.shape.seconds or 1.0)
+
     def work(self, xs: Sequence[FileItem]) -> list[int]:
         return [self.config.work] * len(xs)
 

@@ -132,11 +132,38 @@ class ImageBaselines(LabelBaselines):
         )
 
 
+class SeriesBaselines(ImageBaselines):
+    """The same for recordings: a linear model on the mean and the deviation of each feature, without any order."""
+
+    about = "A linear model on the same training data, scored on all validation data: what needs no order of time."
+
+    def scores(
+        self, folder: Path | None, xs: Sequence[Any], prepared: SomePrepared | None = None
+    ) -> dict[str, np.ndarray]:
+        if prepared is None:
+            return {}
+        order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
+        training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
+        gold = cast("Tensor", prepared.output.collate(targets, None))
+        x, scored = (self._moments(rows) for rows in ([int(one[0]) for one in training], [x.row for x in xs]))
+        return {"linear model on means and deviations": linear_margins(x, gold, scored, self.labels)}
+
+    def _moments(self, rows: Sequence[int]) -> Tensor:
+        frames = (torch.from_numpy(self.input.store.frames(row).astype(np.float64)).flatten(1) for row in rows)
+        return torch.stack([torch.cat([one.mean(dim=0), one.std(dim=0, correction=0)]) for one in frames])
+
+
 def linear_scores(
     features: Features, training: Sequence[int], gold: Tensor, rows: Sequence[int], labels: Labels
 ) -> dict[str, np.ndarray]:
     """Logits (or numbers) of these rows, of a linear model that is fitted to the rows for training."""
-    x, scored = _features(features, training), _features(features, rows)
+    margins = linear_margins(_features(features, training), gold, _features(features, rows), labels)
+    pixels = features.dtype == np.uint8
+    return {f"linear model on {SIDE} × {SIDE} pixels" if pixels else "linear model on the mean of all places": margins}
+
+
+def linear_margins(x: Tensor, gold: Tensor, scored: Tensor, labels: Labels) -> np.ndarray:
+    """Logits (or numbers) of the scored rows, of a linear model that is fitted to x."""
     middle, spread = x.mean(dim=0), x.std(dim=0, correction=0).clamp_min(1e-3)
     x, scored = (x - middle) / spread, (scored - middle) / spread
     kind = labels.kind
@@ -153,8 +180,7 @@ def linear_scores(
     margins = (scored @ weights + bias).numpy()
     if kind == "number":
         margins = margins[:, 0] * labels.spread + labels.mean
-    pixels = features.dtype == np.uint8
-    return {f"linear model on {SIDE} × {SIDE} pixels" if pixels else "linear model on the mean of all places": margins}
+    return margins
 
 
 def _features(features: Features, numbers: Sequence[int]) -> Tensor:

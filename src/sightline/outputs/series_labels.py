@@ -7,7 +7,7 @@ from sightline.inputs.series_subject import SeriesLabelSubject
 from sightline.models.series_to_labels import SeriesToLabels
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.file_labels import FileLabelsOutput, LabelMeasure
-from sightline.outputs.label_baselines import LabelBaselines
+from sightline.outputs.label_baselines import SeriesBaselines
 from sightline.tasks.run import Run
 
 
@@ -15,7 +15,7 @@ class SeriesLabelsOutput(FileLabelsOutput[SeriesPart, SeriesBatch]):
     """Labels of recordings, of arrays of features or of clips."""
 
     part_name = "moment"
-    baseline_models = LabelBaselines
+    baseline_models = SeriesBaselines
 
     def subject(self, run: Run, source: SeriesBatch, measure: LabelMeasure) -> SeriesLabelSubject:
         return SeriesLabelSubject(cast("SeriesToLabels", run.model), source, run.config.model.reduction, measure)

@@ -48,7 +48,7 @@ class Work(NamedTuple):
     name: str
     unit: str
     call: Callable[[], object]
-    amount: int
+    amount: float
     profiled: bool
 
 
@@ -64,11 +64,11 @@ def works(run: Run) -> list[Work]:
         step, tokens = _training(run, lesson)
         todo.append(Work("training", "tokens" if run.output.searches else run.task.counted, step, tokens, True))
     xs = run.output.bench_items(run, [one.x for one in prepared.valid[:ITEMS]])
-    few, unit = xs[:FEW], run.output.bench_unit or run.input.noun
+    few, unit = xs[:FEW], run.output.bench_unit or run.input.bench_unit or run.input.noun
     for name, options in run.output.benched().items():
         together = partial(cast("Callable[..., object]", run.predict), xs, **options, batch_tokens=1 << 20)
-        todo.append(Work(f"{name}, {len(xs)} together", unit, together, len(xs), True))
-        todo.append(Work(f"{name}, one by one", unit, _one_by_one(run, few, options), len(few), False))
+        todo.append(Work(f"{name}, {len(xs)} together", unit, together, run.input.amount(xs), True))
+        todo.append(Work(f"{name}, one by one", unit, _one_by_one(run, few, options), run.input.amount(few), False))
     return todo
 
 
