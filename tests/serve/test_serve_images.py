@@ -70,7 +70,7 @@ def classifier():
     reading.learning = encoder
     output = ImageLabelsOutput(config, labels, reading)
     model = config.build(reading, output)
-    return Run(CLASSIFY, CLASSIFY.variants[0], model.eval(), reading, output, config, "kinds")
+    return Run(CLASSIFY, CLASSIFY.variant_of("classify_images"), model.eval(), reading, output, config, "kinds")
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from sightline.tasks.train import build
 from sightline.tasks.warm_start import SameTask
 from sightline.training.loop import TrainingConfig
 
-VARIANT = CLASSIFY.variants[0]
+VARIANT = CLASSIFY.variant_of("classify_images")
 TASK = CLASSIFY.of(VARIANT)
 SOME_BAD = RowLimits(max_bad_share=0.2)
 
