@@ -164,10 +164,12 @@ def test_a_folder_that_is_no_run_is_said_before_an_image_is_refused(command, tmp
     assert "there is no run folder" in done.err
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{", encoding="utf-8")
+    (tmp_path / "a.png").write_bytes(b"")
     done = command("--image", "a.png", folder=tmp_path / "broken")
     assert done.code == 2
     assert "is damaged" in done.err
-    assert "reads texts" in command("--image", "a.png").err
+    assert "reads texts, and --image is for runs that read images; leave it out" in command("--image", "a.png").err
+    assert "reads texts, and --audio is for runs that read recordings" in command("--audio", "a.png").err
 
 
 def test_weights_before_the_first_validation_are_called_what_they_are(tmp_path, capsys):
