@@ -17,6 +17,7 @@ class ClipInput(SeriesInput):
     source_name = "clip"
     column = "frames"
     files = CLIPS
+    reads_folders = True
     example = '"clip.mp4"'
 
     def frame_seconds(self) -> float:
