@@ -59,7 +59,7 @@ class LogMelConfig(Config):
         if not 0 <= self.preemphasis < 1:
             raise ValueError(f"preemphasis is {self.preemphasis}; it must be at least 0 and below 1")
         if not self.floor > 0:
-            raise ValueError(f"floor is {self.floor}; it must be above 0")
+            raise ValueError(f"the field floor is {self.floor}; it must be above 0")
         _filters(self)
 
     @property

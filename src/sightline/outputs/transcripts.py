@@ -76,7 +76,7 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
     def read(self, cells: Mapping[str, object], x: FileItem) -> str:
         text = normalise(text_of(cells, "text"))
         if not text:
-            raise BadValueError("empty: found no text in the transcript, expected what was said")
+            raise BadValueError("empty: found no text in the transcript, expected a text")
         return text
 
     def check(self, y: str, limits: RowLimits) -> None:
@@ -215,7 +215,7 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         weights = alignment(model, cast("SeriesBatch", batch), tokens)
         if weights is None or not len(weights):
             if explanation is None:
-                raise UserError(f"{run.name} heard nothing in it, so there is no alignment to show")
+                raise UserError(f"{run.name} gives an empty transcript, so there is no alignment to show")
             return explanation
         rows = Tokens(tuple(self.tokeniser.spell(list(tokens))))
         columns = cast("Frames", run.input.axis(x, parts[0]))

@@ -4,7 +4,7 @@ from typing import Any
 
 from sightline.tasks.task import Column, Task, Variant
 
-TEXT = Column("text", "what was said", ("transcript", "transcription", "sentence", "target"))
+TEXT = Column("text", "the transcript", ("transcript", "transcription", "sentence", "target"))
 LISTENER: dict[str, dict[str, Any]] = {
     "tiny": {"size": 192, "reduces": [2, 2, 1]},
     "small": {"size": 256, "reduces": [2, 2, 1]},
