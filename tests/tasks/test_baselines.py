@@ -51,7 +51,8 @@ def test_the_verdict_is_of_the_metric_that_decides():
 def test_of_error_rates_the_least_wins():
     baselines = {"a": {"wer": 50.0}, "b": {"wer": 90.0}}
     assert (
-        verdict({"wer": 45.0}, baselines) == "the run is below its baselines: wer 45.00, and 50.00 of the baseline 'a'"
+        verdict({"wer": 45.0}, baselines)
+        == "the run is better than its baselines: wer 45.00, and 50.00 of the baseline 'a'"
     )
     assert verdict({"wer": 60.0}, baselines).startswith("A BASELINE WON: wer 60.00, and 50.00")
     assert verdict({"wer": 50.0}, baselines).startswith("A BASELINE IS AS GOOD")

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +12,15 @@ import sightline
 from invoke import run
 from sightline.data.checking import RowLimits
 from sightline.data.sound import wav_bytes
+from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.inputs.series import SeriesWindow
 from sightline.metrics import cer
-from sightline.models.listen_attend_spell import ListenAttendSpellConfig
+from sightline.models.listen_attend_spell import CTCConfig, ListenAttendSpellConfig
 from sightline.nn.mel import LogMelConfig
 from sightline.nn.series import SeriesFrontConfig
+from sightline.tasks.classify import CLASSIFY
+from sightline.tasks.configs.classify_series import SoundClassifyConfig
 from sightline.tasks.configs.transcribe import SoundTranscribeConfig
 from sightline.training.loop import TrainingConfig
 
@@ -120,6 +124,26 @@ def test_a_long_recording_is_cut_at_silences_and_put_together(trained):
     assert times[-1] > 1.5
 
 
+def test_the_first_window_of_a_long_recording_is_explained(trained):
+    folder, _ = trained
+    short = sightline.load(folder / "run")
+    object.__setattr__(short.config, "max_frames", 60)
+    explanation = short.explain(np.concatenate([spoken("ab ca"), spoken("bc a")]), measure=False)
+    record = explanation.records[0]
+    assert len(record.columns) <= short.config.model.steps(60)
+    assert len(record.rows) > 1
+    assert any("the first of them is explained" in note for note in explanation.notes)
+
+
+def test_arrays_of_samples_are_checked(trained):
+    _, run = trained
+    good = spoken("ab")
+    assert run.predict([good])[0].text
+    for bad in (good.astype(np.int16), good.reshape(1, -1), good[:0], np.full(8000, np.nan, np.float32)):
+        with pytest.raises(UserError, match="expected samples from -1 to 1"):
+            run.predict([bad])
+
+
 def test_the_command_writes_subtitles_and_grids(trained):
     folder, _ = trained
     given = ["--audio", folder / "sounds" / "valid-0.wav", folder / "sounds" / "valid-1.wav"]
@@ -133,6 +157,9 @@ def test_the_command_writes_subtitles_and_grids(trained):
         assert done.returncode == 0, done.stderr
         assert sorted(path.name for path in out.iterdir()) == [f"valid-0{ending}", f"valid-1{ending}"]
         assert (out / f"valid-0{ending}").read_text().startswith(first)
+    seconds = len(spoken(texts(8, 2)[0])) / RATE  # of the whole recording, to the hop
+    grid = (folder / "textgrid" / "valid-0.TextGrid").read_text()
+    assert abs(float(grid.split("xmax = ")[1].split()[0]) - seconds) < 0.04
     lines = run("predict", folder / "run", *given, "--format", "jsonl", cwd=folder).stdout.splitlines()
     row = json.loads(lines[0])
     assert row["text"].split() == [word["word"] for word in row["words"]]
@@ -214,3 +241,65 @@ def test_labels_of_recordings(tmp_path):
     costs = explanation.of("hiding")[0].matrix()[0]
     heard = slice(1200 // 320, (1200 + 480 + 640) // 320 + 1)  # states of four frames of 10 milliseconds
     assert costs[heard].sum() > 0.6
+
+
+def test_texts_and_images_stay_what_they_were(tmp_path):
+    """A path beside a text, or a stray array among images, makes no recordings of them."""
+    rows = ["path\ttext\tlabel", *(f"{n}.wav\ta {'good' if n % 2 else 'bad'} film\t{n % 2}" for n in range(10))]
+    (tmp_path / "texts.tsv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    for name in ("1.png", "2.png", "3.png", "stray.npy", "stray.wav"):
+        (tmp_path / "photos" / "a" / name).write_bytes(b"")
+    (tmp_path / "spoken" / "a").mkdir(parents=True)
+    for name in ("1.wav", "2.flac", "cover.png"):
+        (tmp_path / "spoken" / "a" / name).write_bytes(b"")
+    kinds = {
+        name: CLASSIFY.variant_for(Source(str(tmp_path / name))).stored for name in ("texts.tsv", "photos", "spoken")
+    }
+    assert kinds == {"texts.tsv": "classify", "photos": "classify_images", "spoken": "classify_sound"}
+
+
+def test_transcripts_that_ctc_cannot_align_are_counted(tmp_path):
+    from runs import prepared_as
+
+    data = table(tmp_path, "train", [*texts(10, 8), "a b"])
+    lines = data.read_text().splitlines()
+    data.write_text("\n".join([*lines[:-1], lines[-1].replace("a b", "abc" * 60)]) + "\n")
+    for model, kept in ((config().model, 1), (CTCConfig(size=8, reduces=(2, 1)), 0)):
+        with prepared_as("transcribe", data, tmp_path / model.kind, config(model=model, valid_share=0.1)) as (
+            prepared,
+            _,
+        ):
+            fast = [note for note in prepared.output.notes(prepared) if "CTC learns nothing" in note]
+            long = [row for row in range(len(prepared.corpus)) if len(prepared.corpus[row][1]) > 100]
+        if fast:  # unless the split took it for validation
+            assert len(long) == kept
+
+
+@pytest.mark.parametrize("settings", [{"speeds": (0.0,)}, {"speeds": (-1.0, 1.0)}, {"frame_seconds": 0.0}])
+def test_speeds_are_checked(settings):
+    for kind in (SoundTranscribeConfig, SoundClassifyConfig):
+        with pytest.raises(ValueError, match=r"it must be above 0|each must be from"):
+            kind(**settings)
+
+
+def test_a_low_rate_lowers_the_highest_frequency(tmp_path):
+    from runs import prepared_as
+
+    data = table(tmp_path, "train", texts(12, 7))
+    given = config(sound=LogMelConfig(size=12, highest=7600.0))
+    with prepared_as("transcribe", data, tmp_path / "data", given) as (prepared, _):
+        assert prepared.input.mel.highest == RATE / 2
+        assert "recordings are read at 8,000 Hz, the lowest rate of these files" in prepared.input.notes()
+
+
+def test_frames_of_another_run_are_refused(tmp_path):
+    data = table(tmp_path, "train", texts(12, 7))
+    sightline.train(
+        data, tmp_path / "run", task="transcribe", config=config(training=TrainingConfig(steps=1, averaged=1))
+    )
+    about = tmp_path / "run" / "data" / "series" / "series.json"
+    about.write_text(about.read_text().replace('"variants": 1', '"variants": 2'))
+    run_input = sightline.load(tmp_path / "run").input
+    with pytest.raises(UserError, match="prepare the data again"):
+        run_input.reopen(SimpleNamespace(data=tmp_path / "run" / "data"))

@@ -36,7 +36,7 @@ def predict_command(
     of_files = _check_format(loaded, format, out)
     folder = out if loaded.output.writes_files or of_files else None
     if folder is not None and is_no_folder(folder):
-        raise UserError(f"--out is {folder}, which is a file; name a folder for masks and pictures")
+        raise UserError(f"--out is {folder}, which is a file; name a folder")
     if folder is None and out is not None and out.is_dir():
         raise UserError(f"--out is {out}, which is a folder; name a file")
     with spelling(given):

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ from sightline.files import place_of
 # What the column of images may be called.
 IMAGE_NAMES = ("image", "image_path", "image_file", "file_name", "filename", "file", "path")
 ANY_NAMES = IMAGE_NAMES[3:]  # names that do not tell what kind of file it is
+LOOKED_AT = 1000  # files of a folder that decide what kind they are
+ALL_ENDINGS = (
+    *(*ENDINGS, ".npy", ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"),
+    *(".mp4", ".avi", ".mov", ".mkv", ".webm", ".mpg", ".mpeg"),
+)
 TABLES = (*FORMATS, ".gz")
 _MASK = re.compile(r"(?<=.)[._ -]masks?$", re.IGNORECASE)  # behind the name of an image: its mask
 _ARRAYS = (".npy",)  # a mask may be one, and so may a grid of features
@@ -41,22 +47,26 @@ class FileKind:
     endings: tuple[str, ...]
     hint: str = ""  # on files that look alike and are not read
 
-    def is_data(self, data: str, columns: Sequence[str] | None = None) -> bool:
-        """Whether data has files of this kind: a folder that holds one, or a table with a column of them.
+    def is_data(self, data: str, columns: Sequence[str] | None = None, beside: Sequence[str] = ()) -> bool:
+        """Whether data has files of this kind: a folder most of whose files are, or a table with a column of them.
 
-        Where ``columns`` are named, what stands first in the first of them decides.
+        Where ``columns`` are named, what stands first in the first of them decides. In a table with one of the columns
+        ``beside``, a name that any kind of file may have (`ANY_NAMES`) tells nothing.
         """
         if data == "-":
             return False
         if Path(data).is_dir() and (table := _table_in(data, ("text",))) is not None:
             data = table
         if Path(data).is_dir():
-            return next(_files(Path(data), self.endings), None) is not None
+            files = [path.name.lower() for path in islice(_files(Path(data), ALL_ENDINGS), LOOKED_AT)]
+            return 2 * sum(name.endswith(self.endings) for name in files) > len(files)
 
         def find(name: str, names: Sequence[str]) -> Columns:
             if columns is not None:
                 return choose_columns(name, names, (), columns[:1])
-            own = [one for one in names if one.strip().casefold() in self.names]
+            there = {one.strip().casefold() for one in names}
+            known = [one for one in self.names if one not in ANY_NAMES or not there & {*beside}]
+            own = [one for one in names if one.strip().casefold() in known]
             return Columns(tuple(own[:1]))
 
         try:
@@ -67,10 +77,10 @@ class FileKind:
             return False
         return str(first.values[0]).strip().lower().endswith(self.endings)
 
-    def is_source(self, source: Source) -> bool:
+    def is_source(self, source: Source, beside: Sequence[str] = ()) -> bool:
         """The same of a source; of rows that a Python program holds, the names of the fields decide."""
         if source.held is None:
-            return source.data is not None and self.is_data(source.data, source.columns)
+            return source.data is not None and self.is_data(source.data, source.columns, beside)
         first = None if isinstance(source.held, Iterator) else next(iter(source.held), None)
         names = [str(name).strip().casefold() for name in first] if isinstance(first, Mapping) else []
         return any(name in self.names and name not in ANY_NAMES for name in names)
@@ -361,7 +371,7 @@ def _labelled(folder: Path, endings: Sequence[str]) -> Iterator[TableRow]:
     with os.scandir(folder) as entries:
         labels = sorted(one.name for one in entries if one.is_dir() and not one.name.startswith("."))
     if not labels:
-        raise UserError(f"{folder}: found no folders in it; expected one for each label, with its images")
+        raise UserError(f"{folder}: found no folders in it; expected one for each label, with its files")
     for label in labels:
         yield from (TableRow((path, label), str(path), 0) for path in _files(folder / label, endings))
 

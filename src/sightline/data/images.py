@@ -349,6 +349,9 @@ KEYS = "images.npy"  # below the run's data: the keys of its images
 def image_key(path: Path) -> int:
     """A number for the content of an image, or for its path where it cannot be read, which is reported later."""
     try:
+        if path.is_dir():  # a clip: the names and contents of its files
+            inside = sorted(one for one in path.iterdir() if one.is_file())
+            return hash_of("\0".join(f"{one.name}\0{image_key(one)}" for one in inside))
         if path.is_file():
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).digest()

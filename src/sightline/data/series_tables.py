@@ -5,6 +5,7 @@ from typing import Any
 
 from sightline.data.columns import TableRow
 from sightline.data.image_tables import ANY_NAMES, FileKind, transcript_cells
+from sightline.data.labelled import TEXT_NAMES
 from sightline.data.source import Source
 
 SOUNDS = FileKind(
@@ -35,6 +36,16 @@ def is_sound_source(source: Source) -> bool:
 def is_vector_source(source: Source) -> bool:
     """Whether data is of arrays."""
     return VECTORS.is_source(source)
+
+
+def is_labelled_sound(source: Source) -> bool:
+    """Whether data that may be of texts is of recordings: beside a text, a path is no item."""
+    return SOUNDS.is_source(source, TEXT_NAMES)
+
+
+def is_labelled_vectors(source: Source) -> bool:
+    """The same for arrays."""
+    return VECTORS.is_source(source, TEXT_NAMES)
 
 
 def is_clip_source(source: Source) -> bool:

@@ -37,6 +37,7 @@ from sightline.tasks.prepare import Rows, Setting
 from sightline.tasks.task import BadValueError
 
 FOLDER = "series"  # below the run's data: the frames of all files
+FLAT = 1e-3  # a deviation below this is that of a constant
 MEASURED = 2_000  # files whose frames give mean and deviation
 
 
@@ -103,8 +104,9 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         def read() -> Iterator[tuple[list[np.ndarray], str | None]]:
             for number, file in enumerate(files):
                 try:
-                    arrays = [self.frames_of(file, speed) for speed in self.speeds]
+                    arrays = [self.frames_of(file)]
                     self.check_frames(arrays[0])
+                    arrays += [self.frames_of(file, speed) for speed in self.speeds[1:]]
                     self.examine(file)
                     yield arrays, None
                 except BadSeries as error:
@@ -178,8 +180,8 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 frames = frames - frames.mean(axis=0)
             count, total, squares = count + len(frames), total + frames.sum(axis=0), squares + (frames**2).sum(axis=0)
         mean = total / count
-        deviation = np.sqrt(np.maximum(squares / count - mean**2, 1e-10))
-        self.centre = mean, 1 / deviation
+        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+        self.centre = mean, 1 / np.where(deviation < FLAT, 1.0, deviation)
         return self
 
     def initialise(self, model: SeriesModel) -> None:
@@ -265,6 +267,8 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
 
     def reopen(self, setting: Setting) -> None:
         self.store = SeriesStore.open(setting.data / FOLDER)
+        if (self.store.frame, self.store.variants) != (self.shape.frame, len(self.speeds)):
+            raise UserError(f"the frames in {setting.data / FOLDER} are not those of this run; prepare the data again")
 
     def notes(self) -> list[str]:
         return [f"{self.noun} read at {self.per_second:,.1f} a second"] if self.per_second else []

@@ -35,6 +35,7 @@ class SoundInput(SeriesInput):
     kind = "sound"
     noun = "recordings"
     column = "audio"
+    at_once = 8  # an hour of frames is some thirty megabytes
     files = SOUNDS
 
     def __init__(self, config: TaskConfig, shape: SeriesShape | None = None, rate: int | None = None) -> None:
@@ -45,7 +46,11 @@ class SoundInput(SeriesInput):
     @property
     def mel(self) -> LogMelConfig:
         """The features at the rate of the data: a lower rate has no frequencies above half of it."""
-        return self.config.sound if self.rate == self.config.sound.rate else replace(self.config.sound, rate=self.rate)
+        sound: LogMelConfig = self.config.sound
+        if self.rate == sound.rate:
+            return sound
+        highest = None if sound.highest is None else min(sound.highest, self.rate / 2)
+        return replace(sound, rate=self.rate, highest=highest, lowest=min(sound.lowest, self.rate / 8))
 
     def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
         """At the lowest rate that some of the files have, or at that of the configuration if it is lower."""
@@ -68,6 +73,8 @@ class SoundInput(SeriesInput):
 
     def notes(self) -> list[str]:
         lines = super().notes()
+        if self.rate < self.config.sound.rate and self.per_second:
+            lines.append(f"recordings are read at {self.rate:,} Hz, the lowest rate of these files")
         for fault, names in self.doubtful.items():
             shown = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
             lines.append(f"{len(names):,} recordings are {fault} (kept): {shown}")
@@ -79,8 +86,10 @@ class SoundInput(SeriesInput):
     def samples_of(self, file: Path | bytes | np.ndarray) -> np.ndarray:
         """The samples of a file, at the rate of the configuration."""
         if isinstance(file, np.ndarray):
-            if file.ndim != 1 or file.dtype.kind != "f" or not np.isfinite(file).all():
+            if file.ndim != 1 or file.dtype.kind != "f" or not len(file):
                 raise BadSeries(f"found an array of {file.dtype} and shape {file.shape}, expected samples from -1 to 1")
+            if not np.isfinite(file).all():
+                raise BadSeries("found samples that are no finite numbers, expected samples from -1 to 1")
             return file.astype(np.float32)
         try:
             return read_sound(file, self.mel.rate)
@@ -93,7 +102,7 @@ class SoundInput(SeriesInput):
             with torch.inference_mode():
                 return log_mel(torch.from_numpy(samples), self.mel).half().numpy()
         try:  # in blocks: an hour of samples is never in memory
-            blocks = [file] if isinstance(file, np.ndarray) else sound_blocks(file, self.rate, BLOCK)
+            blocks = [self.samples_of(file)] if isinstance(file, np.ndarray) else sound_blocks(file, self.rate, BLOCK)
             return np.concatenate([some.astype(np.float16) for some in stream_log_mel(blocks, self.mel)])
         except BadSound as error:
             raise BadSeries(str(error)) from None
@@ -124,6 +133,8 @@ class SoundInput(SeriesInput):
             rate = saved.about["rate"]
             if type(rate) is not int or not 1000 <= rate <= config.sound.rate:
                 raise ValueError(f"rate is {rate!r}")
+            if saved.about["frame_seconds"] != config.sound.hop:
+                raise ValueError(f"frame_seconds is {saved.about['frame_seconds']}, and the hop {config.sound.hop}")
         return cls(config, super().load(saved, config).shape, rate)
 
     def receive(self, content: bytes, decoding: Decoding, shown: bool) -> tuple[np.ndarray, int, Picture | None]:

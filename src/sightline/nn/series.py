@@ -202,10 +202,10 @@ class ImageFront(nn.Module):
         mean = x.masked_fill(~there, 0.0).sum(dim=(1, 2, 3), keepdim=True) / counts
         x = (x - mean).masked_fill(~there, 0.0)
         x = x / (x.square().sum(dim=(1, 2, 3), keepdim=True) / counts).sqrt().clamp(min=1e-3)
+        if self.training and self.config.mirrored:
+            x = torch.where(torch.rand(len(x), 1, 1, 1, device=x.device) < 0.5, x.flip(-1), x)
         if self.training and self.config.masking is not None:
             masking = self.config.masking
-            mirrored = torch.rand(len(x), 1, 1, 1, device=x.device) < (0.5 if self.config.mirrored else 0.0)
-            x = torch.where(mirrored, x.flip(-1), x)
             for _ in range(masking.stretches):
                 hidden = _stretch(source.lengths.to(x.dtype), masking.stretch, x.shape[1])
                 x = x.masked_fill(hidden[..., None, None], 0.0)

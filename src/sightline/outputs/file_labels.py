@@ -25,6 +25,7 @@ from sightline.outputs.encoder_maps import top_for
 from sightline.outputs.label_scores import LabelPrediction
 from sightline.outputs.labels import LabelsOutput, Logits
 from sightline.outputs.labels_explain import LabelExplained
+from sightline.outputs.sequence_explain import first_part_note
 from sightline.records import Axis, Record, Tokens
 from sightline.state import select
 from sightline.tasks.evaluate import path_name
@@ -34,6 +35,11 @@ from sightline.tasks.task import Batch, Part
 from sightline.training.steps import to_device
 
 LOOKED, HIDING = "label", "hiding"
+
+
+def _own(batch: Batch) -> Batch:
+    """A copy: gradients may go through it."""
+    return select(batch, torch.zeros(1, dtype=torch.long))
 
 
 class LabelMeasure:
@@ -66,7 +72,7 @@ class FileLabelsOutput(LabelsOutput[FileItem, Part, Batch]):
         model, what = run.model, self.item
         assert isinstance(model, SourceToLabels)
         (parts,) = run.encode([x])
-        source = to_device(select(run.input.collate(parts), torch.zeros(1, dtype=torch.long)), run.device)
+        source = to_device(_own(run.input.collate(parts[:1])), run.device)
         (raw,) = run.raw([x], parts=[parts])
         explained = LabelExplained.of(run, self.decide(x, cast("Logits", raw)), options.output)
         axis = cast("Axis", run.input.axis(x, parts[0]))
@@ -80,6 +86,8 @@ class FileLabelsOutput(LabelsOutput[FileItem, Part, Batch]):
                 "costs can be measured"
             )
         notes, belief = list[str](), None
+        if len(parts) > 1:
+            notes.append(f"{first_part_note(len(parts))}; the label is of all parts")
         if run.config.labels == "several":
             notes.append(
                 f"all labels are given from one reading of the {what}, so the map is the same for each of them"

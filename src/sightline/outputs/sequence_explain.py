@@ -38,8 +38,10 @@ def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
     """Everything there is to show about one item."""
     parts = run.encode([x])[0]
     part = parts[0] if parts else ()
-    outputs, tokens = _outputs(run, x, parts, options)
+    outputs, tokens = _outputs(run, x, parts[:1], options)
     explanation = _maps(run, x, part, outputs, tokens, options)
+    if len(parts) > 1:
+        explanation = replace(explanation, notes=(*explanation.notes, first_part_note(len(parts))))
     most = run.input.most_measured
     longest = max(len(main_map(explanation)[0].columns), len(tokens) + 1) - 1
     if not options.measure or most is None:
@@ -48,6 +50,11 @@ def explain_sequence(run: Run, x: Any, options: ExplainOptions) -> Explanation:
         return replace(explanation, notes=(*explanation.notes, too_many_note(longest, most)))
     belief = run.input.believe(run.model, part, [*tokens, END], main_map(explanation), explanation.shift)
     return replace(explanation, belief=belief)
+
+
+def first_part_note(parts: int) -> str:
+    """The note of an item that is too long to be explained whole."""
+    return f"it is read in {parts:,} parts, and the first of them is explained"
 
 
 def main_map(explanation: Explanation) -> list[Record]:

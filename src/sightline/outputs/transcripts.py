@@ -1,8 +1,9 @@
 """Transcripts of series of frames: error rates of words and characters, and the times of words."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -19,7 +20,7 @@ from sightline.explain.explanation import Explanation, Stack
 from sightline.files import make_folder, write_text
 from sightline.inputs.base import Input
 from sightline.inputs.files import FileItem, StoredFile
-from sightline.inputs.series import SeriesInput, SeriesPart, SeriesWindow
+from sightline.inputs.series import SeriesInput, SeriesPart, SeriesWindow, StoredPart
 from sightline.inputs.text import check_length, text_of
 from sightline.metrics import Metric
 from sightline.metrics.error_rates import ERROR_RATES, error_counts, word_errors
@@ -32,7 +33,7 @@ from sightline.outputs.word_times import alignment, timed_words
 from sightline.records import Frames, Record, Tokens
 from sightline.tasks.evaluate import Evaluation, Table, path_name
 from sightline.tasks.explain import ExplainOptions
-from sightline.tasks.prepare import Rows
+from sightline.tasks.prepare import Prepared, Rows
 from sightline.tasks.run import Run
 from sightline.tasks.task import BadValueError, Example
 from sightline.training.steps import to_device
@@ -85,6 +86,27 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
     def report(self) -> TranscriptReport:
         return TranscriptReport()
 
+    too_fast = 0  # transcripts of the training data with more tokens than encoder states
+
+    def encode(self, x: FileItem, y: str, parts: Sequence[SeriesPart]) -> Iterator[tuple[SeriesPart, list[int]]]:
+        """CTC needs a state for each token, and one more between equal ones; CTC alone cannot learn from the others."""
+        for part, tokens in super().encode(x, y, parts):
+            repeats = sum(one == other for one, other in pairwise(tokens))
+            frames = part.frames if isinstance(part, StoredPart) else len(part)
+            fast = self.config.model.ctc and self.config.model.steps(frames) < len(tokens) + repeats
+            self.too_fast += bool(fast)
+            if not fast or self.config.model.ctc < 1:
+                yield part, tokens
+
+    def notes(self, prepared: Prepared[FileItem, str]) -> list[str]:
+        notes = super().notes(prepared)
+        if self.too_fast:
+            notes.append(
+                f"{self.too_fast:,} transcripts have more tokens than the encoder has states: CTC learns nothing from "
+                "them; check them, or choose smaller model.reduces"
+            )
+        return notes
+
     def search(
         self, run: Run, sizes: Sequence[int], batch: SeriesBatch, options: SequenceOptions
     ) -> list[list[Hypothesis]]:
@@ -108,14 +130,18 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         tokens = [one.predictions[0].tokens for one in searched]
         model = cast("SeriesToText", run.model)
         timed = timed_words(model, batch, tokens, self.tokeniser, seconds * run.config.model.reduction)
-        return [self._timed(*one, seconds) for one in zip(searched, timed, parts, strict=True)]
+        sizes = [run.input.size(part) for part in parts]
+        return [self._timed(*one, seconds) for one in zip(searched, timed, parts, sizes, strict=True)]
 
-    def _timed(self, one: Searched, words: Sequence[TimedWord], part: SeriesPart, seconds: float) -> Searched:
+    def _timed(
+        self, one: Searched, words: Sequence[TimedWord], part: SeriesPart, frames: int, seconds: float
+    ) -> Searched:
         """With the words of the best text, counted from the beginning of the recording."""
         before = part.start * seconds if isinstance(part, SeriesWindow) else 0.0
         best, *others = one.predictions
         moved = tuple(word._replace(start=word.start + before, end=word.end + before) for word in words)
-        return one._replace(predictions=[best._replace(more={"words": moved}), *others])
+        more = {"words": moved, "seconds": frames * seconds}
+        return one._replace(predictions=[best._replace(more=more), *others])
 
     def merge(self, x: FileItem, parts: Sequence[SeriesPart], outputs: Sequence[Searched]) -> Searched:
         """The texts of the windows of a long recording, one behind the other."""
@@ -123,13 +149,14 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
             return super().merge(x, parts, outputs)
         best = [one.predictions[0] for one in outputs]
         words = [word for one in best for word in cast("Sequence[TimedWord]", (one.more or {}).get("words", ()))]
+        seconds = sum(cast("float", (one.more or {}).get("seconds", 0.0)) for one in best)
         return Searched(
             [
                 Prediction(
                     " ".join(text for one in best if (text := one.text.strip())),
                     sum(one.log_prob for one in best),
                     sum(one.score for one in best),
-                    more={"words": tuple(words)} if words else None,
+                    more={"words": tuple(words), "seconds": seconds} if best[0].more else None,
                 )
             ],
             sum(one.loss for one in outputs),
@@ -190,7 +217,7 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         ending = ".TextGrid" if format == "textgrid" else f".{format}"
         name = free_name(Path(run.input.label(x)), folder, (ending,), names)
         if format == "textgrid":
-            text = to_textgrid(words, max([word.end for word in words], default=0.0))
+            text = to_textgrid(words, cast("float", (prediction.more or {}).get("seconds", 0.0)))
         else:
             text = (to_srt if format == "srt" else to_vtt)(cues(words))
         make_folder(folder)

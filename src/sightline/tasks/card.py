@@ -57,7 +57,7 @@ def verdict(
     metric = first if first in known else known[0]
     best = max(baselines, key=lambda name: goodness(metric, baselines[name][metric]))
     least, reached = goodness(metric, baselines[best][metric]), goodness(metric, own[metric])
-    side = "above" if goodness(metric, 1.0) > 0 else "below"
+    side = "above" if goodness(metric, 1.0) > 0 else "better than"
     won = "A BASELINE IS AS GOOD" if least == reached else f"the run is {side} its baselines"
     won = "A BASELINE WON" if least > reached else won
     shown = metric.replace("_", " ")

@@ -10,15 +10,12 @@ from sightline.nn.mel import LogMelConfig
 from sightline.outputs.label_scores import Labels
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.configs.classify import LabelChoices, LabelMetric
+from sightline.tasks.configs.transcribe import check_series, small_mel
 from sightline.training.loop import TrainingConfig
 
 
 def _training() -> TrainingConfig:
     return TrainingConfig(learning_rate=1e-3, warmup=200, patience=15, averaged=5, weight_decay=0.01)
-
-
-def _mel() -> LogMelConfig:
-    return LogMelConfig(size=40)
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,7 @@ class SeriesClassifyConfig(LabelChoices, TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_labels("a recording")
+        check_series(self.speeds, self.frame_seconds)
 
     def build(self, input: Any, output: Any) -> SeriesToLabels:
         labels: Labels = output.labels
@@ -61,4 +59,4 @@ class SeriesClassifyConfig(LabelChoices, TaskConfig):
 class SoundClassifyConfig(SeriesClassifyConfig):
     """``sound``: the features of recordings; its rate is the highest that they are read at."""
 
-    sound: LogMelConfig = field(default_factory=_mel)
+    sound: LogMelConfig = field(default_factory=small_mel)

@@ -1,6 +1,6 @@
 """The configuration of `transcribe`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
@@ -19,6 +19,19 @@ def _characters() -> TokeniserConfig:
 
 def _training() -> TrainingConfig:
     return TrainingConfig(learning_rate=1e-3, warmup=500, patience=20, averaged=5, weight_decay=0.01)
+
+
+def check_series(speeds: Sequence[float], frame_seconds: float) -> None:
+    """Of a configuration: raises ValueError."""
+    if any(not 0.25 <= one <= 4 for one in speeds):
+        raise ValueError(f"speeds is {list(speeds)}; each must be from 0.25 to 4")
+    if not 0 < frame_seconds < 1e4:
+        raise ValueError(f"frame_seconds is {frame_seconds}; it must be above 0")
+
+
+def small_mel() -> LogMelConfig:
+    """Forty bands, which are enough for little data."""
+    return LogMelConfig(size=40)
 
 
 @dataclass(frozen=True)
@@ -53,10 +66,7 @@ class TranscribeConfig(TaskConfig):
         super().__post_init__()
         if self.metric not in get_args(ErrorRate):
             raise ValueError(f"metric is {self.metric!r}; it is one of {', '.join(get_args(ErrorRate))}")
-        if any(not 0.25 <= one <= 4 for one in self.speeds):
-            raise ValueError(f"speeds is {list(self.speeds)}; each must be from 0.25 to 4")
-        if not 0 < self.frame_seconds < 1e4:
-            raise ValueError(f"frame_seconds is {self.frame_seconds}; it must be above 0")
+        check_series(self.speeds, self.frame_seconds)
 
     def build(self, input: Any, output: Any) -> SeriesToText:
         model = self.model.build(input.shape, output.tokeniser.words)
@@ -64,15 +74,11 @@ class TranscribeConfig(TaskConfig):
         return model
 
 
-def _mel() -> LogMelConfig:
-    return LogMelConfig(size=40)
-
-
 @dataclass(frozen=True)
 class SoundTranscribeConfig(TranscribeConfig):
     """``sound``: the features of recordings; its rate is the highest that they are read at."""
 
-    sound: LogMelConfig = field(default_factory=_mel)
+    sound: LogMelConfig = field(default_factory=small_mel)
 
 
 def _listener() -> ListenAttendSpellConfig:
