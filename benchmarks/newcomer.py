@@ -51,7 +51,7 @@ def some_images(path: Path, count: int, out: Path) -> Path:
     """The rows of so many images, drawn at random, with whole paths."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
-        header, *rows = file.read().splitlines()
+        header, *rows = file.read().strip("\n").split("\n")
     names = sorted({row.split("\t")[0] for row in rows})
     chosen = set(random.Random(0).sample(names, min(count, len(names))))
     kept = [str(path.parent / row) for row in rows if row.split("\t")[0] in chosen]
@@ -118,7 +118,7 @@ def value(scores: Any, name: str) -> float:
 
 def interval(rows: Path) -> str:
     """Of the share of right labels, 95 % of 2,000 resamples; nothing for other scores."""
-    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").split("\n") if line]
     if not lines or "label" not in lines[0]:
         return ""
     right = np.array([one["label"] == one["prediction"] for one in lines], float)
