@@ -112,8 +112,8 @@ def measured(name: str, data: Path, work: Path, sources: dict[str, Path]) -> dic
 
 def value(scores: Any, name: str) -> float:
     """A score, wherever the evaluation has it."""
-    found = scores[name] if name in scores else scores["scores"][name]
-    return float(found["value"] if isinstance(found, dict) else found)
+    score = scores[name] if name in scores else scores["scores"][name]
+    return float(score["value"] if isinstance(score, dict) else score)
 
 
 def interval(rows: Path) -> str:

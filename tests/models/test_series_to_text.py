@@ -87,7 +87,7 @@ def test_one_word_at_a_time_is_all_at_once(kind):
     torch.testing.assert_close(torch.cat(rows, dim=1), model.logits(source, TARGET[:, :-1]), rtol=1e-4, atol=1e-5)
 
 
-def found(model, source, lengths, **options):
+def searched(model, source, lengths, **options):
     step, state = model.searching(source)
     return SearchConfig(**options).find(step, state, lengths, [[] for _ in lengths], torch.Generator())
 
@@ -106,7 +106,7 @@ def test_search_adds_the_scores_of_ctc():
             scores[text] = -(0.6 * parts["attention"] + 0.4 * parts["ctc"])
     best = max(scores, key=scores.get)
     with torch.no_grad():
-        ((given,),) = found(model, source, [3], beam=60, length_penalty=0.0, max_length=most)
+        ((given,),) = searched(model, source, [3], beam=60, length_penalty=0.0, max_length=most)
     assert tuple(given.tokens) == best
     assert given.log_prob == pytest.approx(scores[best], abs=1e-3)
 
@@ -122,7 +122,7 @@ def test_ctc_alone_writes_what_is_likeliest():
                 total = float(model.loss(source, torch.tensor([[START, *text, END]])).total)
             scores[text] = -total if total else -float("inf")  # 0: too few frames for it
     with torch.no_grad():
-        ((given,),) = found(model, source, [3], beam=60, length_penalty=0.0, max_length=3)
+        ((given,),) = searched(model, source, [3], beam=60, length_penalty=0.0, max_length=3)
     assert tuple(given.tokens) == max(scores, key=scores.get)
 
 

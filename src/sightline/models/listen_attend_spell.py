@@ -19,7 +19,7 @@ from sightline.models.series_to_text import Annotations, SeriesToText, SeriesToT
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import CellKind
-from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape
+from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape, check_reduces
 
 
 class Listener(SeriesToText):
@@ -87,8 +87,7 @@ class ListenerConfig(SeriesToTextConfig):
         super().__post_init__()
         check_least(self, 1, "size")
         check_share(self, "dropout")
-        if not self.reduces or min(self.reduces) < 1:
-            raise ValueError(f"reduces is {list(self.reduces)}; give one or more, each at least 1")
+        check_reduces(self.reduces)
 
     @property
     def shortens(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from sightline.models.series_to_text import SeriesConfig, SeriesModel
 from sightline.models.source_to_labels import LabelsShape, SourceToLabels
 from sightline.models.text_to_labels import pooled_size
 from sightline.nn.rnn import CellKind
-from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape
+from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape, check_reduces
 
 
 class SeriesToLabels(SeriesModel, SourceToLabels):
@@ -46,8 +46,7 @@ class SeriesToLabelsConfig(SeriesConfig):
     def __post_init__(self) -> None:
         check_least(self, 1, "size")
         check_share(self, "dropout")
-        if not self.reduces or min(self.reduces) < 1:
-            raise ValueError(f"reduces is {list(self.reduces)}; give one or more, each at least 1")
+        check_reduces(self.reduces)
 
     @property
     def shortens(self) -> tuple[int, ...]:

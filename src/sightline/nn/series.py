@@ -257,6 +257,12 @@ class PyramidEncoder(nn.Module):
         return encoded, mask
 
 
+def check_reduces(reduces: tuple[int, ...]) -> None:
+    """Of a configuration: raises ValueError."""
+    if not reduces or min(reduces) < 1:
+        raise ValueError(f"reduces is {list(reduces)}; give one or more, each at least 1")
+
+
 def reduced(frames: int, reduces: tuple[int, ...]) -> int:
     """How many states a pyramid makes of so many frames."""
     for count in reduces:

@@ -127,9 +127,11 @@ class ImageBaselines(LabelBaselines):
         order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
         training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
         gold = cast("Tensor", prepared.output.collate(targets, None))
-        return linear_scores(
-            self.input.features, [int(one[0]) for one in training], gold, [x.row for x in xs], self.labels
-        )
+        return self.linear([int(one[0]) for one in training], gold, [x.row for x in xs])
+
+    def linear(self, training: Sequence[int], gold: Tensor, rows: Sequence[int]) -> dict[str, np.ndarray]:
+        """The scores of these rows, of a model that is fitted to the rows for training."""
+        return linear_scores(self.input.features, training, gold, rows, self.labels)
 
 
 class SeriesBaselines(ImageBaselines):
@@ -137,16 +139,9 @@ class SeriesBaselines(ImageBaselines):
 
     about = "A linear model on the same training data, scored on all validation data: what needs no order of time."
 
-    def scores(
-        self, folder: Path | None, xs: Sequence[Any], prepared: SomePrepared | None = None
-    ) -> dict[str, np.ndarray]:
-        if prepared is None:
-            return {}
-        order = np.random.default_rng(self.config.seed).permutation(len(prepared.corpus))[:MOST]
-        training, targets = zip(*(prepared.corpus[row] for row in order.tolist()), strict=True)
-        gold = cast("Tensor", prepared.output.collate(targets, None))
-        x, scored = (self._moments(rows) for rows in ([int(one[0]) for one in training], [x.row for x in xs]))
-        return {"linear model on means and deviations": linear_margins(x, gold, scored, self.labels)}
+    def linear(self, training: Sequence[int], gold: Tensor, rows: Sequence[int]) -> dict[str, np.ndarray]:
+        margins = linear_margins(self._moments(training), gold, self._moments(rows), self.labels)
+        return {"linear model on means and deviations": margins}
 
     def _moments(self, rows: Sequence[int]) -> Tensor:
         frames = (torch.from_numpy(self.input.store.frames(row).astype(np.float64)).flatten(1) for row in rows)

@@ -38,9 +38,9 @@ def small_mel() -> LogMelConfig:
 class TranscribeConfig(TaskConfig):
     """The configuration of a run.
 
-    ``speeds``: in each epoch a series is read at one of these, drawn at random; 1 is its own. ``batch_frames`` bounds a
-    training batch, padding counted. ``max_frames``: longer series are not trained on. ``frame_seconds`` is how long a
-    frame is, where the data does not tell (of sound it is known). ``metric`` chooses the best checkpoint.
+    ``speeds``: in each epoch a series is read at one of these, drawn at random; 1 is its own. ``batch_tokens`` bounds
+    the frames of a training batch, padding counted. ``max_frames``: longer series are not trained on. ``frame_seconds``
+    is how long a frame is, where the data does not tell (of sound it is known). ``metric`` chooses the best checkpoint.
     """
 
     model: SeriesToTextConfig = field(default_factory=ListenAttendSpellConfig)
