@@ -157,11 +157,10 @@ def test_wrong_options_are_one_sentence(short, case):
     assert not (folder / "none").exists()
 
 
-@pytest.mark.long
 def test_the_help_states_the_limit_that_training_has_without_one(tmp_path):
     told = run("train", "classify", "--help", cwd=tmp_path).stdout
     limits = [TrainingConfig().limited(batches).epochs for batches in (10**6, 1)]
-    assert f"Without a limit: {limits[0]}, or with small data up to {limits[1]:,}" in " ".join(
+    assert f"Without a limit: {limits[0]}, or with few rows up to {limits[1]:,}" in " ".join(
         told.replace("│", "").split()
     )
 

@@ -19,6 +19,8 @@ from PIL import Image
 
 from foreign_models import save_folder
 from invoke import run
+from sightline.data.sound import wav_bytes
+from sightline.synthetic.morse import RATE, made_morse
 from sightline.tasks.registry import BUILT_IN
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -99,6 +101,7 @@ def test_the_docs_run_from_top_to_bottom(tmp_path):
     """On made files with the names that the pages use."""
     make_texts(tmp_path)
     make_images(tmp_path)
+    make_recordings(tmp_path)
     save_folder(tmp_path / "models" / "bert", "vector")
     for page in DOCS:
         run_page(page, tmp_path)
@@ -157,6 +160,16 @@ def make_images(folder):
     (folder / "photos-test.tsv").write_text("".join(captions[:3]))
     (folder / "cracks.tsv").write_text("".join(masks))
     Image.fromarray(pixels).save(folder / "dog.png")
+
+
+def make_recordings(folder):
+    """Morse code."""
+    (folder / "clips").mkdir()
+    rows = ["audio\ttext\n"]
+    for number, sent in enumerate(made_morse(12, most_words=1), 1):
+        (folder / "clips" / f"{number:04}.wav").write_bytes(wav_bytes(sent.samples, RATE))
+        rows.append(f"clips/{number:04}.wav\t{sent.text}\n")
+    (folder / "recordings.tsv").write_text("".join(rows))
 
 
 def assert_it_serves(line, folder):
