@@ -74,6 +74,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ctc": "sightline.models.listen_attend_spell:CTCConfig",
         "transformer": "sightline.models.series_transformer:SeriesTransformerConfig",
     },
+    "series_to_series": {"encoder_decoder": "sightline.models.series_to_series:SeriesToSeriesConfig"},
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",
         "sequential": "sightline.models.grid_sequential:SequentialConfig",

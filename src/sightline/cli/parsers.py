@@ -133,7 +133,7 @@ PREDICT = Command(
             str,
             "Write text, or jsonl with scores and probabilities; of transcripts also files with the times of words.",
             "text",
-            choices=("text", "jsonl", "srt", "vtt", "textgrid"),
+            choices=("text", "jsonl", "srt", "vtt", "textgrid", "npy"),
         ),
         Arg("batch-tokens", int, "Process this many tokens at once; fewer take less memory."),
         THREADS,

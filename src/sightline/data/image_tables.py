@@ -210,6 +210,18 @@ def transcript_cells(source: Source, columns: Sequence[Any], kind: FileKind) -> 
     return read_image_cells(str(source.data), columns[1].all, source.columns, kind=kind)
 
 
+def file_pairs(source: Source, columns: Sequence[Any], kind: FileKind) -> Iterator[TableRow]:
+    """Every row of a source as the path of a file of this kind and that of its target, those with a problem too."""
+    base = _base_of(str(source.data)) or Path()
+    for row in transcript_cells(source, columns, kind):
+        problem = row.problem or text_problem(row.values[1], "the target")
+        if problem is not None:
+            yield row._replace(values=(), problem=problem)
+            continue
+        place, problem = _placed(base, str(row.values[1]), "target")
+        yield row._replace(values=() if problem else (row.values[0], str(place)), problem=problem)
+
+
 def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     """Whether data that may be of texts or of images is of images: a folder, or a table with a column of images.
 
@@ -294,7 +306,7 @@ def _folder_rows(folder: Path, known: Sequence[str], endings: Sequence[str]) -> 
         inner = folder / "images" if (folder / "images").is_dir() and (folder / "masks").is_dir() else folder
         return (TableRow((path,), str(folder), 0) for path in _without_masks(list(_files(inner, endings))))
     if known[0] not in _FOLDERS:
-        raise UserError(f"{folder} is a folder; expected a table with the columns image and {known[0]}")
+        raise UserError(f"{folder} is a folder; expected a table with a column of files and the column {known[0]}")
     return _FOLDERS[known[0]][0](folder, endings)
 
 

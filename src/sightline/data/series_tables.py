@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sightline.data.columns import TableRow
-from sightline.data.image_tables import ANY_NAMES, FileKind, transcript_cells
+from sightline.data.image_tables import ANY_NAMES, FileKind, file_pairs, transcript_cells
 from sightline.data.labelled import TEXT_NAMES
 from sightline.data.source import Source
 
@@ -61,3 +61,13 @@ def clip_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
 def vector_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row as the path of an array and a text."""
     return transcript_cells(source, columns, VECTORS)
+
+
+def vector_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
+    """Every row as the path of an array and that of its target."""
+    return file_pairs(source, columns, VECTORS)
+
+
+def sound_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
+    """Every row as the path of a recording and that of its target."""
+    return file_pairs(source, columns, SOUNDS)

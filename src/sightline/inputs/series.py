@@ -26,7 +26,7 @@ from sightline.inputs.base import Shown
 from sightline.inputs.files import FileInput, FileItem, StoredFile, file_of
 from sightline.inputs.image import of_images
 from sightline.inputs.series_subject import SeriesSubject
-from sightline.models.series_to_text import SeriesModel
+from sightline.models.series import SeriesModel
 from sightline.nn.series import SeriesBatch, SeriesShape
 from sightline.picture import Picture
 from sightline.recording import Recording

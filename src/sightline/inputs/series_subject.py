@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.explain.evidence.hiding import HidingSubject
+from sightline.explain.evidence.subject import evaluating
 from sightline.nn.series import SeriesBatch
 from sightline.vocabulary import START
 
@@ -67,6 +68,39 @@ class SeriesSubject(SeriesHiding):
         features, _ = model.decode(words, model.begin(batch))
         log_probs = torch.log_softmax(model.output(features), dim=-1)
         return log_probs.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1), batch.values
+
+
+class SeriesVectorsSubject(SeriesHiding):
+    """A model from series to vectors, one series, and the vectors that were written, which it is given again.
+
+    A cost is the mean squared change of the standardised numbers of a vector. The gradient is that of a vector's
+    component along itself: a change that is squared has no gradient where nothing has changed yet.
+    """
+
+    row_name = "vector"
+
+    def __init__(self, model: nn.Module, source: SeriesBatch, written: Float[Tensor, "1 u e"], reduction: int) -> None:
+        super().__init__(model, source, reduction)
+        self.written = written.to(self.device)
+        with torch.no_grad(), evaluating(model):
+            self.before = self._again(1, torch.ones(1, self.columns, dtype=torch.bool, device=self.device))[0]
+
+    @property
+    def rows(self) -> int:
+        return self.written.shape[1]
+
+    def effect(self, cost: float) -> str:
+        return f"the numbers of a vector change by {max(cost, 0.0) ** 0.5:.2f} deviations"
+
+    def _again(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        model: Any = self.model
+        batch = self.variants(copies, keep)
+        return model.again(model.annotate(batch), self.written.expand(copies, -1, -1)), batch.values
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        vectors, values = self._again(copies, keep)
+        measured = vectors * self.before if keep is None else -(vectors - self.before).square()
+        return measured.mean(dim=-1), values
 
 
 class SeriesLabelSubject(SeriesHiding):

@@ -6,40 +6,31 @@ tells which of them comes next. What people get wrong: a pyramid of 8 frames lea
 people spell fast; a filter's width counts states of the encoder, not frames.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from sightline.attention import AttentionConfig, LocationAwareConfig
-from sightline.attention.checks import check_least, check_share
-from sightline.models.series_to_text import Annotations, SeriesToText, SeriesToTextConfig
-from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
-from sightline.nn.dropout import Dropout
-from sightline.nn.rnn import CellKind
-from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape, check_reduces
+from sightline.models.listening import Attending, AttendingConfig, Listening, ListeningConfig
+from sightline.models.series import Annotations
+from sightline.models.series_to_text import SeriesToText, SeriesToTextConfig
+from sightline.nn.decoder import DecoderState
+from sightline.nn.series import SeriesShape
 
 
-class Listener(SeriesToText):
+class Listener(Listening, SeriesToText):
     """The encoder of both models of this file."""
 
     config: "ListenerConfig"
 
     def __init__(self, config: "ListenerConfig", shape: SeriesShape, target_words: int, embedding_size: int) -> None:
         super().__init__(config, shape, target_words, embedding_size)
-        self.encoder = PyramidEncoder(config.cell, self.front.size, config.size, config.reduces, config.dropout)
-        self.dropout = Dropout(config.dropout)
+        self.add_listener(config)
         self.add_ctc(self.encoder.annotation_size)
 
-    def annotate(self, source: SeriesBatch) -> Annotations:
-        encoded, mask = self.encoder(*self.front(source))
-        summary = torch.cat([encoded.forward, encoded.backward], dim=-1)
-        return Annotations(self.dropout(encoded.annotations), mask, summary)
 
-
-class ListenAttendSpell(Listener):
+class ListenAttendSpell(Attending, Listener):
     """Listen, and spell with the one recurrent attention decoder."""
 
     config: "ListenAttendSpellConfig"
@@ -47,26 +38,7 @@ class ListenAttendSpell(Listener):
     def __init__(self, config: "ListenAttendSpellConfig", shape: SeriesShape, target_words: int) -> None:
         super().__init__(config, shape, target_words, config.embedding_size)
         self.add_output(config.decoder_size, False)
-        self.decoder = RecurrentAttentionDecoder(
-            DecoderShape(
-                config.embedding_size,
-                annotation_size=self.encoder.annotation_size,
-                size=config.decoder_size,
-                layers=config.layers,
-                cell=config.cell,
-                attention=config.attention,
-                looks="before",
-                writes_from="tanh",
-                dropout=config.dropout,
-            )
-        )
-        self.start = nn.Linear(self.encoder.annotation_size, config.layers * config.decoder_size)
-
-    def begin_from(self, annotations: Annotations) -> DecoderState:
-        assert annotations.summary is not None
-        started = torch.tanh(self.start(annotations.summary))
-        hidden = started.unflatten(-1, (self.config.layers, -1)).transpose(0, 1)
-        return self.decoder.begin(hidden, annotations.states, annotations.mask)
+        self.add_decoder(config)
 
     def decode(self, words: Int[Tensor, "b t"], state: DecoderState) -> tuple[Float[Tensor, "b t d"], DecoderState]:
         features, state = self.decoder(self.dropout(self.target_embedding(words)), state)
@@ -74,40 +46,19 @@ class ListenAttendSpell(Listener):
 
 
 @dataclass(frozen=True)
-class ListenerConfig(SeriesToTextConfig):
-    """``size`` is that of each direction. Layer i reads ``reduces[i]`` neighbouring states of the one below as one; the
-    paper has (1, 2, 2, 2)."""
-
-    size: int = 192
-    reduces: tuple[int, ...] = (2, 2, 1)
-    cell: CellKind = "lstm"
-    dropout: float = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_least(self, 1, "size")
-        check_share(self, "dropout")
-        check_reduces(self.reduces)
-
-    @property
-    def shortens(self) -> tuple[int, ...]:
-        return self.reduces
+class ListenerConfig(ListeningConfig, SeriesToTextConfig):
+    """The configuration of the encoder."""
 
 
 @dataclass(frozen=True)
-class ListenAttendSpellConfig(ListenerConfig):
+class ListenAttendSpellConfig(AttendingConfig, ListenerConfig):
     """``attention`` is the decoder's: location-aware, or any other, such as additive, which sees the content only."""
 
-    embedding_size: int = 64
-    decoder_size: int = 256
-    layers: int = 1
-    attention: AttentionConfig = field(default_factory=lambda: LocationAwareConfig(hidden_size=128))
     sampling: float = 0.1
     kind: ClassVar[str] = "listen_attend_spell"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "embedding_size", "decoder_size", "layers")
         if self.ctc == 1:
             raise ValueError("ctc is 1, which leaves nothing to the decoder; use the model ctc")
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sightline.attention.checks import check_least, check_share
 from sightline.attention.pooling import PoolingConfig
-from sightline.models.series_to_text import SeriesConfig, SeriesModel
+from sightline.models.series import SeriesConfig, SeriesModel
 from sightline.models.source_to_labels import LabelsShape, SourceToLabels
 from sightline.models.text_to_labels import pooled_size
 from sightline.nn.rnn import CellKind

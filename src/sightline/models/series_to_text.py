@@ -7,56 +7,23 @@ people get wrong: with λ = 0 a small model with little data often never aligns;
 best frame; CTC needs as many annotations as tokens, and one more between two equal ones. The blank is `PADDING`.
 """
 
-import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.attention.checks import check_share
-from sightline.config import Config
 from sightline.decoding.combine import combined
 from sightline.decoding.ctc import ctc_begin, ctc_step
 from sightline.decoding.search import Step
+from sightline.models.series import Annotations, JointLoss, SeriesConfig, SeriesModel
 from sightline.models.writer import Writer
-from sightline.nn.series import ImageFront, SeriesBatch, SeriesFront, SeriesFrontConfig, SeriesShape, reduced
+from sightline.nn.series import SeriesBatch, SeriesShape
 from sightline.vocabulary import END, PADDING, START
-
-
-class JointLoss(NamedTuple):
-    """The sum over tokens of both losses, how many tokens there were, and each loss by itself."""
-
-    total: Float[Tensor, ""]
-    tokens: int
-    parts: dict[str, float]
-
-
-class Annotations(NamedTuple):
-    """What the decoder attends to, which of it is there, and what a decoder may start from."""
-
-    states: Float[Tensor, "b s a"]
-    mask: Bool[Tensor, "b s"]
-    summary: Float[Tensor, "b h"] | None = None
-
-    @property
-    def lengths(self) -> Int[Tensor, " b"]:
-        return self.mask.sum(dim=-1)
-
-
-class SeriesModel(nn.Module):
-    """A model that reads frames through a front end."""
-
-    front: SeriesFront | ImageFront
-
-    def centre(self, mean: Tensor, scale: Tensor) -> None:
-        """Set the mean and the reciprocal deviation of the training data's features."""
-        if isinstance(self.front, SeriesFront):
-            self.front.normalise.mean.copy_(mean)
-            self.front.normalise.scale.copy_(scale)
 
 
 class SeriesToText(SeriesModel, Writer):
@@ -159,27 +126,6 @@ class SeriesToText(SeriesModel, Writer):
 
 
 @dataclass(frozen=True)
-class SeriesConfig(Config):
-    """The base of the configurations of all models that read series."""
-
-    front: SeriesFrontConfig = field(default_factory=SeriesFrontConfig)
-
-    @property
-    @abstractmethod
-    def shortens(self) -> tuple[int, ...]:
-        """By how much each part of the encoder makes a series shorter."""
-
-    @property
-    def reduction(self) -> int:
-        """Frames of an annotation."""
-        return math.prod(self.shortens)
-
-    def steps(self, frames: int) -> int:
-        """How many annotations so many frames have."""
-        return reduced(frames, self.shortens)
-
-
-@dataclass(frozen=True)
 class SeriesToTextConfig(SeriesConfig):
     """The base of the models' configurations. ``ctc`` is λ, ``sampling`` the share of words that are its own."""
 
@@ -188,6 +134,7 @@ class SeriesToTextConfig(SeriesConfig):
     family: ClassVar[str] = "series_to_text"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_share(self, "sampling")
         if not 0 <= self.ctc <= 1:
             raise ValueError(f"ctc is {self.ctc}; it must be from 0 to 1")

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from sightline.attention.checks import check_least, check_share
 from sightline.decoding.search import Step
-from sightline.models.series_to_text import Annotations, SeriesToText, SeriesToTextConfig
+from sightline.models.series import Annotations
+from sightline.models.series_to_text import SeriesToText, SeriesToTextConfig
 from sightline.models.stacked import StackedWriter, TransformerState
 from sightline.nn.annotating import sinusoids
 from sightline.nn.dropout import Dropout

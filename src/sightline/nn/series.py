@@ -176,8 +176,9 @@ class SeriesFront(nn.Module):
 class ImageFront(nn.Module):
     """Frames that are images: convolutions over time, height and width (Assael et al. 2016), then one vector each.
 
-    Each layer sees three frames and halves height and width. The frames are normalised by their own mean and deviation,
-    because light differs between recordings; masks in training cover stretches of time.
+    Each layer sees three frames and halves height and width. Masks in training cover stretches of time. ``centring``
+    item: from each pixel its mean over the clip is taken, which leaves what moves; data: the mean of all pixels. Both
+    are in units of the clip's deviation, because light differs between recordings.
     """
 
     def __init__(self, config: SeriesFrontConfig, shape: SeriesShape) -> None:
@@ -199,7 +200,11 @@ class ImageFront(nn.Module):
         x = source.values.to(self.norms[0].weight.dtype)  # type: ignore[arg-type]
         there = mask[..., None, None]
         counts = there.sum(dim=(1, 2, 3), keepdim=True).clamp(min=1) * x.shape[2] * x.shape[3]
-        mean = x.masked_fill(~there, 0.0).sum(dim=(1, 2, 3), keepdim=True) / counts
+        x = x.masked_fill(~there, 0.0)
+        if self.config.centring == "item":
+            mean = x.sum(dim=1, keepdim=True) / there.sum(dim=1, keepdim=True).clamp(min=1)
+        else:
+            mean = x.sum(dim=(1, 2, 3), keepdim=True) / counts
         x = (x - mean).masked_fill(~there, 0.0)
         x = x / (x.square().sum(dim=(1, 2, 3), keepdim=True) / counts).sqrt().clamp(min=1e-3)
         if self.training and self.config.mirrored:

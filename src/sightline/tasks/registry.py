@@ -19,6 +19,7 @@ BUILT_IN = {
     "pretrain": "sightline.tasks.pretrain:PRETRAIN",
     "grid": "sightline.tasks.grid:GRID",
     "transcribe": "sightline.tasks.transcribe:TRANSCRIBE",
+    "sequence": "sightline.tasks.sequence:SEQUENCE",
 }
 
 

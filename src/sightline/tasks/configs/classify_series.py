@@ -8,9 +8,8 @@ from sightline.models.series_to_labels import SeriesToLabels, SeriesToLabelsConf
 from sightline.models.source_to_labels import LabelsShape
 from sightline.nn.mel import LogMelConfig
 from sightline.outputs.label_scores import Labels
-from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.configs.classify import LabelChoices, LabelMetric
-from sightline.tasks.configs.transcribe import check_series, small_mel
+from sightline.tasks.configs.series import SeriesTaskConfig, small_mel
 from sightline.training.loop import TrainingConfig
 
 
@@ -19,8 +18,8 @@ def _training() -> TrainingConfig:
 
 
 @dataclass(frozen=True)
-class SeriesClassifyConfig(LabelChoices, TaskConfig):
-    """The configuration of a run. ``speeds``, ``max_frames`` and ``frame_seconds`` are those of `transcribe`."""
+class SeriesClassifyConfig(LabelChoices, SeriesTaskConfig):
+    """The configuration of a run."""
 
     model: SeriesToLabelsConfig = field(default_factory=SeriesToLabelsConfig)
     training: TrainingConfig = field(default_factory=_training)
@@ -28,22 +27,16 @@ class SeriesClassifyConfig(LabelChoices, TaskConfig):
     metric: LabelMetric | None = None
     class_weights: Literal["none", "balanced"] = "none"
     smoothing: float = 0.0
-    speeds: tuple[float, ...] = (0.9, 1.0, 1.1)
-    frame_seconds: float = 0.01
-    max_frames: int = 6000
     batch_tokens: int = 6000
     batch_rows: int = 32
     validated: int = 5000
-    counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "batch_rows", "max_frames")
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
-    key_format: ClassVar[str] = "016x"
     verb: ClassVar[str] = "classify"
     work: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_labels("a recording")
-        check_series(self.speeds, self.frame_seconds)
 
     def build(self, input: Any, output: Any) -> SeriesToLabels:
         labels: Labels = output.labels

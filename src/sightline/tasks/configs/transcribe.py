@@ -1,6 +1,6 @@
 """The configuration of `transcribe`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
@@ -8,7 +8,7 @@ from sightline.metrics.error_rates import ErrorRate
 from sightline.models.listen_attend_spell import ListenAttendSpellConfig
 from sightline.models.series_to_text import SeriesToText, SeriesToTextConfig
 from sightline.nn.mel import LogMelConfig
-from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.configs.series import SeriesTaskConfig, small_mel
 from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 
@@ -21,44 +21,17 @@ def _training() -> TrainingConfig:
     return TrainingConfig(learning_rate=1e-3, warmup=500, patience=20, averaged=5, weight_decay=0.01)
 
 
-def check_series(speeds: Sequence[float], frame_seconds: float) -> None:
-    """Of a configuration: raises ValueError."""
-    if any(not 0.25 <= one <= 4 for one in speeds):
-        raise ValueError(f"speeds is {list(speeds)}; each must be from 0.25 to 4")
-    if not 0 < frame_seconds < 1e4:
-        raise ValueError(f"frame_seconds is {frame_seconds}; it must be above 0")
-
-
-def small_mel() -> LogMelConfig:
-    """Forty bands, which are enough for little data."""
-    return LogMelConfig(size=40)
-
-
 @dataclass(frozen=True)
-class TranscribeConfig(TaskConfig):
-    """The configuration of a run.
-
-    ``speeds``: in each epoch a series is read at one of these, drawn at random; 1 is its own. ``batch_tokens`` bounds
-    the frames of a training batch, padding counted. ``max_frames``: longer series are not trained on. ``frame_seconds``
-    is how long a frame is, where the data does not tell (of sound it is known). ``metric`` chooses the best checkpoint.
-    """
+class TranscribeConfig(SeriesTaskConfig):
+    """The configuration of a run. ``metric`` chooses the best checkpoint."""
 
     model: SeriesToTextConfig = field(default_factory=ListenAttendSpellConfig)
     tokeniser: TokeniserConfig = field(default_factory=_characters)
     training: TrainingConfig = field(default_factory=_training)
     metric: ErrorRate = "wer"
     smoothing: float = 0.1
-    speeds: tuple[float, ...] = (0.9, 1.0, 1.1)
-    frame_seconds: float = 0.01
-    max_frames: int = 6000
-    batch_tokens: int = 8000
-    batch_rows: int = 64
-    valid_share: float = 0.1
-    validated: int = 500
-    counts: ClassVar[tuple[str, ...]] = ("batch_tokens", "batch_rows", "max_frames")
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
     renamed: ClassVar[Mapping[str, str]] = {}
-    key_format: ClassVar[str] = "016x"  # the format of a file's content key, which decides its split
     verb: ClassVar[str] = "transcribe"
     work: ClassVar[int] = 24
 
@@ -66,7 +39,6 @@ class TranscribeConfig(TaskConfig):
         super().__post_init__()
         if self.metric not in get_args(ErrorRate):
             raise ValueError(f"metric is {self.metric!r}; it is one of {', '.join(get_args(ErrorRate))}")
-        check_series(self.speeds, self.frame_seconds)
 
     def build(self, input: Any, output: Any) -> SeriesToText:
         model = self.model.build(input.shape, output.tokeniser.words)

@@ -1,0 +1,429 @@
+"""Sequences of vectors: squared errors of standardised numbers, and where a sequence ends."""
+
+import base64
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from sightline.baselines.ridge import BESIDE, Ridge
+from sightline.data.checking import RowLimits
+from sightline.data.disk import array_of, mapped
+from sightline.data.image_tables import free_name
+from sightline.errors import UserError
+from sightline.explain.capture import capture
+from sightline.explain.evidence import believe
+from sightline.explain.evidence.subject import evaluating
+from sightline.explain.explanation import Explanation, Stack
+from sightline.files import make_folder, whole_file
+from sightline.inputs.base import Input
+from sightline.inputs.files import FileItem
+from sightline.inputs.image import of_images
+from sightline.inputs.series import SeriesInput, SeriesPart
+from sightline.inputs.series_subject import SeriesVectorsSubject
+from sightline.metrics import Statistics
+from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
+from sightline.models.series_to_series import SeriesToSeries, VectorsBatch
+from sightline.nn.series import SeriesBatch
+from sightline.outputs.base import Output
+from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
+from sightline.outputs.reports import COUNT, NUMBER, listed, structure
+from sightline.outputs.sequence_explain import first_part_note
+from sightline.records import Slots
+from sightline.tasks.configs.base import TaskConfig
+from sightline.tasks.evaluate import Evaluation, path_name
+from sightline.tasks.explain import ExplainOptions
+from sightline.tasks.prepare import Prepared, Rows, Setting
+from sightline.tasks.run import Run, SavedRun
+from sightline.tasks.task import BadValueError, Example, PredictOptions
+from sightline.training.steps import to_device
+
+MOST_NUMBERS = 4096  # in a vector
+MOST_VECTORS = 100_000  # in a sequence
+LONGER = 2  # times the longest sequence of the training data: none is longer than that
+FLAT = 1e-6  # a deviation below this is that of a constant
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """What was measured of the vectors of the training data; ``longest`` is how many the longest sequence has."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    longest: int
+
+    @classmethod
+    def read(cls, data: Any) -> "TargetFacts":
+        """From config.json of a run of unknown origin; raises ValueError."""
+        mean, deviation, longest = data["mean"], data["deviation"], data["longest"]
+        for numbers in (mean, deviation):
+            if not isinstance(numbers, list) or not 0 < len(numbers) <= MOST_NUMBERS or len(numbers) != len(mean):
+                raise ValueError("targets has no mean and deviation of one length")
+            if not all(type(one) in (int, float) and math.isfinite(one) for one in numbers):
+                raise ValueError("targets has numbers that are not finite")
+        if min(deviation) <= 0:
+            raise ValueError("targets has a deviation that is not above 0")
+        if type(longest) is not int or not 0 < longest <= MOST_VECTORS:
+            raise ValueError(f"longest is {longest!r}")
+        return cls(tuple(mean), tuple(deviation), longest)
+
+
+class RawVectors(NamedTuple):
+    """Vectors, and after how many of them the model stops."""
+
+    values: np.ndarray
+    stops: int
+
+
+class VectorsPrediction(NamedTuple):
+    """The vectors of an item. ``complete``: the model stopped by itself."""
+
+    values: np.ndarray
+    complete: bool
+
+
+@dataclass(frozen=True)
+class VectorsOptions(PredictOptions):
+    """How many vectors to write, at least and at most; in between, until the model stops."""
+
+    min_length: int | None = None
+    max_length: int | None = None
+    lengths: tuple[int, ...] | None = field(default=None, metadata={"internal": True})  # of each item that is scored
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("min_length", "max_length"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= MOST_VECTORS:
+                raise UserError(f"{name} is {value}; it must be from 1 to {MOST_VECTORS:,}")
+        if (self.min_length or 0) > (self.max_length or MOST_VECTORS):
+            raise UserError(f"min_length is {self.min_length}, above max_length, {self.max_length}")
+
+
+VectorsInput = Input[FileItem, SeriesPart, SeriesBatch]
+VectorsExamples = Sequence[Example[FileItem, np.ndarray]]
+VectorsEvaluation = Evaluation[FileItem, np.ndarray, RawVectors, VectorsPrediction]
+
+
+def read_vectors(given: object) -> np.ndarray:
+    """The vectors that a row names or holds: the path of an array, or numbers. Raises a `BadValueError`."""
+    try:
+        array = _array(given)
+    except FileNotFoundError:
+        raise BadValueError(f"missing target: there is no file {given}") from None
+    except (OSError, ValueError, EOFError, TypeError) as error:
+        raise BadValueError(f"bad target: it is no array (.npy): {error}") from None
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or not 0 < array.shape[1] <= MOST_NUMBERS:
+        raise BadValueError(f"bad target: found {array.dtype} of shape {array.shape}, expected vectors × numbers")
+    if not 0 < len(array) <= MOST_VECTORS:
+        raise BadValueError(f"bad target: found {len(array):,} vectors, expected 1 to {MOST_VECTORS:,}")
+    values = np.asarray(array, np.float32)
+    if not np.isfinite(values).all() or np.abs(values).max() > np.finfo(np.float16).max:
+        raise BadValueError("bad target: found numbers that are not finite or above 65,504, expected smaller ones")
+    return values.astype(np.float16)
+
+
+def _array(given: object) -> np.ndarray:
+    if isinstance(given, str | Path):
+        if not str(given).strip():
+            raise BadValueError("empty: found no text in the target, expected the path of an array (.npy)")
+        return mapped(Path(str(given).strip()))
+    return array_of(given) if isinstance(given, bytes) else np.asarray(given)
+
+
+class VectorsOutput(
+    Output[FileItem, np.ndarray, SeriesPart, SeriesBatch, RawVectors, VectorsPrediction, VectorsOptions | None]
+):
+    """Sequences of vectors, each of as many numbers. Raw outputs are the vectors and where they end."""
+
+    noun = "vectors"
+    unit = "squared error a vector, and nats"
+    predict_options = VectorsOptions
+    calibrates = False
+    explains_without = frozenset({"output"})
+    compared = ("r2", "mse", "length_error")
+    less_is_better = ("mse", "length_error")
+    names: ClassVar[Mapping[str, str]] = {"r2": "R²", "mse": "MSE", "length_error": "length error"}
+    formats = ("npy",)
+    answer = structure(
+        "Vectors",
+        "The vectors, one behind the other.",
+        vectors=listed(listed(NUMBER)),
+        count=COUNT,
+        complete={"type": "boolean"},
+    )
+    facts: TargetFacts
+
+    def __init__(self, config: TaskConfig, facts: TargetFacts | None = None) -> None:
+        super().__init__(config)
+        self.facts = cast("TargetFacts", facts)  # None until it is fitted
+        self._size: int | None = None if facts is None else len(facts.mean)
+
+    # -- reading
+
+    def read(self, cells: Mapping[str, object], x: FileItem) -> np.ndarray:
+        values = read_vectors(cells.get("target"))
+        if self._size is None:
+            self._size = values.shape[1]
+        if values.shape[1] != self._size:
+            raise BadValueError(
+                f"bad target: found vectors of {values.shape[1]:,} numbers, expected {self._size:,} as in those before"
+            )
+        return values
+
+    def check(self, y: np.ndarray, limits: RowLimits) -> None:
+        most = self.config.max_vectors
+        if len(y) > most:
+            raise BadValueError(f"too long: found {len(y):,} vectors, expected at most {most:,} (max_vectors)")
+
+    def pack(self, y: np.ndarray) -> list[object]:
+        return [y.shape[1], base64.b64encode(y.tobytes()).decode("ascii")]
+
+    def unpack(self, row: Sequence[object]) -> np.ndarray:
+        size, content = cast("tuple[int, str]", row[:2])
+        return np.frombuffer(base64.b64decode(content), np.float16).reshape(-1, size)
+
+    # -- fitted
+
+    def fit(
+        self, input: VectorsInput, rows: Rows[FileItem, np.ndarray], setting: Setting
+    ) -> tuple[VectorsInput, "VectorsOutput"]:
+        fitted = input.fit(cast("Any", rows), setting)
+        start = setting.start
+        if start is not None:
+            facts: TargetFacts = start.run.output.facts
+            if len(facts.mean) != self._size:
+                raise UserError(
+                    f"{start.path} writes vectors of {len(facts.mean):,} numbers, and those of the data have "
+                    f"{self._size:,}; begin without --from"
+                )
+            return fitted, VectorsOutput(self.config, facts)
+        count, longest = 0, 0
+        total, squares = np.zeros(self._size or 0), np.zeros(self._size or 0)
+        for one in rows:
+            values = one.y.astype(np.float64)
+            count, longest = count + len(values), max(longest, len(values))
+            total, squares = total + values.sum(axis=0), squares + np.square(values).sum(axis=0)
+        mean = total / count
+        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+        deviation = np.where(deviation < FLAT, 1.0, deviation)
+        return fitted, VectorsOutput(self.config, TargetFacts(tuple(mean.tolist()), tuple(deviation.tolist()), longest))
+
+    def initialise(self, model: torch.nn.Module, prepared: Prepared[FileItem, np.ndarray]) -> None:
+        """Give a new model what was measured of the training data."""
+        cast("SeriesToSeries", model).standardise(
+            *(torch.tensor(one) for one in (self.facts.mean, self.facts.deviation))
+        )
+
+    def encode(
+        self, x: FileItem, y: np.ndarray, parts: Sequence[SeriesPart]
+    ) -> Iterator[tuple[SeriesPart, np.ndarray]]:
+        return ((part, y.reshape(-1)) for part in parts)
+
+    def collate(self, targets: Sequence[np.ndarray], batch: SeriesBatch) -> VectorsBatch:
+        size = len(self.facts.mean)
+        lengths = [len(one) // size for one in targets]
+        values = np.zeros((len(targets), max(lengths), size), np.float32)
+        for row, (own, count) in enumerate(zip(targets, lengths, strict=True)):
+            values[row, :count] = own.reshape(-1, size)
+        return VectorsBatch(torch.from_numpy(values), torch.tensor(lengths))
+
+    def counted(self, batch: tuple[object, ...]) -> int:
+        return int(cast("VectorsBatch", batch[1]).lengths.sum())
+
+    def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
+        facts = self.facts
+        return {"targets": {"mean": list(facts.mean), "deviation": list(facts.deviation), "longest": facts.longest}}, []
+
+    @classmethod
+    def load(cls, saved: SavedRun, config: TaskConfig, input: VectorsInput) -> "VectorsOutput":
+        with saved.reading():
+            facts = TargetFacts.read(saved.about["targets"])
+        return cls(config, facts)
+
+    def summary_of_fit(self) -> str:
+        return f"vectors of {len(self.facts.mean):,} numbers, at most {self.facts.longest:,} in a sequence"
+
+    # -- predicting
+
+    def with_targets(
+        self, options: VectorsOptions | None, examples: VectorsExamples, training: bool = False
+    ) -> VectorsOptions:
+        """Scores are of sequences of the true lengths."""
+        return replace(options or VectorsOptions(), lengths=tuple(len(one.y) for one in examples))
+
+    def options_of(self, options: VectorsOptions | None, numbers: Sequence[int], items: int) -> VectorsOptions | None:
+        if options is None or options.lengths is None:
+            return options
+        return replace(options, lengths=tuple(options.lengths[number] for number in numbers))
+
+    def outputs(
+        self,
+        run: Run,
+        xs: Sequence[FileItem],
+        parts: Sequence[SeriesPart],
+        batch: SeriesBatch,
+        options: VectorsOptions | None,
+    ) -> list[RawVectors]:
+        options = options or VectorsOptions()
+        model = cast("SeriesToSeries", run.model)
+        if options.lengths is not None:
+            made = model.generate(batch, max(options.lengths), max(options.lengths))
+            counts = list(options.lengths)
+        else:
+            least = options.min_length or 1
+            most = options.max_length or max(LONGER * self.facts.longest, least)
+            made = model.generate(batch, most, least)
+            counts = [min(max(int(stop), least), made.values.shape[1]) for stop in made.stops]
+        values = made.values.float().cpu().numpy()
+        return [
+            RawVectors(values[row, :count].copy(), int(stop))
+            for row, (count, stop) in enumerate(zip(counts, made.stops, strict=True))
+        ]
+
+    def merge(self, x: FileItem, parts: Sequence[SeriesPart], outputs: Sequence[RawVectors]) -> RawVectors:
+        """The vectors of the parts of a long series, one behind the other."""
+        return RawVectors(np.concatenate([one.values for one in outputs]), sum(one.stops for one in outputs))
+
+    def decide(self, x: FileItem, raw: RawVectors, options: VectorsOptions | None = None) -> VectorsPrediction:
+        return VectorsPrediction(raw.values, raw.stops <= len(raw.values))
+
+    # -- scoring
+
+    def statistics(
+        self,
+        run: Run,
+        examples: VectorsExamples,
+        predictions: Sequence[VectorsPrediction],
+        raws: Sequence[RawVectors],
+    ) -> dict[str, Statistics]:
+        true = [one.y.astype(np.float64) for one in examples]
+        own = [_fitted(one.values, len(gold)) for one, gold in zip(predictions, true, strict=True)]
+        mean, deviation = np.array(self.facts.mean), np.array(self.facts.deviation)
+        made = {"r2": r2_statistics(own, true, mean), "mse": mse_statistics(own, true, deviation)}
+        if raws:
+            made["length_error"] = length_statistics([one.stops for one in raws], [len(one) for one in true])
+        return made
+
+    def baseline_facts(self, input: VectorsInput, rows: Rows[FileItem, np.ndarray]) -> dict[str, object]:
+        """The weights of ridge regression, where frames are numbers."""
+        assert isinstance(input, SeriesInput)
+        if len(input.shape.frame) > 1:
+            return {"ridge": None}
+        ridge = Ridge.fit((_frames(input, one.x), one.y) for one in rows.limited(5_000, self.config.seed))
+        return {"ridge": None if ridge is None else np.round(ridge.weights, 6).tolist()}
+
+    def baseline_predictions(
+        self, run: Run, examples: VectorsExamples, facts: Mapping[str, object]
+    ) -> dict[str, list[VectorsPrediction]]:
+        mean = np.array(self.facts.mean)
+        made = {"the mean vector": [VectorsPrediction(np.tile(mean, (len(one.y), 1)), True) for one in examples]}
+        if facts.get("ridge"):
+            ridge, reading = Ridge(np.array(facts["ridge"], np.float64)), cast("SeriesInput", run.input)
+            made[f"ridge regression on {BESIDE} frames to each side"] = [
+                VectorsPrediction(ridge.predict(_frames(reading, one.x), len(one.y)), True) for one in examples
+            ]
+        return made
+
+    def row(self, example: Example[FileItem, np.ndarray], prediction: VectorsPrediction) -> dict[str, object]:
+        return {"vectors_expected": len(example.y), **self.to_json(example.x, prediction)}
+
+    def error_row(self, evaluation: VectorsEvaluation, number: int) -> dict[str, object]:
+        """The worst are named with their scores; their numbers would fill the screen."""
+        x = evaluation.examples[number].x
+        scores = {name: round(one.of_each()[number], 2) for name, one in evaluation.statistics.items()}
+        return {evaluation.run.input.noun.removesuffix("s"): evaluation.run.input.label(x), **scores}
+
+    def badness(self, evaluation: VectorsEvaluation) -> list[float]:
+        return evaluation.statistics["mse"].of_each()
+
+    # -- for people
+
+    def line(self, x: FileItem, prediction: VectorsPrediction) -> str:
+        numbers = " ".join(",".join(f"{one:.6g}" for one in vector) for vector in prediction.values)
+        return f"{path_name(str(x))}\t{numbers}"
+
+    def to_json(self, x: FileItem, prediction: VectorsPrediction) -> dict[str, object]:
+        return {
+            "item": str(x) if isinstance(x, str | Path) else "",
+            "vectors": np.round(prediction.values.astype(np.float64), 6).tolist(),
+            "count": len(prediction.values),
+            "complete": prediction.complete,
+        }
+
+    def served(self, x: FileItem, prediction: VectorsPrediction) -> object:
+        return {name: value for name, value in self.to_json(x, prediction).items() if name != "item"}
+
+    def write_format(
+        self, format: str, run: Run, x: FileItem, prediction: VectorsPrediction, folder: Path, names: set[str]
+    ) -> None:
+        """An array of vectors × numbers."""
+        name = free_name(Path(run.input.label(x)), folder, (".npy",), names)
+        make_folder(folder)
+        with whole_file(folder / f"{name}.npy") as part, part.open("wb") as file:
+            np.save(file, prediction.values.astype(np.float32), allow_pickle=False)
+
+    def remark(self, x: FileItem, prediction: VectorsPrediction) -> str | None:
+        if prediction.complete:
+            return None
+        return f"{path_name(str(x))}: the model did not stop within {len(prediction.values):,} vectors"
+
+    def notes(self, prepared: Prepared[FileItem, np.ndarray]) -> list[str]:
+        frames = self._pace(prepared)
+        return [] if frames is None else [f"{frames:.1f} frames of the input for each vector"]
+
+    def _pace(self, prepared: Prepared[FileItem, np.ndarray]) -> float | None:
+        reading = cast("SeriesInput", prepared.input)
+        pairs = [
+            (reading.size(cast("SeriesPart", reading.encode([one.x])[0][0])), len(one.y)) for one in prepared.valid[:50]
+        ]
+        return sum(one for one, _ in pairs) / max(1, sum(other for _, other in pairs)) if pairs else None
+
+    def explain(self, run: Run, x: FileItem, options: ExplainOptions) -> Explanation:
+        """The attention of each vector over the frames."""
+        (parts,) = run.encode([x])
+        part = cast("SeriesPart", parts[0])
+        (raw,) = run.raw([x], parts=[parts[:1]], options=VectorsOptions())
+        made, model = cast("RawVectors", raw), cast("SeriesToSeries", run.model)
+        batch = cast("SeriesBatch", to_device(run.input.collate([part]), run.device))
+        columns = run.input.axis(x, part) or Slots(run.input.size(part))
+        longest = max(len(made.values), len(columns))
+        top = options.top or top_for(model, longest)
+        values = torch.from_numpy(made.values).unsqueeze(0).to(run.device)
+        with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:  # it wrote without capture
+            model.again(model.annotate(batch), values)
+        names = tuple(trace.names)
+        records = [one for name in names for one in trace[name].records(rows=Slots(len(made.values)), columns=columns)]
+        notes = [] if top is None else [kept_note(top)]
+        notes += [first_part_note(len(parts))] if len(parts) > 1 else []
+        belief, most = None, run.input.most_measured or 0
+        if options.measure and longest > most:
+            notes.append(too_many_note(longest, most))
+        elif options.measure:
+            subject = SeriesVectorsSubject(model, batch, values, run.config.model.reduction)
+            belief = of_images(believe(subject, [one for one in records if one.name == names[-1]], shift=0, special=()))
+        return Explanation(
+            title=run.name,
+            task=run.task.name,
+            output=f"{len(made.values):,} vectors of {made.values.shape[1]:,} numbers",
+            records=tuple(records),
+            stacks=(Stack(f"From the vectors to the {run.input.source_name}", "cross", names),),
+            notes=tuple(notes),
+            belief=belief,
+            **run.input.shown(x),
+        )
+
+
+def _fitted(values: np.ndarray, count: int) -> np.ndarray:
+    """The first ``count`` vectors; the last one is repeated where there are fewer."""
+    return values[np.minimum(np.arange(count), len(values) - 1)].astype(np.float64)
+
+
+def _frames(reading: SeriesInput, x: FileItem) -> np.ndarray:
+    """The frames of an item as they are read."""
+    parts = reading.encode([x])[0]
+    return np.concatenate([reading.collate([cast("SeriesPart", part)]).values[0].numpy() for part in parts])
