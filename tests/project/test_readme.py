@@ -102,6 +102,7 @@ def test_the_docs_run_from_top_to_bottom(tmp_path):
     make_texts(tmp_path)
     make_images(tmp_path)
     make_recordings(tmp_path)
+    make_arrays(tmp_path)
     save_folder(tmp_path / "models" / "bert", "vector")
     for page in DOCS:
         run_page(page, tmp_path)
@@ -170,6 +171,19 @@ def make_recordings(folder):
         (folder / "clips" / f"{number:04}.wav").write_bytes(wav_bytes(sent.samples, RATE))
         rows.append(f"clips/{number:04}.wav\t{sent.text}\n")
     (folder / "recordings.tsv").write_text("".join(rows))
+
+
+def make_arrays(folder):
+    """Walks, and where they are at every second step."""
+    rows = ["features\ttarget\n"]
+    for name in ("walks", "steps"):
+        (folder / name).mkdir()
+    for number in range(1, 13):
+        walk = np.cumsum(np.random.default_rng(number).normal(size=(12 + number, 3)), axis=0)
+        np.save(folder / "walks" / f"{number:04}.npy", walk)
+        np.save(folder / "steps" / f"{number:04}.npy", walk[::2, :2])
+        rows.append(f"walks/{number:04}.npy\tsteps/{number:04}.npy\n")
+    (folder / "sensors.tsv").write_text("".join(rows))
 
 
 def assert_it_serves(line, folder):

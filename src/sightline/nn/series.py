@@ -173,6 +173,26 @@ class SeriesFront(nn.Module):
         return with_deltas(x, mask, self.config.deltas) if self.config.deltas else x, mask
 
 
+class ClipNorm(nn.Module):
+    """Each channel less its mean over a clip, in units of its deviation there; padding enters neither.
+
+    What people get wrong: normalised by itself, a frame in which nothing moves is as loud as one in which much moves.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels, 1, 1, 1))
+        self.bias = nn.Parameter(torch.zeros(channels, 1, 1, 1))
+
+    def forward(self, x: Float[Tensor, "b c t h w"], there: Bool[Tensor, "b 1 t 1 1"]) -> Float[Tensor, "b c t h w"]:
+        counts = there.sum(dim=(2, 3, 4), keepdim=True).clamp(min=1) * x.shape[3] * x.shape[4]
+        x = x.masked_fill(~there, 0.0)
+        mean = x.sum(dim=(2, 3, 4), keepdim=True) / counts
+        centred = (x - mean).masked_fill(~there, 0.0)
+        scale = (centred.square().sum(dim=(2, 3, 4), keepdim=True) / counts + 1e-5).rsqrt()
+        return centred * (scale * self.weight) + self.bias
+
+
 class ImageFront(nn.Module):
     """Frames that are images: convolutions over time, height and width (Assael et al. 2016), then one vector each.
 
@@ -189,7 +209,7 @@ class ImageFront(nn.Module):
             nn.Conv3d(before, after, (3, 5, 5) if not number else 3, (1, 2, 2), (1, 2, 2) if not number else 1)
             for number, (before, after) in enumerate(pairwise(sizes))
         )
-        self.norms = nn.ModuleList(nn.GroupNorm(1, size) for size in config.channels)
+        self.norms = nn.ModuleList(ClipNorm(size) for size in config.channels)
         for _ in config.channels:
             height, width = -(-height // 2), -(-width // 2)
         self.size = config.channels[-1] * height * width
@@ -214,11 +234,9 @@ class ImageFront(nn.Module):
             for _ in range(masking.stretches):
                 hidden = _stretch(source.lengths.to(x.dtype), masking.stretch, x.shape[1])
                 x = x.masked_fill(hidden[..., None, None], 0.0)
-        x = x.unsqueeze(1)
+        x, there = x.unsqueeze(1), there.unsqueeze(1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = convolution(x).transpose(1, 2)
-            x = F.relu(norm(x.flatten(0, 1))).unflatten(0, mask.shape)  # each frame by itself: padding changes nothing
-            x = x.masked_fill(~there.unsqueeze(2), 0.0).transpose(1, 2)
+            x = F.relu(norm(convolution(x), there)).masked_fill(~there, 0.0)
         return self.dropout(x.transpose(1, 2).flatten(2)), mask
 
 

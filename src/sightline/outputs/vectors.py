@@ -21,7 +21,7 @@ from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Explanation, Stack
 from sightline.files import make_folder, whole_file
 from sightline.inputs.base import Input
-from sightline.inputs.files import FileItem
+from sightline.inputs.files import FileItem, StoredFile
 from sightline.inputs.image import of_images
 from sightline.inputs.series import SeriesInput, SeriesPart
 from sightline.inputs.series_subject import SeriesVectorsSubject
@@ -345,11 +345,11 @@ class VectorsOutput(
 
     def line(self, x: FileItem, prediction: VectorsPrediction) -> str:
         numbers = " ".join(",".join(f"{one:.6g}" for one in vector) for vector in prediction.values)
-        return f"{path_name(str(x))}\t{numbers}"
+        return f"{path_name(_name(x))}\t{numbers}"
 
     def to_json(self, x: FileItem, prediction: VectorsPrediction) -> dict[str, object]:
         return {
-            "item": str(x) if isinstance(x, str | Path) else "",
+            "item": _name(x),
             "vectors": np.round(prediction.values.astype(np.float64), 6).tolist(),
             "count": len(prediction.values),
             "complete": prediction.complete,
@@ -370,7 +370,7 @@ class VectorsOutput(
     def remark(self, x: FileItem, prediction: VectorsPrediction) -> str | None:
         if prediction.complete:
             return None
-        return f"{path_name(str(x))}: the model did not stop within {len(prediction.values):,} vectors"
+        return f"{path_name(_name(x))}: the model did not stop within {len(prediction.values):,} vectors"
 
     def notes(self, prepared: Prepared[FileItem, np.ndarray]) -> list[str]:
         frames = self._pace(prepared)
@@ -416,6 +416,11 @@ class VectorsOutput(
             belief=belief,
             **run.input.shown(x),
         )
+
+
+def _name(x: FileItem) -> str:
+    """The file of an item, where it has one."""
+    return x.file if isinstance(x, StoredFile) else str(x) if isinstance(x, str | Path) else ""
 
 
 def _fitted(values: np.ndarray, count: int) -> np.ndarray:

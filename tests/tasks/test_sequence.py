@@ -1,0 +1,272 @@
+"""Sequence: vectors out of arrays and of recordings, their scores, their baselines, and where they stop."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import sightline
+from invoke import run
+from sightline.baselines.ridge import Ridge, around
+from sightline.data.sound import wav_bytes
+from sightline.errors import UserError
+from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
+from sightline.models.series_to_series import SeriesToSeriesConfig, VectorsBatch
+from sightline.nn.series import SeriesBatch, SeriesFrontConfig, SeriesShape
+from sightline.outputs.vectors import TargetFacts, VectorsOutput, read_vectors
+from sightline.tasks.configs.sequence import SequenceConfig
+from sightline.tasks.task import BadValueError
+from sightline.training.loop import TrainingConfig
+
+pytestmark = pytest.mark.unchecked_shapes
+SMALL = SeriesToSeriesConfig(
+    front=SeriesFrontConfig(masking=None, centring="data"),
+    size=12,
+    reduces=(2,),
+    embedding_size=8,
+    decoder_size=16,
+    dropout=0.0,
+)
+
+
+def walks(folder, name, count, seed):
+    """Two numbers for each two steps of a walk in three."""
+    rows, draw = ["features\ttarget"], np.random.default_rng(seed)
+    for number in range(count):
+        walk = np.cumsum(draw.normal(size=(2 * int(draw.integers(5, 12)), 3)), axis=0) / 2
+        np.save(folder / f"{name}-{number}.npy", walk)
+        np.save(folder / f"{name}-{number}-target.npy", np.tanh(walk[::2, :2] - walk[::2, 2:]) + 3)
+        rows.append(f"{name}-{number}.npy\t{name}-{number}-target.npy")
+    (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    return folder / f"{name}.tsv"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("walks")
+    config = SequenceConfig(
+        model=SMALL,
+        batch_tokens=600,
+        training=TrainingConfig(learning_rate=0.02, warmup=10, steps=200, validate_every=100, averaged=1),
+    )
+    train, valid = walks(folder, "train", 60, 1), walks(folder, "valid", 10, 2)
+    return sightline.train(train, folder / "run", task="sequence", valid=valid, config=config), folder
+
+
+def test_it_learns_and_stops(trained):
+    run, folder = trained
+    evaluation = run.evaluate(walks(folder, "test", 20, 3))
+    assert evaluation.values["r2"] > 60
+    assert evaluation.values["length_error"] < 20
+    assert evaluation.baselines["the mean vector"]["r2"] == pytest.approx(0, abs=1e-6)
+    assert "ridge regression on 5 frames to each side" in evaluation.baselines
+
+
+def test_predictions_are_the_same_alone_and_together(trained):
+    run, folder = trained
+    paths = [folder / f"valid-{number}.npy" for number in range(6)]
+    together = run.predict(paths)
+    for path, prediction in zip(paths, together, strict=True):
+        (alone,) = run.predict([path])
+        np.testing.assert_allclose(alone.values, prediction.values, atol=1e-5)
+        assert prediction.complete
+
+
+def test_lengths_are_bounded(trained):
+    run, folder = trained
+    (fixed,) = run.predict([folder / "valid-0.npy"], min_length=30, max_length=30)
+    assert fixed.values.shape == (30, 2)
+    (short,) = run.predict([folder / "valid-0.npy"], max_length=2)
+    assert (len(short.values), short.complete) == (2, False)
+    with pytest.raises(UserError, match="min_length is 3, above max_length, 2"):
+        run.predict([folder / "valid-0.npy"], min_length=3, max_length=2)
+
+
+def test_each_vector_looks_at_its_frames(trained):
+    run, folder = trained
+    explanation = run.explain(folder / "valid-0.npy")
+    (record,) = explanation.records
+    (prediction,) = run.predict([folder / "valid-0.npy"])
+    assert record.matrix().shape[0] == len(prediction.values)
+    np.testing.assert_allclose(record.matrix().sum(axis=1), 1, atol=1e-5)
+    assert any("deviations" in one.sentence for one in explanation.belief.findings)
+
+
+def test_the_command_line_writes_arrays(trained):
+    _, folder = trained
+    done = run(
+        "predict", folder / "run", "--features", folder / "valid-0.npy", "--format", "npy", "--out", "made", cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    (prediction,) = trained[0].predict([folder / "valid-0.npy"])
+    np.testing.assert_allclose(np.load(folder / "made" / "valid-0.npy"), prediction.values, atol=1e-5)
+    done = run(
+        "predict", folder / "run", "--features", folder / "valid-0.npy", "--format", "srt", "--out", "x", cwd=folder
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_recordings_have_vectors_too(tmp_path):
+    draw, rows = np.random.default_rng(0), ["audio\ttarget"]
+    for number in range(12):
+        samples = draw.normal(0, 0.1, 1600 + 80 * number).astype(np.float32)
+        (tmp_path / f"{number}.wav").write_bytes(wav_bytes(samples, 8000))
+        np.save(tmp_path / f"{number}.npy", draw.normal(size=(5, 3)))
+        rows.append(f"{number}.wav\t{number}.npy")
+    (tmp_path / "data.tsv").write_text("\n".join(rows) + "\n")
+    settings = ["model.size=4", "model.decoder_size=4", "sound.size=6"]
+    done = run(
+        "train", "sequence", "--data", "data.tsv", "--out", "run", "--steps", 1, "--set", *settings, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["task"] == "sequence_sound"
+
+
+BAD = {
+    "missing": ("none.npy", "there is no file"),
+    "text": ("text.npy", "it is no array"),
+    "flat": (np.zeros(3), "expected vectors × numbers"),
+    "empty": (np.zeros((0, 3)), "found 0 vectors"),
+    "infinite": (np.full((2, 3), np.inf), "not finite"),
+    "large": (np.full((2, 3), 1e6), "not finite or above 65,504"),
+    "complex": (np.zeros((2, 3), complex), "expected vectors × numbers"),
+    "nothing": ("", "found no text in the target"),
+    "ragged": ([[1, 2], [3]], "it is no array"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_targets_are_named(case, tmp_path):
+    (tmp_path / "text.npy").write_text("no array")
+    given, message = BAD[case]
+    with pytest.raises(BadValueError, match=message):
+        read_vectors(str(tmp_path / given) if isinstance(given, str) and given else given)
+
+
+def test_vectors_of_another_size_are_bad_rows(tmp_path):
+    data = walks(tmp_path, "train", 30, 1)
+    np.save(tmp_path / "train-7-target.npy", np.zeros((4, 5)))
+    done = run("train", "sequence", "--data", data, "--out", "run", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "found vectors of 5 numbers, expected 2" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mean": []},
+        {"mean": [0.0]},
+        {"deviation": [0.0, 1.0]},
+        {"mean": ["a", "b"]},
+        {"longest": -1},
+        {"longest": 1e99},
+    ],
+)
+def test_damaged_facts_are_refused(damage):
+    facts = {"mean": [0.0, 1.0], "deviation": [1.0, 1.0], "longest": 3}
+    assert TargetFacts.read(facts) == TargetFacts((0.0, 1.0), (1.0, 1.0), 3)
+    with pytest.raises(ValueError, match=r"targets|longest"):
+        TargetFacts.read({**facts, **damage})
+
+
+def test_targets_survive_packing():
+    output, values = VectorsOutput(SequenceConfig()), np.arange(12, dtype=np.float16).reshape(4, 3)
+    np.testing.assert_array_equal(output.unpack(json.loads(json.dumps(output.pack(values)))), values)
+
+
+# -- the model
+
+
+def batch(seed=0, lengths=(9, 6)):
+    torch.manual_seed(seed)
+    return SeriesBatch(torch.randn(len(lengths), max(lengths), 3), torch.tensor(lengths))
+
+
+def test_the_loss_is_the_squared_error_and_that_of_the_stop():
+    torch.manual_seed(0)
+    model = SMALL.build(SeriesShape((3,), 0.01), 2).eval()
+    model.standardise(torch.tensor([1.0, -2.0]), torch.tensor([2.0, 0.5]))
+    source, true = batch(), torch.randn(2, 4, 2)
+    loss = model.loss(source, VectorsBatch(true, torch.tensor([4, 2])))
+    expected = 0.0
+    for row, count in enumerate((4, 2)):
+        own = (true[row : row + 1, :count] - torch.tensor([1.0, -2.0])) / torch.tensor([2.0, 0.5])
+        frames = int(source.lengths[row])
+        state = model.begin(SeriesBatch(source.values[row : row + 1, :frames], source.lengths[row : row + 1]))
+        last = torch.zeros(1, 1, 2)
+        for place in range(count):
+            features, state = model.decode(last, state)
+            expected += (model.output(features)[0, 0] - own[0, place]).square().mean()
+            stop = torch.tensor([[[float(place == count - 1)]]])
+            expected += F.binary_cross_entropy_with_logits(model.stop(features), stop)
+            last = own[:, place : place + 1]
+    assert loss.tokens == 6
+    assert float(loss.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert sum(loss.parts.values()) == pytest.approx(float(loss.total.detach()), rel=1e-5)
+
+
+def test_dropped_vectors_are_not_seen():
+    torch.manual_seed(0)
+    config = SeriesToSeriesConfig(**{**vars(SMALL), "dropped": 1.0})
+    model = config.build(SeriesShape((3,), 0.01), 2).train()
+    source, true = batch(), torch.randn(2, 4, 2, requires_grad=True)
+    state = model.begin(source)
+    features, _ = model.decode(model._before(true), state)
+    features.sum().backward()
+    assert true.grad is None or not true.grad.any()
+    before = model.eval()._before(true.detach())
+    torch.testing.assert_close(before, F.pad(true.detach(), (0, 0, 1, 0))[:, :-1])
+
+
+def test_it_stops_at_the_median_of_the_length():
+    torch.manual_seed(0)
+    model = SMALL.build(SeriesShape((3,), 0.01), 2).eval()
+    torch.nn.init.zeros_(model.stop.weight)
+    torch.nn.init.constant_(model.stop.bias, float(np.log(0.2 / 0.8)))  # a fifth at each: below a half after the fourth
+    made = model.generate(batch(), most=20)
+    assert made.stops.tolist() == [4, 4]
+    assert made.values.shape[1] == 4
+    model.stop.bias.data.fill_(-20.0)
+    endless = model.generate(batch(), most=7)
+    assert endless.values.shape[1] == 7
+    assert endless.stops.tolist() == [8, 8]  # more than there are: not yet
+
+
+def test_what_it_writes_again_is_what_it_wrote():
+    torch.manual_seed(0)
+    model = SMALL.build(SeriesShape((3,), 0.01), 2).eval()
+    model.standardise(torch.tensor([1.0, -2.0]), torch.tensor([2.0, 0.5]))
+    made = model.generate(batch(), most=6, least=6)
+    again = model.again(model.annotate(batch()), made.values)
+    torch.testing.assert_close(again * model.target_deviation + model.target_mean, made.values, atol=1e-5, rtol=1e-5)
+
+
+# -- scores and baselines
+
+
+def test_scores_by_hand():
+    true = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 0.0]])]
+    own = [np.array([[1.0, 1.0], [3.0, 4.0]]), np.array([[0.0, 2.0]])]
+    mean, deviation = np.array([1.0, 1.0]), np.array([1.0, 2.0])
+    around_mean = (0 + 1) + (4 + 9) + (1 + 1)
+    assert r2_statistics(own, true, mean).score() == pytest.approx(100 * (1 - 5 / around_mean))
+    assert r2_statistics([np.tile(mean, (2, 1)), mean[None]], true, mean).score() == pytest.approx(0)
+    assert mse_statistics(own, true, deviation).score() == pytest.approx((1 / 4 / 2 + 1 / 2) / 3)
+    assert length_statistics([3, 1], [2, 1]).score() == pytest.approx(100 / 3)
+
+
+def test_ridge_regression_has_the_frames_around_each_place():
+    frames = np.arange(10.0)[:, None]
+    np.testing.assert_array_equal(around(frames, 5, 1), [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6, 7, 8], [8, 9, 9]])
+    draw = np.random.default_rng(0)
+    weights = draw.normal(size=(11 * 2 + 1, 3))
+    pairs = []
+    for _ in range(60):
+        x = draw.normal(size=(20, 2))
+        pairs.append((x, around(x, 10) @ weights[:-1] + weights[-1]))
+    fitted = Ridge.fit(pairs)
+    np.testing.assert_allclose(fitted.predict(*((pairs[0][0]), 10)), pairs[0][1], atol=0.05)
+    assert Ridge.fit([]) is None
