@@ -80,7 +80,7 @@ def test_lengths_are_bounded(trained):
     assert fixed.values.shape == (30, 2)
     (short,) = run.predict([folder / "valid-0.npy"], max_length=2)
     assert (len(short.values), short.complete) == (2, False)
-    with pytest.raises(UserError, match="min_length is 3, above max_length, 2"):
+    with pytest.raises(UserError, match="max_length is 2; it must be from 3 to 100,000"):
         run.predict([folder / "valid-0.npy"], min_length=3, max_length=2)
 
 

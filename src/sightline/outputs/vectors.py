@@ -90,18 +90,17 @@ class VectorsPrediction(NamedTuple):
 class VectorsOptions(PredictOptions):
     """How many vectors to write, at least and at most; in between, until the model stops."""
 
-    min_length: int | None = None
+    min_length: int = 0
     max_length: int | None = None
     lengths: tuple[int, ...] | None = field(default=None, metadata={"internal": True})  # of each item that is scored
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("min_length", "max_length"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= MOST_VECTORS:
-                raise UserError(f"{name} is {value}; it must be from 1 to {MOST_VECTORS:,}")
-        if (self.min_length or 0) > (self.max_length or MOST_VECTORS):
-            raise UserError(f"min_length is {self.min_length}, above max_length, {self.max_length}")
+        if not 0 <= self.min_length <= MOST_VECTORS:
+            raise UserError(f"min_length is {self.min_length}; it must be from 0 to {MOST_VECTORS:,}")
+        if self.max_length is not None and not max(1, self.min_length) <= self.max_length <= MOST_VECTORS:
+            least = max(1, self.min_length)
+            raise UserError(f"max_length is {self.max_length}; it must be from {least:,} to {MOST_VECTORS:,}")
 
 
 VectorsInput = Input[FileItem, SeriesPart, SeriesBatch]
@@ -275,7 +274,7 @@ class VectorsOutput(
             made = model.generate(batch, max(options.lengths), max(options.lengths))
             counts = list(options.lengths)
         else:
-            least = options.min_length or 1
+            least = max(1, options.min_length)
             most = options.max_length or max(LONGER * self.facts.longest, least)
             made = model.generate(batch, most, least)
             counts = [min(max(int(stop), least), made.values.shape[1]) for stop in made.stops]
