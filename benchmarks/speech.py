@@ -169,7 +169,7 @@ def inside(work: Path, name: str, data: Path, beside: float = 2.0) -> float:
     for row in rows_of(data / "lips-grid-s1" / "test.tsv"):
         explanation = run.explain(data / "lips-grid-s1" / row[column], row["text"], measure=False)
         record = explanation.of(explanation.stacks[0].names[-1])[0]
-        weights, seconds = record.matrix(), record.columns.seconds
+        weights, seconds = record.matrix(), record.columns.seconds  # type: ignore[union-attr]
         middles = (np.arange(weights.shape[1]) + 0.5) * seconds * 25
         for place, times in enumerate(row["words_at"].split()):
             start, end = map(float, times.split("-"))

@@ -5,7 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from sightline.inputs.series import principal_axes
 from sightline.nn.series import (
+    ClipNorm,
     FeatureNorm,
     FrameMaskingConfig,
     PyramidEncoder,
@@ -115,10 +117,11 @@ def test_masks_are_for_training_only():
     assert not torch.equal(front.train()(batch)[0], front.eval()(batch)[0])
 
 
-def test_a_clip_is_seen_through_three_frames_at_a_time():
-    """What happens four frames away changes nothing behind three layers but the mean of the clip."""
+def test_a_clip_is_seen_through_three_frames_at_a_time(monkeypatch):
+    """What happens two frames away changes nothing behind a layer, but for what is measured of the whole clip."""
+    monkeypatch.setattr(ClipNorm, "forward", lambda self, x, there: x)
     torch.manual_seed(4)
-    front = SeriesFrontConfig(channels=(2,)).build(SeriesShape((8, 8))).eval()
+    front = SeriesFrontConfig(channels=(2,), centring="data").build(SeriesShape((8, 8))).eval()
     assert isinstance(front.convolutions[0], nn.Conv3d)
     clip = torch.randint(0, 255, (1, 9, 8, 8)).float()
     other = clip.clone()
@@ -126,3 +129,51 @@ def test_a_clip_is_seen_through_three_frames_at_a_time():
     first, second = front(SeriesBatch(clip, torch.tensor([9])))[0], front(SeriesBatch(other, torch.tensor([9])))[0]
     torch.testing.assert_close(first[0, :7], second[0, :7])
     assert not torch.allclose(first[0, 8], second[0, 8])
+
+
+def test_padding_changes_nothing_of_a_clip():
+    torch.manual_seed(0)
+    clip = torch.rand(1, 9, 8, 12) * 255
+    for config in (SeriesFrontConfig(channels=(4, 8)), SeriesFrontConfig(components=5, deltas=1)):
+        front = config.build(SeriesShape((8, 12))).eval()
+        padded = torch.cat([clip, torch.rand(1, 5, 8, 12) * 255], dim=1)
+        alone, mask = front(SeriesBatch(clip, torch.tensor([9])))
+        beside, longer = front(SeriesBatch(padded, torch.tensor([9])))
+        torch.testing.assert_close(alone, beside[:, :9], atol=1e-4, rtol=1e-4)
+        assert (mask.all(), int(longer.sum())) == (True, 9)
+
+
+def test_a_clip_is_normalised_as_a_whole():
+    """Each channel has mean 0 and deviation 1 over the frames that are there; a still frame stays quiet."""
+    torch.manual_seed(0)
+    x, there = torch.randn(1, 2, 6, 3, 4) * 5 + 2, torch.ones(1, 1, 6, 1, 1, dtype=torch.bool)
+    there[:, :, 4:] = False
+    x[:, :, 1] = x[:, :, :4].mean(dim=(2, 3, 4), keepdim=True).squeeze(2)
+    normalised = ClipNorm(2)(x, there)[:, :, :4]
+    torch.testing.assert_close(normalised.mean(dim=(2, 3, 4)), torch.zeros(1, 2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(normalised.std(dim=(2, 3, 4), correction=0), torch.ones(1, 2), atol=1e-4, rtol=0)
+    assert normalised[:, :, 1].abs().max() < 0.3
+
+
+def test_images_become_their_principal_components():
+    draw = np.random.default_rng(0)
+    bases = np.linalg.qr(draw.normal(size=(12, 3)))[0]
+    clips = [
+        (100 + 10 * draw.normal(size=(8, 3)) @ (np.array([[3], [2], [1]]) * bases.T)).reshape(8, 3, 4)
+        for _ in range(20)
+    ]
+    mean, axes = principal_axes(clips, 12, 3)
+    np.testing.assert_allclose(np.abs((bases * axes).sum(axis=0)), 1, atol=0.1)  # the largest first, of either sign
+    front = SeriesFrontConfig(components=3, masking=None, centring="data").build(SeriesShape((3, 4))).eval()
+    front.project(torch.from_numpy(mean), torch.from_numpy(axes))
+    clip = torch.from_numpy(clips[0]).float().unsqueeze(0)
+    vectors, _ = front(SeriesBatch(clip, torch.tensor([8])))
+    expected = (clips[0].reshape(8, 12) - mean) @ axes
+    np.testing.assert_allclose(vectors[0].numpy(), expected, atol=1e-3)
+
+
+def test_components_of_large_frames_are_refused():
+    with pytest.raises(ValueError, match="set smaller height and width"):
+        SeriesFrontConfig(components=64).build(SeriesShape((100, 100)))
+    with pytest.raises(ValueError, match="components is 64, and a frame has 12 pixels"):
+        SeriesFrontConfig(components=64).build(SeriesShape((3, 4)))

@@ -6,8 +6,8 @@ stored series, or its frames. In training a series may be read at another speed,
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple, cast
 
@@ -39,6 +39,7 @@ from sightline.tasks.task import BadValueError
 FOLDER = "series"  # below the run's data: the frames of all files
 FLAT = 1e-3  # a deviation below this is that of a constant
 MEASURED = 2_000  # files whose frames give mean and deviation
+FRAMES = 15  # of each of them that give principal components, or a few more
 
 
 class StoredPart(NamedTuple):
@@ -86,6 +87,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         self.shape = cast("SeriesShape", shape)  # None until it is fitted
         self.store: SeriesStore | None = None
         self.centre: tuple[np.ndarray, np.ndarray] | None = None  # mean and reciprocal deviation of the training data
+        self.axes: tuple[np.ndarray, np.ndarray] | None = None  # the mean frame and principal components of its pixels
         self.per_second: float | None = None
 
     @abstractmethod
@@ -167,28 +169,33 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
 
     def fit(self, rows: "Rows[FileItem, object]", setting: Setting) -> "SeriesInput":
         """With the mean and the deviation of each feature of the training data."""
-        store = self.store
+        store, front = self.store, self.config.model.front
         assert store is not None
-        if store.frames(next(one for one in range(len(store)) if one not in store.bad)).dtype == np.uint8:
+        files = [cast("StoredFile", one.x).row for one in islice(rows, MEASURED)]
+        images = len(self.shape.frame) > 1
+        if images and front.components:
+            self.axes = principal_axes((store.frames(file) for file in files), self.shape.size, front.components)
+        elif images:
             return self
-        count, total, squares = 0, np.zeros(self.shape.size), np.zeros(self.shape.size)
-        for number, one in enumerate(rows):
-            if number == MEASURED:
-                break
-            frames = store.frames(cast("StoredFile", one.x).row).reshape(-1, self.shape.size).astype(np.float64)
-            if self.config.model.front.centring == "item":
+        count, sums = 0, np.zeros((2, front.components if images else self.shape.size))
+        for file in files:
+            frames = store.frames(file).reshape(-1, self.shape.size).astype(np.float64)
+            if self.axes is not None:
+                frames = (frames - self.axes[0]) @ self.axes[1]
+            if front.centring == "item":
                 frames = frames - frames.mean(axis=0)
-            count, total, squares = count + len(frames), total + frames.sum(axis=0), squares + (frames**2).sum(axis=0)
-        mean = total / count
-        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+            count, sums = count + len(frames), sums + (frames.sum(axis=0), np.square(frames).sum(axis=0))
+        mean, squares = sums / count
+        deviation = np.sqrt(np.maximum(squares - mean**2, 0.0))
         self.centre = mean, 1 / np.where(deviation < FLAT, 1.0, deviation)
         return self
 
     def initialise(self, model: SeriesModel) -> None:
         """Give a new model what was measured of the training data."""
         if self.centre is not None:
-            mean, scale = (torch.from_numpy(one).float() for one in self.centre)
-            model.centre(mean, scale)
+            model.centre(*(torch.from_numpy(one).float() for one in self.centre))
+        if self.axes is not None:
+            model.project(*(torch.from_numpy(one).float() for one in self.axes))
 
     # -- fitted
 
@@ -309,6 +316,16 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
 
     def work(self, xs: Sequence[FileItem]) -> list[int]:
         return [self.config.work] * len(xs)
+
+
+def principal_axes(clips: Iterable[np.ndarray], size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean frame of some clips, and the axes along which their pixels differ most, the largest first."""
+    frames, total, products = 0, np.zeros(size), np.zeros((size, size))
+    for clip in clips:
+        pixels = clip[:: max(1, len(clip) // FRAMES)].reshape(-1, size).astype(np.float64)
+        frames, total, products = frames + len(pixels), total + pixels.sum(axis=0), products + pixels.T @ pixels
+    mean = total / frames
+    return mean, np.linalg.eigh(products / frames - np.outer(mean, mean))[1][:, ::-1][:, :count].copy()
 
 
 def _sizes(frames: np.ndarray | tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.config import Config
-from sightline.nn.series import ImageFront, SeriesFront, SeriesFrontConfig, reduced
+from sightline.nn.series import EigenFront, ImageFront, SeriesFront, SeriesFrontConfig, reduced
 
 
 class JointLoss(NamedTuple):
@@ -42,6 +42,11 @@ class SeriesModel(nn.Module):
         if isinstance(self.front, SeriesFront):
             self.front.normalise.mean.copy_(mean)
             self.front.normalise.scale.copy_(scale)
+
+    def project(self, mean: Tensor, axes: Tensor) -> None:
+        """Set the principal components of the training data's pixels, for a front end that has them."""
+        if isinstance(self.front, EigenFront):
+            self.front.project(mean, axes)
 
 
 @dataclass(frozen=True)

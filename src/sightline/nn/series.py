@@ -133,13 +133,15 @@ class SeriesFrontConfig(Config):
     """How frames become vectors.
 
     ``centring``: features are normalised with the mean of the item or of the data. ``deltas`` adds slopes in time.
-    ``masking``: what is masked in training (null: nothing). ``channels`` are those of the convolutions over frames that
-    are images; each of their layers halves both sides; ``mirrored``: half of these are flipped left to right in
-    training.
+    ``masking``: what is masked in training (null: nothing). Frames that are images become so many principal
+    ``components`` of the training data's pixels, or, with 0, go through convolutions of these ``channels``, of which
+    each layer halves both sides, and have ``dropout`` behind them; ``mirrored``: half of them are flipped left to
+    right in training.
     """
 
     centring: Centring = "item"
     deltas: int = 0
+    components: int = 0
     masking: FrameMaskingConfig | None = field(default_factory=FrameMaskingConfig)
     channels: tuple[int, ...] = (16, 32, 64)
     mirrored: bool = True
@@ -147,23 +149,25 @@ class SeriesFrontConfig(Config):
     family: ClassVar[str] = "series_front"
 
     def __post_init__(self) -> None:
-        check_least(self, 0, "deltas")
+        check_least(self, 0, "deltas", "components")
         check_share(self, "dropout")
         if not self.channels or min(self.channels) < 1:
             raise ValueError(f"channels is {list(self.channels)}; give one or more, each at least 1")
 
     def build(self, shape: SeriesShape) -> "SeriesFront | ImageFront":
-        return ImageFront(self, shape) if len(shape.frame) > 1 else SeriesFront(self, shape)
+        if len(shape.frame) == 1:
+            return SeriesFront(self, shape)
+        return EigenFront(self, shape) if self.components else ImageFront(self, shape)
 
 
 class SeriesFront(nn.Module):
     """Frames of numbers: normalised, masked in training, with their slopes."""
 
-    def __init__(self, config: SeriesFrontConfig, shape: SeriesShape) -> None:
+    def __init__(self, config: SeriesFrontConfig, shape: SeriesShape, size: int | None = None) -> None:
         super().__init__()
-        self.config = config
-        self.normalise = FeatureNorm(shape.size, config.centring)
-        self.size = shape.size * (1 + config.deltas)
+        self.config, size = config, size or shape.size
+        self.normalise = FeatureNorm(size, config.centring)
+        self.size = size * (1 + config.deltas)
 
     def forward(self, source: SeriesBatch) -> tuple[Float[Tensor, "b t d"], Bool[Tensor, "b t"]]:
         mask = frame_mask(source.lengths, source.values.shape[1])
@@ -171,6 +175,41 @@ class SeriesFront(nn.Module):
         if self.training and self.config.masking is not None:
             x = masked(x, source.lengths, self.config.masking)
         return with_deltas(x, mask, self.config.deltas) if self.config.deltas else x, mask
+
+
+MOST_PIXELS = 4096  # of a frame whose principal components are computed
+
+
+class EigenFront(SeriesFront):
+    """Frames that are images, as principal components of their pixels (Bregler and Konig 1994), then as numbers.
+
+    With few clips this learns much faster than convolutions, and as well. ``project`` sets what was measured of the
+    training data.
+    """
+
+    pixel_mean: Tensor
+    axes: Tensor
+
+    def __init__(self, config: SeriesFrontConfig, shape: SeriesShape) -> None:
+        if shape.size > MOST_PIXELS:
+            raise ValueError(
+                f"frames have {shape.size:,} pixels, and principal components are of at most {MOST_PIXELS:,}; set "
+                "smaller height and width, or components=0"
+            )
+        if config.components > shape.size:
+            raise ValueError(f"components is {config.components}, and a frame has {shape.size:,} pixels")
+        super().__init__(config, shape, config.components)
+        self.register_buffer("pixel_mean", torch.zeros(shape.size))
+        self.register_buffer("axes", torch.eye(shape.size, config.components))
+
+    def project(self, mean: Tensor, axes: Tensor) -> None:
+        """Set the mean frame and the axes."""
+        self.pixel_mean.copy_(mean)
+        self.axes.copy_(axes)
+
+    def forward(self, source: SeriesBatch) -> tuple[Float[Tensor, "b t d"], Bool[Tensor, "b t"]]:
+        pixels = source.values.flatten(2).to(self.axes.dtype)
+        return super().forward(SeriesBatch((pixels - self.pixel_mean) @ self.axes, source.lengths))
 
 
 class ClipNorm(nn.Module):

@@ -30,9 +30,12 @@ SOUND = Column(
 )
 VECTORS = Column("features", "the path of an array (.npy), frames × features", ("vectors", "array", "npy"))
 CLIPS = Column("frames", "the path of a clip: a video, a folder of images, an array", ("video", "clip", "lips"))
-# A frame of a clip is as long as four of sound: none are put together.
+# A frame of a clip is as long as four of sound, so that fewer are put together.
 WATCHING = {
-    name: {size: {**own, "reduces": [1] * len(own["reduces"])} for size, own in MODELS[name].items()}
+    name: {
+        size: {**own, "reduces": [2, *[1] * (len(own["reduces"]) - 1)], "front": {"components": 64, "deltas": 1}}
+        for size, own in MODELS[name].items()
+    }
     for name in ("listen_attend_spell", "ctc")
 }
 

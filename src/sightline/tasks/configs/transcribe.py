@@ -8,6 +8,7 @@ from sightline.metrics.error_rates import ErrorRate
 from sightline.models.listen_attend_spell import ListenAttendSpellConfig
 from sightline.models.series_to_text import SeriesToText, SeriesToTextConfig
 from sightline.nn.mel import LogMelConfig
+from sightline.nn.series import SeriesFrontConfig
 from sightline.tasks.configs.series import SeriesTaskConfig, small_mel
 from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
@@ -54,7 +55,7 @@ class SoundTranscribeConfig(TranscribeConfig):
 
 
 def _listener() -> ListenAttendSpellConfig:
-    return ListenAttendSpellConfig(reduces=(1, 1))
+    return ListenAttendSpellConfig(front=SeriesFrontConfig(components=64, deltas=1), reduces=(2, 1))
 
 
 @dataclass(frozen=True)
