@@ -3,7 +3,7 @@
 from typing import Any
 
 from sightline.tasks.task import Column, Task, Variant
-from sightline.tasks.transcribe import LISTENER, SOUND, VECTORS
+from sightline.tasks.transcribe import LISTENER, RATES, SOUND, VECTORS
 
 TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("targets", "output", "outputs"))
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
@@ -12,7 +12,6 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
         for (size, own), decoder in zip(LISTENER.items(), (256, 320, 512), strict=True)
     },
 }
-RATES = {"tiny": 1e-3, "small": 1e-3, "base": 7e-4}
 
 SEQUENCE = Task(
     name="sequence",

@@ -24,7 +24,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "ctc": LISTENER,
 }
 
-RATES = {"tiny": 1e-3, "small": 1e-3, "base": 7e-4}
+RATES = {"tiny": 3e-3, "small": 2e-3, "base": 1e-3}
 SOUND = Column(
     "audio", "the path of a recording", ("sound", "recording", "wav", "audio_path", "speech", "path", "file")
 )

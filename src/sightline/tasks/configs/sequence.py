@@ -12,7 +12,7 @@ VectorMetric = Literal["r2", "mse", "length_error"]
 
 
 def _training() -> TrainingConfig:
-    return TrainingConfig(learning_rate=1e-3, warmup=300, patience=15, averaged=5, weight_decay=0.01)
+    return TrainingConfig(learning_rate=3e-3, warmup=300, patience=15, averaged=5, weight_decay=0.01)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def _characters() -> TokeniserConfig:
 
 
 def _training() -> TrainingConfig:
-    return TrainingConfig(learning_rate=1e-3, warmup=500, patience=20, averaged=5, weight_decay=0.01)
+    return TrainingConfig(learning_rate=3e-3, warmup=300, patience=20, averaged=5, weight_decay=0.01)
 
 
 @dataclass(frozen=True)
