@@ -72,7 +72,9 @@ EXPERIMENTS = {
     "an4-joint": Experiment("transcribe", 40, AN4, _an4),
     "an4-attention": Experiment("transcribe", 25, [*AN4, "model.ctc=0"], _an4),
     "an4-ctc": Experiment("transcribe", 25, AN4, _an4, ("--model", "ctc")),
-    "digits": Experiment("classify", 6, ["training.learning_rate=0.003"], _plain("speech-fsdd", {"audio": "audio", "text": "label"})),
+    "digits": Experiment(
+        "classify", 6, ["training.learning_rate=0.003"], _plain("speech-fsdd", {"audio": "audio", "text": "label"})
+    ),
     "strings-content": Experiment("transcribe", 10, [*STRINGS, "model.ctc=0", "model.attention=additive"], _strings),
     "strings-location": Experiment("transcribe", 10, [*STRINGS, "model.ctc=0"], _strings),
     "strings-joint": Experiment("transcribe", 10, [*STRINGS, "model.ctc=0.3"], _strings),

@@ -184,7 +184,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 frames = (frames - self.axes[0]) @ self.axes[1]
             if front.centring == "item":
                 frames = frames - frames.mean(axis=0)
-            count, sums = count + len(frames), sums + (frames.sum(axis=0), np.square(frames).sum(axis=0))
+            count, sums = count + len(frames), sums + np.stack([frames.sum(axis=0), np.square(frames).sum(axis=0)])
         mean, squares = sums / count
         deviation = np.sqrt(np.maximum(squares - mean**2, 0.0))
         self.centre = mean, 1 / np.where(deviation < FLAT, 1.0, deviation)
