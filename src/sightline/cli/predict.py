@@ -57,7 +57,8 @@ def _check_format(run: Run, format: str, out: Path | None) -> bool:
     if format in ("text", "jsonl"):
         return False
     if format not in run.output.formats:
-        raise UserError(f"--format {format} is for transcripts, and {run.name} is a run of {run.task.name}")
+        there = ", ".join(("text", "jsonl", *run.output.formats))
+        raise UserError(f"--format {format} is not for {run.name}, a run of {run.task.name}; there is {there}")
     if out is None:
         raise UserError(f"--format {format} writes a file for each of the {run.input.noun}; name a folder with --out")
     return True
