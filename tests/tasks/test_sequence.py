@@ -84,6 +84,18 @@ def test_lengths_are_bounded(trained):
         run.predict([folder / "valid-0.npy"], min_length=3, max_length=2)
 
 
+def test_long_series_are_scored_over_their_true_length(trained, monkeypatch):
+    """In windows, each of which has its share of the vectors."""
+    run, folder = trained
+    walk = np.cumsum(np.random.default_rng(5).normal(size=(101, 3)), axis=0) / 9
+    np.save(folder / "long.npy", walk)
+    np.save(folder / "long-target.npy", np.tanh(walk[::2, :2] - walk[::2, 2:]) + 3)
+    (folder / "long.tsv").write_text("features\ttarget\nlong.npy\tlong-target.npy\n")
+    monkeypatch.setattr(type(run.input), "windows", lambda self, frames: [(0, 40), (40, 77), (77, len(frames))])
+    evaluation = run.evaluate(folder / "long.tsv")
+    assert len(evaluation.predictions[0].values) == 51
+
+
 def test_each_vector_looks_at_its_frames(trained):
     run, folder = trained
     explanation = run.explain(folder / "valid-0.npy")

@@ -131,7 +131,7 @@ PREDICT = Command(
         Arg(
             "format",
             str,
-            "Write text, or jsonl with scores and probabilities; of transcribe also srt, vtt, textgrid, of sequence npy.",
+            "Write text, or jsonl with scores and probabilities; transcribe also has srt, vtt, textgrid, sequence npy.",
             "text",
             "NAME",
         ),

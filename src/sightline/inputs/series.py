@@ -51,10 +51,12 @@ class StoredPart(NamedTuple):
 
 
 class SeriesWindow(NamedTuple):
-    """Frames that a model reads at once, and how many frames of the series come before them."""
+    """Frames that a model reads at once, how many frames of the series come before them, and how many it has (0: it
+    has these alone)."""
 
     values: np.ndarray
     start: int = 0
+    whole: int = 0
 
 
 SeriesPart = (
@@ -211,7 +213,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 raise BadSeries(f"its frames are {_sizes(frames)}, and the model reads {_sizes(self.shape.frame)}")
             if not len(frames):
                 raise BadSeries("too short: it has no frames")
-            return [SeriesWindow(frames[start:end], start) for start, end in self.windows(frames)]
+            return [SeriesWindow(frames[start:end], start, len(frames)) for start, end in self.windows(frames)]
         except BadSeries as error:
             return [BadValueError(str(error))]
 

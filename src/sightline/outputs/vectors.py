@@ -23,7 +23,7 @@ from sightline.files import make_folder, whole_file
 from sightline.inputs.base import Input
 from sightline.inputs.files import FileItem, StoredFile
 from sightline.inputs.image import of_images
-from sightline.inputs.series import SeriesInput, SeriesPart
+from sightline.inputs.series import SeriesInput, SeriesPart, SeriesWindow
 from sightline.inputs.series_subject import SeriesVectorsSubject
 from sightline.metrics import Statistics
 from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
@@ -271,8 +271,8 @@ class VectorsOutput(
         options = options or VectorsOptions()
         model = cast("SeriesToSeries", run.model)
         if options.lengths is not None:
-            made = model.generate(batch, max(options.lengths), max(options.lengths))
-            counts = list(options.lengths)
+            counts = [_share(part, length) for part, length in zip(parts, options.lengths, strict=True)]
+            made = model.generate(batch, max(counts), max(counts))
         else:
             least = max(1, options.min_length)
             most = options.max_length or max(LONGER * self.facts.longest, least)
@@ -415,6 +415,14 @@ class VectorsOutput(
             belief=belief,
             **run.input.shown(x),
         )
+
+
+def _share(part: SeriesPart, length: int) -> int:
+    """How many of the vectors of a series belong to a part of it, where they are spread evenly."""
+    if not isinstance(part, SeriesWindow) or not part.whole:
+        return length
+    start, end = (length * place // part.whole for place in (part.start, part.start + len(part.values)))
+    return end - start
 
 
 def _name(x: FileItem) -> str:
