@@ -84,7 +84,9 @@ EXPERIMENTS = {
         "transcribe", 16, [*FAST, "sound.size=80", "batch_tokens=6000"],
         _plain("speech-hsk-zh", {"audio": "audio", "pinyin": "text"}),
     ),
-    "mouth": Experiment("sequence", 6, ["batch_tokens=6000", "model.size=128", "model.cell=gru"], _mouths),
+    "mouth": Experiment(
+        "sequence", 8, ["batch_tokens=3000", "model.size=128", "model.cell=gru", "model.dropped=1.0"], _mouths
+    ),
 }  # fmt: skip
 
 
@@ -232,9 +234,11 @@ def report(data: Path, work: Path) -> list[str]:
             lines.append(f"| {name} | {errors(work, f'grid-{name}')} | {slots} | {100 * share:.0f} % |")
     if (work / "mandarin" / "test.jsonl").exists():
         counts, only = tones(work)
-        draw_tones(counts, Path(__file__).parent / "tones.png")
+        draw_tones(counts, work / "tones.png")
         lines += ["", f"Mandarin: error rate of toned syllables {errors(work, 'mandarin')} %; {only:.1f} % of the"]
-        lines += [f"syllables are wrong only in their tone. Tones said and written: {counts.tolist()} (tones.png)."]
+        lines += [
+            f"syllables are wrong only in their tone. Tones said and written: {counts.tolist()} (FOLDER/tones.png)."
+        ]
     found = scores(work, "mouth")
     if found is not None:
         lines += ["", f"Sound to mouth: {json.dumps(found)[:600]}"]

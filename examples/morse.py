@@ -15,6 +15,7 @@ import numpy as np
 import tyro
 
 import sightline
+from sightline.attention import LocationAwareConfig
 from sightline.data.sound import wav_bytes
 from sightline.models.listen_attend_spell import ListenAttendSpellConfig
 from sightline.nn.mel import LogMelConfig
@@ -40,13 +41,16 @@ def written(folder: Path, sent: list[Sent], name: str) -> Path:
     return table
 
 
-def configured(minutes: float) -> SoundTranscribeConfig:
+def configured(steps: int) -> SoundTranscribeConfig:
     """A model of this size hears Morse code, which has one tone: eight bands are enough."""
     model = ListenAttendSpellConfig(
         front=SeriesFrontConfig(masking=None),
         size=64,
-        reduces=(2, 2),
+        reduces=(4,),
+        cell="gru",
+        embedding_size=32,
         decoder_size=96,
+        attention=LocationAwareConfig(hidden_size=48, filters=4, width=11),
         dropout=0.1,
         ctc=0.5,
         sampling=0.0,
@@ -55,8 +59,8 @@ def configured(minutes: float) -> SoundTranscribeConfig:
         model=model,
         sound=LogMelConfig(size=8, lowest=400.0, highest=1100.0),
         speeds=(1.0,),
-        batch_tokens=4000,
-        training=TrainingConfig(learning_rate=4e-3, warmup=50, minutes=minutes, averaged=3),
+        batch_tokens=2500,
+        training=TrainingConfig(learning_rate=1e-2, warmup=50, steps=steps, validate_every=200, averaged=3),
     )
 
 
@@ -88,13 +92,13 @@ def main(out: Path = Path("runs/examples/morse.png"), quick: bool = False) -> Me
         out: The picture.
         quick: Only show that everything runs; nothing is learnt.
     """
-    recordings, tested, minutes = (40, 4, 0.02) if quick else (1500, 100, 1.0)
+    recordings, tested, steps = (40, 4, 2) if quick else (1500, 100, 800)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         train, valid = written(folder, made_morse(recordings, 1), "train"), written(folder, made_morse(60, 2), "valid")
         test = made_morse(tested, 3)
         data = written(folder, test, "test")
-        run = sightline.train(train, folder / "run", task="transcribe", valid=valid, config=configured(minutes))
+        run = sightline.train(train, folder / "run", task="transcribe", valid=valid, config=configured(steps))
         values = run.evaluate(data).values
         shares = [
             one for number, sent in enumerate(test[:SHOWN]) for one in inside(run, folder / f"test-{number}.wav", sent)

@@ -1,4 +1,6 @@
-"""Made recordings: words in Morse code, sent by hands of different speed and tone, with the time of every letter.
+"""Made recordings: groups of letters in Morse code, of different speed and tone, with the time of every letter.
+
+Letters are drawn at random, as in groups that people learn Morse code with: a model cannot guess them from each other.
 
 For examples and tests: nothing has to be fetched, and because the time of each letter is known, it can be measured
 whether a model attends to it. A dash is as long as three dots, the pause in a letter as one, between letters as three
@@ -15,38 +17,7 @@ CODE = {
     "j": ".---", "k": "-.-", "l": ".-..", "m": "--", "n": "-.", "o": "---", "p": ".--.", "q": "--.-", "r": ".-.",
     "s": "...", "t": "-", "u": "..-", "v": "...-", "w": ".--", "x": "-..-", "y": "-.--", "z": "--..",
 }  # fmt: skip
-WORDS = [
-    "alpha",
-    "bravo",
-    "delta",
-    "echo",
-    "golf",
-    "hotel",
-    "india",
-    "lima",
-    "mike",
-    "oscar",
-    "papa",
-    "romeo",
-    "sierra",
-    "tango",
-    "victor",
-    "whisky",
-    "yankee",
-    "zulu",
-    "north",
-    "south",
-    "east",
-    "west",
-    "ship",
-    "rain",
-    "wind",
-    "calm",
-    "help",
-    "stop",
-    "fuel",
-    "land",
-]
+LETTERS = "etianmsurwdkgo"  # of three signs at most, with which people begin to learn
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +30,14 @@ class Sent:
 
 
 def made_morse(count: int, seed: int = 0, most_words: int = 2) -> list[Sent]:
-    """So many recordings of one to ``most_words`` words each."""
+    """So many recordings of one to ``most_words`` groups of two to four letters each."""
     draw = np.random.default_rng(seed)
     return [_sent(draw, most_words) for _ in range(count)]
 
 
 def _sent(draw: np.random.Generator, most_words: int) -> Sent:
-    text = " ".join(draw.choice(WORDS, draw.integers(1, most_words + 1)))
-    dot, tone = draw.uniform(0.02, 0.035), draw.uniform(500, 900)
+    groups = ("".join(draw.choice(list(LETTERS), draw.integers(2, 5))) for _ in range(draw.integers(1, most_words + 1)))
+    text, dot, tone = " ".join(groups), draw.uniform(0.026, 0.034), draw.uniform(500, 900)
     keys, times, now = list[tuple[float, float]](), list[tuple[float, float]](), 0.1
     for letter in text:
         if letter == " ":
