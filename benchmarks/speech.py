@@ -24,13 +24,14 @@ from report import machine, write_section
 from speech_data import absolute, mouths, rows_of, spliced, write_table
 
 FAST = ["training.learning_rate=0.003", "model.cell=gru", "model.sampling=0.0"]
-AN4 = [*FAST, "batch_tokens=4000", "model.front.deltas=2", "model.front.masking.bands=1"]
-AN4 += ["model.front.masking.band=0.15", "validated=105"]
+MASKS = ["model.front.masking.bands=1", "model.front.masking.band=0.15"]
+AN4 = [*FAST, *MASKS, "batch_tokens=4000", "model.front.deltas=2", "validated=105"]
 STRINGS = [*FAST, "tokeniser.method=words", "model.size=128", "model.reduces=[4,2]", "model.decoder_size=192"]
-STRINGS += ["speeds=[1.0]"]
+STRINGS += ["speeds=[1.0]", "model.front.masking=null", "model.dropout=0.2"]
 LIPS = [*FAST, "stacked=32", "tokeniser.method=words", "batch_tokens=1200", "model.size=128", "model.decoder_size=128"]
 LIPS += ["model.front.masking=null", "model.dropout=0.2", "training.warmup=150", "validated=50"]
-SPOKEN = [*FAST, "tokeniser.method=words", "model.size=128", "batch_tokens=6000"]
+SPOKEN = [*FAST, "tokeniser.method=words", "model.size=128", "batch_tokens=4000", "model.reduces=[2,2]"]
+SPOKEN += ["model.front.masking=null", "model.dropout=0.2", "training.warmup=150"]
 
 
 class Experiment(NamedTuple):
@@ -81,7 +82,7 @@ EXPERIMENTS = {
     "grid-sound": Experiment("transcribe", 7, SPOKEN, _grid),
     "grid-lips": Experiment("transcribe", 9, LIPS, _plain("lips-grid-s1", {"frames": "frames", "text": "text"})),
     "mandarin": Experiment(
-        "transcribe", 16, [*FAST, "sound.size=80", "batch_tokens=6000"],
+        "transcribe", 14, [*FAST, *MASKS, "sound.size=80", "batch_tokens=6000"],
         _plain("speech-hsk-zh", {"audio": "audio", "pinyin": "text"}),
     ),
     "mouth": Experiment(

@@ -1,6 +1,8 @@
 """Sequence: vectors out of arrays and of recordings, their scores, their baselines, and where they stop."""
 
+import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from sightline.models.series_to_series import SeriesToSeriesConfig, VectorsBatch
 from sightline.nn.series import SeriesBatch, SeriesFrontConfig, SeriesShape
 from sightline.outputs.vectors import TargetFacts, VectorsOutput, read_vectors
 from sightline.tasks.configs.sequence import SequenceConfig
-from sightline.tasks.task import BadValueError
+from sightline.tasks.task import BadValueError, Example
 from sightline.training.loop import TrainingConfig
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -80,6 +82,8 @@ def test_lengths_are_bounded(trained):
     assert fixed.values.shape == (30, 2)
     (short,) = run.predict([folder / "valid-0.npy"], max_length=2)
     assert (len(short.values), short.complete) == (2, False)
+    with pytest.raises(UserError, match="min_length is '5'; it must be a whole number"):
+        run.predict([folder / "valid-0.npy"], min_length="5")
     with pytest.raises(UserError, match="max_length is 2; it must be from 3 to 100,000"):
         run.predict([folder / "valid-0.npy"], min_length=3, max_length=2)
 
@@ -94,6 +98,49 @@ def test_long_series_are_scored_over_their_true_length(trained, monkeypatch):
     monkeypatch.setattr(type(run.input), "windows", lambda self, frames: [(0, 40), (40, 77), (77, len(frames))])
     evaluation = run.evaluate(folder / "long.tsv")
     assert len(evaluation.predictions[0].values) == 51
+
+
+def test_comparing_gives_the_scores_of_evaluating(trained):
+    run, folder = trained
+    data = walks(folder, "compared", 8, 4)
+    compared = run.compare([run], data, samples=10)
+    values = run.evaluate(data).values
+    for metric in ("r2", "mse", "length_error"):
+        for one in compared.resampled[metric].values():
+            assert one.value == pytest.approx(values[metric], rel=1e-6)
+
+
+def test_runs_of_other_vectors_are_not_compared(trained):
+    run, folder = trained
+    other = replace(run, output=VectorsOutput(run.config, TargetFacts((0.0,), (1.0,), 3)))
+    with pytest.raises(UserError, match=r"writes vectors of 1 numbers, the first run of 2: not comparable"):
+        run.compare([other], folder / "valid.tsv")
+    twice = tuple(2 * one for one in run.output.facts.deviation)
+    scaled = replace(run, output=VectorsOutput(run.config, replace(run.output.facts, deviation=twice)))
+    compared = run.compare([scaled], folder / "valid.tsv", samples=10).resampled["mse"]
+    assert len({round(one.value, 9) for one in compared.values()}) == 1  # measured by the first run's deviation
+
+
+def test_the_length_error_does_not_depend_on_the_batch(trained):
+    """A model that never stops is far off, whatever is beside an item."""
+    run, folder = trained
+    model = copy.deepcopy(run.model)
+    model.stop.bias.data.fill_(-30.0)
+    endless = replace(run, model=model)
+    data = folder / "valid.tsv"
+    together = endless.evaluate(data).statistics["length_error"].of_each()
+    header, *rows = data.read_text().splitlines()
+    (folder / "one.tsv").write_text(f"{header}\n{rows[0]}\n")
+    assert endless.evaluate(folder / "one.tsv").values["length_error"] == pytest.approx(together[0])
+    assert together[0] > 60
+
+
+def test_a_damaged_baseline_is_one_sentence(trained):
+    run, folder = trained
+    examples = [Example(folder / "valid-0.npy", np.zeros((3, 2), np.float32))]
+    for damaged in ({"beside": 5, "weights": [[1.0]]}, {"beside": 5, "weights": "abc"}, {"beside": 99, "weights": []}):
+        with pytest.raises((ValueError, TypeError)):
+            run.output.baseline_predictions(run, examples, {"ridge": damaged})
 
 
 def test_each_vector_looks_at_its_frames(trained):
@@ -143,7 +190,7 @@ BAD = {
     "flat": (np.zeros(3), "expected vectors × numbers"),
     "empty": (np.zeros((0, 3)), "found 0 vectors"),
     "infinite": (np.full((2, 3), np.inf), "not finite"),
-    "large": (np.full((2, 3), 1e6), "not finite or above 65,504"),
+    "large": (np.full((2, 3), 1e20), "not finite or above 1e18"),
     "complex": (np.zeros((2, 3), complex), "expected vectors × numbers"),
     "nothing": ("", "found no text in the target"),
     "ragged": ([[1, 2], [3]], "it is no array"),
@@ -166,6 +213,26 @@ def test_vectors_of_another_size_are_bad_rows(tmp_path):
     assert "found vectors of 5 numbers, expected 2" in done.stdout + done.stderr
 
 
+def test_the_training_data_decides_the_width(tmp_path):
+    data, valid = walks(tmp_path, "train", 30, 1), walks(tmp_path, "valid", 30, 2)
+    for number in range(30):
+        np.save(tmp_path / f"valid-{number}-target.npy", np.zeros((4, 5)))
+    done = run("train", "sequence", "--data", data, "--valid", valid, "--out", "run", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "valid.tsv" in done.stderr
+    assert "found vectors of 5 numbers, expected 2" in done.stderr
+
+
+def test_targets_keep_their_precision(tmp_path):
+    """Numbers that differ from the seventh digit on are no constants."""
+    draw = np.random.default_rng(0)
+    output, rows = VectorsOutput(SequenceConfig()), []
+    for _ in range(5):
+        read = read_vectors(47.3769 + 1e-3 * draw.normal(size=(20, 1)))
+        rows.append(output.unpack(output.pack(read)))
+    assert np.concatenate(rows).std() == pytest.approx(1e-3, rel=0.3)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -185,7 +252,7 @@ def test_damaged_facts_are_refused(damage):
 
 
 def test_targets_survive_packing():
-    output, values = VectorsOutput(SequenceConfig()), np.arange(12, dtype=np.float16).reshape(4, 3)
+    output, values = VectorsOutput(SequenceConfig()), (np.arange(12, dtype=np.float32).reshape(4, 3) / 7 + 47)
     np.testing.assert_array_equal(output.unpack(json.loads(json.dumps(output.pack(values)))), values)
 
 
@@ -264,8 +331,10 @@ def test_scores_by_hand():
     own = [np.array([[1.0, 1.0], [3.0, 4.0]]), np.array([[0.0, 2.0]])]
     mean, deviation = np.array([1.0, 1.0]), np.array([1.0, 2.0])
     around_mean = (0 + 1) + (4 + 9) + (1 + 1)
-    assert r2_statistics(own, true, mean).score() == pytest.approx(100 * (1 - 5 / around_mean))
-    assert r2_statistics([np.tile(mean, (2, 1)), mean[None]], true, mean).score() == pytest.approx(0)
+    assert r2_statistics(own, true, mean, deviation).score() == pytest.approx(100 * (1 - 5 / around_mean))
+    assert r2_statistics([np.tile(mean, (2, 1)), mean[None]], true, mean, deviation).score() == pytest.approx(0)
+    constant = r2_statistics([mean[None] + 1], [mean[None]], mean, deviation)  # of no variance: bad, and finite
+    assert -1e9 < constant.score() < -100
     assert mse_statistics(own, true, deviation).score() == pytest.approx((1 / 4 / 2 + 1 / 2) / 3)
     assert length_statistics([3, 1], [2, 1]).score() == pytest.approx(100 / 3)
 
@@ -282,3 +351,18 @@ def test_ridge_regression_has_the_frames_around_each_place():
     fitted = Ridge.fit(pairs)
     np.testing.assert_allclose(fitted.predict(*((pairs[0][0]), 10)), pairs[0][1], atol=0.05)
     assert Ridge.fit([]) is None
+    assert Ridge.fit([(np.zeros((3, 5000)), np.zeros((3, 1)))]) is None  # too wide
+    wide = Ridge.fit([(draw.normal(size=(9, 1000)), draw.normal(size=(4, 1)))] * 3)
+    assert wide.beside == 1
+
+
+def test_ridge_regression_minds_no_scale():
+    draw, pairs = np.random.default_rng(1), []
+    for _ in range(40):
+        x = draw.normal(size=(20, 4)) * (1, 1, 1, 1000) + (0, 0, 0, 10_000)
+        pairs.append((x, x[::2, :1] - x[::2, 1:2] + 3))
+    fitted = Ridge.fit(pairs)
+    x, y = pairs[0]
+    assert np.square(fitted.predict(x, 10) - y).mean() < 0.01 * y.var()
+    again = Ridge.from_json(json.loads(json.dumps(fitted.to_json())), 4, 1)
+    np.testing.assert_allclose(again.predict(x, 10), fitted.predict(x, 10), rtol=1e-4, atol=1e-2)

@@ -27,7 +27,7 @@ from sightline.inputs.files import FileInput, FileItem, StoredFile, file_of
 from sightline.inputs.image import of_images
 from sightline.inputs.series_subject import SeriesSubject
 from sightline.models.series import SeriesModel
-from sightline.nn.series import SeriesBatch, SeriesShape
+from sightline.nn.series import MOST_PIXELS, SeriesBatch, SeriesShape
 from sightline.picture import Picture
 from sightline.recording import Recording
 from sightline.records import Frames, Record
@@ -154,7 +154,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         if len(frames) > most:
             raise BadSeries(
                 f"too long: it has {self.spoken(len(frames))}, and one to learn from has at most {self.spoken(most)} "
-                "(max_frames); cut it into several with their texts"
+                "(max_frames); cut it into several"
             )
 
     def examine(self, file: Path) -> None:
@@ -174,12 +174,23 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
         store, front = self.store, self.config.model.front
         assert store is not None
         files = [cast("StoredFile", one.x).row for one in islice(rows, MEASURED)]
-        images = len(self.shape.frame) > 1
+        images, size = len(self.shape.frame) > 1, self.shape.size
+        if setting.start is not None and self.shape.frame != (earlier := setting.start.run.input.shape.frame):
+            raise UserError(
+                f"{setting.start.path} reads frames of {_sizes(earlier)}, and those of the data are "
+                f"{_sizes(self.shape.frame)}; begin without --from"
+            )
         if images and front.components:
-            self.axes = principal_axes((store.frames(file) for file in files), self.shape.size, front.components)
+            if size > MOST_PIXELS:
+                raise UserError(
+                    f"frames have {_sizes(self.shape.frame)} pixels, and principal components are of at most "
+                    f"{MOST_PIXELS:,}; set --set height=32 width=64, or convolutions with model.front.components=0"
+                )
+            size = min(front.components, size)
+            self.axes = principal_axes((store.frames(file) for file in files), self.shape.size, size)
         elif images:
             return self
-        count, sums = 0, np.zeros((2, front.components if images else self.shape.size))
+        count, sums = 0, np.zeros((2, size))
         for file in files:
             frames = store.frames(file).reshape(-1, self.shape.size).astype(np.float64)
             if self.axes is not None:

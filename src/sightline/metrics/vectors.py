@@ -10,20 +10,26 @@ from sightline.metrics.base import Statistics, means
 Vectors = Float[np.ndarray, "u e"]
 
 
-def r2_statistics(predicted: Sequence[Vectors], true: Sequence[Vectors], mean: Float64[np.ndarray, " e"]) -> Statistics:
+def r2_statistics(
+    predicted: Sequence[Vectors],
+    true: Sequence[Vectors],
+    mean: Float64[np.ndarray, " e"],
+    deviation: Float64[np.ndarray, " e"],
+) -> Statistics:
     """The share of the variance around ``mean`` that is explained, in per cent: 0 for the mean, below 0 for worse.
 
     All numbers of all vectors count alike, in the units of the data. What people get wrong: a mean that is taken over
-    the test data gives another score than the mean of the training data, which is all that a model can know.
+    the test data gives another score than the mean of the training data, which is all that a model can know. Of
+    constant data it has no meaning: its variance counts as at least a millionth of that of the training data.
     """
-    rows = np.zeros((len(true), 2))
+    rows, least = np.zeros((len(true), 2)), 1e-6 * np.square(deviation).sum()
     for row, (own, gold) in enumerate(zip(predicted, true, strict=True)):
-        rows[row] = np.square(own - gold).sum(), np.square(gold - mean).sum()
+        rows[row] = np.square(own - gold).sum(), max(np.square(gold - mean).sum(), least * len(gold))
     return Statistics(rows, _explained)
 
 
 def _explained(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarray, " sums"]:
-    return 100 * (1 - sums[:, 0] / np.maximum(sums[:, 1], 1e-12))
+    return 100 * (1 - sums[:, 0] / np.maximum(sums[:, 1], 1e-300))
 
 
 def mse_statistics(

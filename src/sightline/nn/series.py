@@ -196,11 +196,10 @@ class EigenFront(SeriesFront):
                 f"frames have {shape.size:,} pixels, and principal components are of at most {MOST_PIXELS:,}; set "
                 "smaller height and width, or components=0"
             )
-        if config.components > shape.size:
-            raise ValueError(f"components is {config.components}, and a frame has {shape.size:,} pixels")
-        super().__init__(config, shape, config.components)
+        components = min(config.components, shape.size)
+        super().__init__(config, shape, components)
         self.register_buffer("pixel_mean", torch.zeros(shape.size))
-        self.register_buffer("axes", torch.eye(shape.size, config.components))
+        self.register_buffer("axes", torch.eye(shape.size, components))
 
     def project(self, mean: Tensor, axes: Tensor) -> None:
         """Set the mean frame and the axes."""

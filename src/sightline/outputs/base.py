@@ -83,6 +83,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
     compared: ClassVar[tuple[str, ...]] = ()  # metrics that `compare` shows unless others are given; empty: all
     offers: ClassVar[Mapping[str, str]] = {}  # the models that baselines can be trained as, by the baseline's name
     less_is_better: ClassVar[tuple[str, ...]] = ()  # metrics that fall while a model learns
+    sized_by_targets: ClassVar[bool] = False  # predictions that are scored are as long as their targets
 
     def __init__(self, config: "TaskConfig") -> None:
         self.config = config
@@ -180,7 +181,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
             for name, predictions in self.baseline_predictions(run, examples, facts).items():
                 statistics = self.statistics(run, examples, predictions, [])
                 scores[name] = self.scores_of(statistics, None)
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"{run.name}: {BASELINES} is damaged: {error}") from None
         return scores
 
@@ -343,6 +344,10 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
 
     def check_comparable(self, first: "SomeOutput", name: str) -> None:
         """Refuse to compare runs whose outputs mean different things."""
+
+    def scored_as(self, first: "SomeOutput") -> "Output[X, Y, Part, Batch, Raw, Pred, Options]":
+        """The same output with what scores are measured by taken from the first of several runs."""
+        return self
 
     def comparison_fields(
         self, metric: str, examples: Sequence[Example[X, Y]], systems: "Mapping[str, Statistics]", draw: tuple[int, int]
@@ -509,7 +514,7 @@ class Output(ABC, Generic[X, Y, Part, Batch, Raw, Pred, Options]):
 
     def shown_error(self, row: Mapping[str, object]) -> str:
         """One of the worst predictions as `evaluate --errors` prints it behind its number."""
-        return "\n" + "\n".join(f"   {name:<12}{value}" for name, value in row.items())
+        return "\n" + "\n".join(f"   {name:<12} {value}" for name, value in row.items())
 
 
 SomeOutput = Output[object, object, object, object, object, object, PredictOptions | None]

@@ -2,18 +2,22 @@
 
 import base64
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
 
-from sightline.baselines.ridge import BESIDE, Ridge
+from sightline.baselines.ridge import Ridge
 from sightline.data.checking import RowLimits
+from sightline.data.columns import TableRow
 from sightline.data.disk import array_of, mapped
 from sightline.data.image_tables import free_name
+from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.explain.capture import capture
 from sightline.explain.evidence import believe
@@ -29,7 +33,7 @@ from sightline.metrics import Statistics
 from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
 from sightline.models.series_to_series import SeriesToSeries, VectorsBatch
 from sightline.nn.series import SeriesBatch
-from sightline.outputs.base import Output
+from sightline.outputs.base import Output, SomeOutput
 from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
 from sightline.outputs.reports import COUNT, NUMBER, listed, structure
 from sightline.outputs.sequence_explain import first_part_note
@@ -39,13 +43,15 @@ from sightline.tasks.evaluate import Evaluation, path_name
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, SavedRun
-from sightline.tasks.task import BadValueError, Example, PredictOptions
+from sightline.tasks.task import BadValueError, Column, Example, PredictOptions
 from sightline.training.steps import to_device
 
 MOST_NUMBERS = 4096  # in a vector
 MOST_VECTORS = 100_000  # in a sequence
+LOOKED_AT = 100  # rows, for a target that can be read
 LONGER = 2  # times the longest sequence of the training data: none is longer than that
-FLAT = 1e-6  # a deviation below this is that of a constant
+FLAT = 1e-6  # a deviation below this share of the mean is that of a constant
+LARGEST = 1e18  # a number; squares of larger ones are none
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,11 @@ class TargetFacts:
 
 
 class RawVectors(NamedTuple):
-    """Vectors, and after how many of them the model stops."""
+    """Vectors, after how many of them the model stops, and whether it did before the last of those it may write."""
 
     values: np.ndarray
     stops: int
+    complete: bool = True
 
 
 class VectorsPrediction(NamedTuple):
@@ -96,6 +103,10 @@ class VectorsOptions(PredictOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("min_length", "max_length"):
+            value = getattr(self, name)
+            if value is not None and type(value) is not int:
+                raise UserError(f"{name} is {value!r}; it must be a whole number")
         if not 0 <= self.min_length <= MOST_VECTORS:
             raise UserError(f"min_length is {self.min_length}; it must be from 0 to {MOST_VECTORS:,}")
         if self.max_length is not None and not max(1, self.min_length) <= self.max_length <= MOST_VECTORS:
@@ -121,9 +132,9 @@ def read_vectors(given: object) -> np.ndarray:
     if not 0 < len(array) <= MOST_VECTORS:
         raise BadValueError(f"bad target: found {len(array):,} vectors, expected 1 to {MOST_VECTORS:,}")
     values = np.asarray(array, np.float32)
-    if not np.isfinite(values).all() or np.abs(values).max() > np.finfo(np.float16).max:
-        raise BadValueError("bad target: found numbers that are not finite or above 65,504, expected smaller ones")
-    return values.astype(np.float16)
+    if not np.isfinite(values).all() or np.abs(values).max() > LARGEST:
+        raise BadValueError("bad target: found numbers that are not finite or above 1e18, expected smaller ones")
+    return values
 
 
 def _array(given: object) -> np.ndarray:
@@ -145,6 +156,7 @@ class VectorsOutput(
     calibrates = False
     explains_without = frozenset({"output"})
     compared = ("r2", "mse", "length_error")
+    sized_by_targets = True
     less_is_better = ("mse", "length_error")
     names: ClassVar[Mapping[str, str]] = {"r2": "R²", "mse": "MSE", "length_error": "length error"}
     formats = ("npy",)
@@ -163,6 +175,16 @@ class VectorsOutput(
         self._size: int | None = None if facts is None else len(facts.mean)
 
     # -- reading
+
+    def stage(self, rows: Iterable[TableRow], source: Source, columns: Sequence[Column]) -> Iterable[TableRow]:
+        """The first target that can be read decides how many numbers a vector has: that of the training data, which
+        comes first here, not of validation data, which is read first."""
+        coming, before = iter(rows), list[TableRow]()
+        while self._size is None and len(before) < LOOKED_AT and (row := next(coming, None)) is not None:
+            before.append(row)
+            with suppress(BadValueError):
+                self._size = None if row.problem else read_vectors(row.values[1]).shape[1]
+        return chain(before, coming)
 
     def read(self, cells: Mapping[str, object], x: FileItem) -> np.ndarray:
         values = read_vectors(cells.get("target"))
@@ -184,7 +206,7 @@ class VectorsOutput(
 
     def unpack(self, row: Sequence[object]) -> np.ndarray:
         size, content = cast("tuple[int, str]", row[:2])
-        return np.frombuffer(base64.b64decode(content), np.float16).reshape(-1, size)
+        return np.frombuffer(base64.b64decode(content), np.float32).reshape(-1, size)
 
     # -- fitted
 
@@ -200,7 +222,6 @@ class VectorsOutput(
                     f"{start.path} writes vectors of {len(facts.mean):,} numbers, and those of the data have "
                     f"{self._size:,}; begin without --from"
                 )
-            return fitted, VectorsOutput(self.config, facts)
         count, longest = 0, 0
         total, squares = np.zeros(self._size or 0), np.zeros(self._size or 0)
         for one in rows:
@@ -208,8 +229,10 @@ class VectorsOutput(
             count, longest = count + len(values), max(longest, len(values))
             total, squares = total + values.sum(axis=0), squares + np.square(values).sum(axis=0)
         mean = total / count
+        if start is not None:  # its model has the mean and the deviation of its own data
+            return fitted, VectorsOutput(self.config, replace(facts, longest=max(longest, facts.longest)))
         deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
-        deviation = np.where(deviation < FLAT, 1.0, deviation)
+        deviation = np.where(deviation <= FLAT * np.abs(mean), np.maximum(np.abs(mean), 1.0), deviation)
         return fitted, VectorsOutput(self.config, TargetFacts(tuple(mean.tolist()), tuple(deviation.tolist()), longest))
 
     def initialise(self, model: torch.nn.Module, prepared: Prepared[FileItem, np.ndarray]) -> None:
@@ -268,30 +291,41 @@ class VectorsOutput(
         batch: SeriesBatch,
         options: VectorsOptions | None,
     ) -> list[RawVectors]:
-        options = options or VectorsOptions()
-        model = cast("SeriesToSeries", run.model)
-        if options.lengths is not None:
-            counts = [_share(part, length) for part, length in zip(parts, options.lengths, strict=True)]
-            made = model.generate(batch, max(counts), max(counts))
+        options, model = options or VectorsOptions(), cast("SeriesToSeries", run.model)
+        longest = LONGER * self.facts.longest
+        if options.lengths is not None:  # it goes on behind the true end, to see where it would stop
+            least = most = [_share(part, length) for part, length in zip(parts, options.lengths, strict=True)]
         else:
-            least = max(1, options.min_length)
-            most = options.max_length or max(LONGER * self.facts.longest, least)
-            made = model.generate(batch, most, least)
-            counts = [min(max(int(stop), least), made.values.shape[1]) for stop in made.stops]
-        values = made.values.float().cpu().numpy()
+            least = [max(1, _share(part, options.min_length)) for part in parts]
+            most = [max(1, _share(part, options.max_length or max(longest, options.min_length))) for part in parts]
+        made = model.generate(batch, max(*most, longest if options.lengths else 1), max(least))
+        values, stops = made.values.float().cpu().numpy(), made.stops.tolist()
+        counts = [min(max(stop, low), high) for stop, low, high in zip(stops, least, most, strict=True)]
         return [
-            RawVectors(values[row, :count].copy(), int(stop))
-            for row, (count, stop) in enumerate(zip(counts, made.stops, strict=True))
+            RawVectors(values[row, :count].copy(), stop, stop <= count)
+            for row, (count, stop) in enumerate(zip(counts, stops, strict=True))
         ]
 
     def merge(self, x: FileItem, parts: Sequence[SeriesPart], outputs: Sequence[RawVectors]) -> RawVectors:
         """The vectors of the parts of a long series, one behind the other."""
-        return RawVectors(np.concatenate([one.values for one in outputs]), sum(one.stops for one in outputs))
+        values, complete = np.concatenate([one.values for one in outputs]), all(one.complete for one in outputs)
+        return RawVectors(values, sum(one.stops for one in outputs), complete)
 
     def decide(self, x: FileItem, raw: RawVectors, options: VectorsOptions | None = None) -> VectorsPrediction:
-        return VectorsPrediction(raw.values, raw.stops <= len(raw.values))
+        return VectorsPrediction(raw.values, raw.complete)
 
     # -- scoring
+
+    def check_comparable(self, first: SomeOutput, name: str) -> None:
+        sizes = [len(cast("VectorsOutput", one).facts.mean) for one in (self, first)]
+        if sizes[0] != sizes[1]:
+            raise UserError(
+                f"{name} writes vectors of {sizes[0]:,} numbers, the first run of {sizes[1]:,}: not comparable"
+            )
+
+    def scored_as(self, first: SomeOutput) -> "VectorsOutput":
+        """With the mean and the deviation of the first run, so that all have one measure."""
+        return VectorsOutput(self.config, cast("VectorsOutput", first).facts)
 
     def statistics(
         self,
@@ -303,7 +337,7 @@ class VectorsOutput(
         true = [one.y.astype(np.float64) for one in examples]
         own = [_fitted(one.values, len(gold)) for one, gold in zip(predictions, true, strict=True)]
         mean, deviation = np.array(self.facts.mean), np.array(self.facts.deviation)
-        made = {"r2": r2_statistics(own, true, mean), "mse": mse_statistics(own, true, deviation)}
+        made = {"r2": r2_statistics(own, true, mean, deviation), "mse": mse_statistics(own, true, deviation)}
         if raws:
             made["length_error"] = length_statistics([one.stops for one in raws], [len(one) for one in true])
         return made
@@ -314,7 +348,7 @@ class VectorsOutput(
         if len(input.shape.frame) > 1:
             return {"ridge": None}
         ridge = Ridge.fit((_frames(input, one.x), one.y) for one in rows.limited(5_000, self.config.seed))
-        return {"ridge": None if ridge is None else np.round(ridge.weights, 6).tolist()}
+        return {"ridge": None if ridge is None else ridge.to_json()}
 
     def baseline_predictions(
         self, run: Run, examples: VectorsExamples, facts: Mapping[str, object]
@@ -322,8 +356,9 @@ class VectorsOutput(
         mean = np.array(self.facts.mean)
         made = {"the mean vector": [VectorsPrediction(np.tile(mean, (len(one.y), 1)), True) for one in examples]}
         if facts.get("ridge"):
-            ridge, reading = Ridge(np.array(facts["ridge"], np.float64)), cast("SeriesInput", run.input)
-            made[f"ridge regression on {BESIDE} frames to each side"] = [
+            reading, stored = cast("SeriesInput", run.input), cast("Mapping[str, Any]", facts["ridge"])
+            ridge = Ridge.from_json(stored, reading.shape.size, len(mean))
+            made[ridge.name] = [
                 VectorsPrediction(ridge.predict(_frames(reading, one.x), len(one.y)), True) for one in examples
             ]
         return made
@@ -349,7 +384,7 @@ class VectorsOutput(
     def to_json(self, x: FileItem, prediction: VectorsPrediction) -> dict[str, object]:
         return {
             "item": _name(x),
-            "vectors": np.round(prediction.values.astype(np.float64), 6).tolist(),
+            "vectors": [[float(f"{one:.6g}") for one in vector] for vector in prediction.values.tolist()],
             "count": len(prediction.values),
             "complete": prediction.complete,
         }
@@ -384,6 +419,8 @@ class VectorsOutput(
 
     def explain(self, run: Run, x: FileItem, options: ExplainOptions) -> Explanation:
         """The attention of each vector over the frames."""
+        if options.output is not None:
+            raise UserError(f"{run.name} is a run of {run.task.name}, and output is a text; leave it out")
         (parts,) = run.encode([x])
         part = cast("SeriesPart", parts[0])
         (raw,) = run.raw([x], parts=[parts[:1]], options=VectorsOptions())

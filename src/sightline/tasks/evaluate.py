@@ -225,8 +225,10 @@ def compare(
         one.output.check_comparable(first.output, name)
     systems, bad = {}, dict[str, str]()
     for name, one in runs.items():
-        _, made = _predict(one, examples, dict(options), on_predicted, measure_targets=False)
-        systems[name] = made.run.output.statistics(made.run, made.examples, made.predictions, made.raws)
+        given = one.output.sized_by_targets
+        _, made = _predict(one, examples, dict(options), on_predicted, measure_targets=given)
+        output = made.run.output.scored_as(first.output)
+        systems[name] = output.statistics(made.run, made.examples, made.predictions, made.raws)
         examples, bad = made.examples, bad | made.bad
     known = next(iter(systems.values()))
     chosen = tuple(dict.fromkeys(metrics or first.output.compared or known))
