@@ -303,3 +303,32 @@ def test_frames_of_another_run_are_refused(tmp_path):
     run_input = sightline.load(tmp_path / "run").input
     with pytest.raises(UserError, match="prepare the data again"):
         run_input.reopen(SimpleNamespace(data=tmp_path / "run" / "data"))
+
+
+def clips(folder, height, width):
+    draw, rows = np.random.default_rng(0), ["frames\ttext"]
+    for number in range(20):
+        np.save(folder / f"{number}.npy", draw.integers(0, 255, (8 + number % 3, height, width), dtype=np.uint8))
+        rows.append(f"{number}.npy\t{['red', 'blue'][number % 2]} light")
+    (folder / "clips.tsv").write_text("\n".join(rows) + "\n")
+    return ["train", "transcribe", "--data", "clips.tsv", "--out", "run", "--steps", 1, "--set", "model.size=4"]
+
+
+@pytest.mark.parametrize("front", ["components=64", "components=0"])
+def test_clips_are_read(front, tmp_path):
+    """By principal components, of which small frames have few, and by convolutions."""
+    done = run(*clips(tmp_path, 6, 8), f"model.front.{front}", "model.front.channels=[2]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    trained = sightline.load(tmp_path / "run")
+    assert trained.model.front.size == (48 * 2 if front == "components=64" else 2 * 3 * 4)
+    (prediction,) = trained.predict([tmp_path / "0.npy"])
+    assert isinstance(prediction.text, str)
+    done = run("view", "run", "--frames", "0.npy", "--quick", "--output", "red light", "--out", "map.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_large_frames_have_no_principal_components(tmp_path):
+    done = run(*clips(tmp_path, 80, 80), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--set height=32 width=64, or convolutions with model.front.components=0" in done.stderr
+    assert "Traceback" not in done.stderr
