@@ -156,25 +156,26 @@ def by_slot(work: Path, name: str) -> list[str]:
     return [f"{100 * share:.0f}" for share in wrong.mean(axis=0)] if len(wrong) else []
 
 
-def inside(work: Path, name: str, data: Path, beside: float = 2.0) -> float:
-    """The share of a word's attention within its true time, with two frames of the film to each side.
-
-    The text that is read is the right one; the map is that of the last layer.
+def inside(work: Path, name: str, data: Path, beside: float = 2.0) -> tuple[float, float]:
+    """The share of a word's attention within its true time, with two frames of the film to each side, and that of
+    CTC's alignment. The text that is read is the right one; the map is that of the last layer.
     """
     import sightline as package
 
     run = package.load(work / name / "run")
     column = "audio" if name == "grid-sound" else "frames"
-    shares = []
+    shares: tuple[list[float], list[float]] = [], []
     for row in rows_of(data / "lips-grid-s1" / "test.tsv"):
         explanation = run.explain(data / "lips-grid-s1" / row[column], row["text"], measure=False)
-        record = explanation.of(explanation.stacks[0].names[-1])[0]
-        weights, seconds = record.matrix(), record.columns.seconds  # type: ignore[union-attr]
-        middles = (np.arange(weights.shape[1]) + 0.5) * seconds * 25
-        for place, times in enumerate(row["words_at"].split()):
-            start, end = map(float, times.split("-"))
-            shares.append(weights[place][(middles >= start - beside) & (middles <= end + beside)].sum())
-    return float(np.mean(shares))
+        for kept, stack in zip(shares, (explanation.stacks[0], explanation.stacks[-1]), strict=True):
+            record = explanation.of(stack.names[-1])[0]
+            weights, seconds = record.matrix(), record.columns.seconds  # type: ignore[union-attr]
+            middles = (np.arange(weights.shape[1]) + 0.5) * seconds * 25
+            for place, times in enumerate(row["words_at"].split()):
+                start, end = map(float, times.split("-"))
+                kept.append(weights[place][(middles >= start - beside) & (middles <= end + beside)].sum())
+    attention, aligned = (float(np.mean(some)) for some in shares)
+    return attention, aligned
 
 
 def tones(work: Path) -> tuple[np.ndarray, float]:
@@ -225,14 +226,16 @@ def report(data: Path, work: Path) -> list[str]:
         lines += ["", f"Single digits (FSDD, official test): {json.dumps(found.get('scores', found))[:300]}"]
     lines += [
         "",
-        "| GRID s1 | WER in % | by place in the sentence | attention inside the word's time |",
-        "|---|--:|---|--:|",
+        "| GRID s1 | WER in % | by place in the sentence | attention inside the word's time | CTC's alignment there |",
+        "|---|--:|---|--:|--:|",
     ]
     for name in ("sound", "lips"):
         if (work / f"grid-{name}" / "test.jsonl").exists():
-            share = inside(work, f"grid-{name}", data)
+            attention, aligned = inside(work, f"grid-{name}", data)
             slots = " ".join(by_slot(work, f"grid-{name}"))
-            lines.append(f"| {name} | {errors(work, f'grid-{name}')} | {slots} | {100 * share:.0f} % |")
+            lines.append(
+                f"| {name} | {errors(work, f'grid-{name}')} | {slots} | {100 * attention:.0f} % | {100 * aligned:.0f} % |"
+            )
     if (work / "mandarin" / "test.jsonl").exists():
         counts, only = tones(work)
         draw_tones(counts, work / "tones.png")

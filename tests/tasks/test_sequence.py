@@ -366,3 +366,11 @@ def test_ridge_regression_minds_no_scale():
     assert np.square(fitted.predict(x, 10) - y).mean() < 0.01 * y.var()
     again = Ridge.from_json(json.loads(json.dumps(fitted.to_json())), 4, 1)
     np.testing.assert_allclose(again.predict(x, 10), fitted.predict(x, 10), rtol=1e-4, atol=1e-2)
+
+
+def test_a_run_of_arrays_is_no_start_for_recordings(tmp_path, trained):
+    (tmp_path / "0.wav").write_bytes(wav_bytes(np.zeros(800, np.float32), 8000))
+    (tmp_path / "data.tsv").write_text("audio\ttarget\n0.wav\t0.npy\n")
+    done = run("train", "sequence", "--data", "data.tsv", "--out", "run", "--from", trained[1] / "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "reads arrays, and the data is of recordings: begin without --from" in done.stderr
