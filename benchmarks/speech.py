@@ -233,9 +233,8 @@ def report(data: Path, work: Path) -> list[str]:
         if (work / f"grid-{name}" / "test.jsonl").exists():
             attention, aligned = inside(work, f"grid-{name}", data)
             slots = " ".join(by_slot(work, f"grid-{name}"))
-            lines.append(
-                f"| {name} | {errors(work, f'grid-{name}')} | {slots} | {100 * attention:.0f} % | {100 * aligned:.0f} % |"
-            )
+            looked = f"{100 * attention:.0f} % | {100 * aligned:.0f} %"
+            lines.append(f"| {name} | {errors(work, f'grid-{name}')} | {slots} | {looked} |")
     if (work / "mandarin" / "test.jsonl").exists():
         counts, only = tones(work)
         draw_tones(counts, work / "tones.png")
