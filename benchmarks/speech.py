@@ -70,23 +70,23 @@ def _mouths(data: Path, work: Path) -> dict[str, Path]:
 _an4 = _plain("speech-an4", {"features": "features", "text": "text"})
 _grid = _plain("lips-grid-s1", {"audio": "audio", "text": "text"})
 EXPERIMENTS = {
-    "an4-joint": Experiment("transcribe", 25, AN4, _an4),
-    "an4-attention": Experiment("transcribe", 15, [*AN4, "model.ctc=0"], _an4),
-    "an4-ctc": Experiment("transcribe", 15, AN4, _an4, ("--model", "ctc")),
+    "an4-joint": Experiment("transcribe", 42, AN4, _an4),
+    "an4-attention": Experiment("transcribe", 8, [*AN4, "model.ctc=0"], _an4),
+    "an4-ctc": Experiment("transcribe", 8, AN4, _an4, ("--model", "ctc")),
     "digits": Experiment(
         "classify", 4, ["training.learning_rate=0.003"], _plain("speech-fsdd", {"audio": "audio", "text": "label"})
     ),
-    "strings-content": Experiment("transcribe", 6, [*STRINGS, "model.ctc=0", "model.attention=additive"], _strings),
-    "strings-location": Experiment("transcribe", 6, [*STRINGS, "model.ctc=0"], _strings),
+    "strings-content": Experiment("transcribe", 4, [*STRINGS, "model.ctc=0", "model.attention=additive"], _strings),
+    "strings-location": Experiment("transcribe", 4, [*STRINGS, "model.ctc=0"], _strings),
     "strings-joint": Experiment("transcribe", 6, [*STRINGS, "model.ctc=0.3"], _strings),
-    "grid-sound": Experiment("transcribe", 7, SPOKEN, _grid),
+    "grid-sound": Experiment("transcribe", 6, SPOKEN, _grid),
     "grid-lips": Experiment("transcribe", 9, LIPS, _plain("lips-grid-s1", {"frames": "frames", "text": "text"})),
     "mandarin": Experiment(
         "transcribe", 14, [*FAST, *MASKS, "sound.size=80", "batch_tokens=6000"],
         _plain("speech-hsk-zh", {"audio": "audio", "pinyin": "text"}),
     ),
     "mouth": Experiment(
-        "sequence", 8, ["batch_tokens=3000", "model.size=128", "model.cell=gru", "model.dropped=1.0"], _mouths
+        "sequence", 6, ["batch_tokens=3000", "model.size=128", "model.cell=gru", "model.dropped=1.0"], _mouths
     ),
 }  # fmt: skip
 

@@ -5,9 +5,9 @@ from typing import Any
 from sightline.tasks.task import Column, Task, Variant
 
 TEXT = Column("text", "the transcript", ("transcript", "transcription", "sentence", "target"))
-LISTENER: dict[str, dict[str, Any]] = {
-    "tiny": {"size": 192, "reduces": [2, 2, 1]},
-    "small": {"size": 256, "reduces": [2, 2, 1]},
+LISTENER: dict[str, dict[str, Any]] = {  # GRUs learn little data as well as LSTMs, and faster
+    "tiny": {"size": 192, "reduces": [2, 2, 1], "cell": "gru"},
+    "small": {"size": 256, "reduces": [2, 2, 1], "cell": "gru"},
     "base": {"size": 320, "reduces": [2, 2, 1, 1]},
 }
 
