@@ -30,8 +30,7 @@ STRINGS = [*FAST, "tokeniser.method=words", "model.size=128", "model.reduces=[4,
 STRINGS += ["speeds=[1.0]", "model.front.masking=null", "model.dropout=0.2"]
 LIPS = [*FAST, "stacked=32", "tokeniser.method=words", "batch_tokens=1200", "model.size=128", "model.decoder_size=128"]
 LIPS += ["model.front.masking=null", "model.dropout=0.2", "training.warmup=150", "validated=50"]
-SPOKEN = [*FAST, "tokeniser.method=words", "model.size=128", "batch_tokens=4000", "model.reduces=[2,2]"]
-SPOKEN += ["model.front.masking=null", "model.dropout=0.2", "training.warmup=150"]
+SPOKEN = [*STRINGS, "batch_tokens=3000", "model.front.deltas=2", "training.warmup=150"]
 
 
 class Experiment(NamedTuple):
@@ -79,14 +78,14 @@ EXPERIMENTS = {
     "strings-content": Experiment("transcribe", 4, [*STRINGS, "model.ctc=0", "model.attention=additive"], _strings),
     "strings-location": Experiment("transcribe", 4, [*STRINGS, "model.ctc=0"], _strings),
     "strings-joint": Experiment("transcribe", 6, [*STRINGS, "model.ctc=0.3"], _strings),
-    "grid-sound": Experiment("transcribe", 6, SPOKEN, _grid),
+    "grid-sound": Experiment("transcribe", 8, SPOKEN, _grid),
     "grid-lips": Experiment("transcribe", 9, LIPS, _plain("lips-grid-s1", {"frames": "frames", "text": "text"})),
     "mandarin": Experiment(
         "transcribe", 14, [*FAST, *MASKS, "sound.size=80", "batch_tokens=6000"],
         _plain("speech-hsk-zh", {"audio": "audio", "pinyin": "text"}),
     ),
     "mouth": Experiment(
-        "sequence", 6, ["batch_tokens=3000", "model.size=128", "model.cell=gru", "model.dropped=1.0"], _mouths
+        "sequence", 7, ["batch_tokens=3000", "model.size=96", "model.cell=gru", "model.dropped=1.0"], _mouths
     ),
 }  # fmt: skip
 

@@ -296,6 +296,8 @@ def test_dropped_vectors_are_not_seen():
     features, _ = model.decode(model._before(true), state)
     features.sum().backward()
     assert true.grad is None or not true.grad.any()
+    seen, _ = model.eval().decode(true.detach(), model.begin(source))  # and it does not see its own
+    torch.testing.assert_close(seen, model.decode(torch.zeros(2, 4, 2), model.begin(source))[0])
     before = model.eval()._before(true.detach())
     torch.testing.assert_close(before, F.pad(true.detach(), (0, 0, 1, 0))[:, :-1])
 

@@ -64,7 +64,10 @@ class SeriesToSeries(Attending):
     def decode(
         self, before: Float[Tensor, "b u e"], state: DecoderState
     ) -> tuple[Float[Tensor, "b u h"], DecoderState]:
-        """Features of the next vectors; ``before`` are the standardised vectors before each."""
+        """Features of the next vectors; ``before`` are the standardised vectors before each, which a model that never
+        was given any in training does not see."""
+        if self.config.dropped == 1:
+            before = torch.zeros_like(before)
         features, state = self.decoder(self.dropout(torch.relu(self.enter(before))), state)
         return self.dropout(features), state
 
@@ -118,7 +121,8 @@ class SeriesToSeries(Attending):
 
 @dataclass(frozen=True)
 class SeriesToSeriesConfig(AttendingConfig):
-    """``dropped``: the share of true vectors that the decoder is not given in training."""
+    """``dropped``: the share of true vectors that the decoder is not given in training. With 1 it never sees a vector,
+    its own neither: best where the input alone tells what comes out."""
 
     dropped: float = 0.5
     family: ClassVar[str] = "series_to_series"
