@@ -32,6 +32,10 @@ LIPS = [*FAST, "stacked=32", "tokeniser.method=words", "batch_tokens=1200", "mod
 LIPS += ["model.front.masking=null", "model.dropout=0.2", "training.warmup=150", "validated=50"]
 SPOKEN = [*STRINGS, "batch_tokens=3000", "model.front.deltas=2", "training.warmup=150"]
 
+MOUTH = ["batch_tokens=3000", "model.cell=gru", "model.size=96", "model.reduces=[2,2]", "model.dropped=1.0"]
+MOUTH += ['model.attention={"kind":"local","place":"monotonic","half_width":3}']
+MOUTH += ["model.front.masking=null", "model.dropout=0.2"]
+
 
 class Experiment(NamedTuple):
     """The task, minutes of training, what is set, and the tables: how they are made of the data."""
@@ -81,12 +85,10 @@ EXPERIMENTS = {
     "grid-sound": Experiment("transcribe", 8, SPOKEN, _grid),
     "grid-lips": Experiment("transcribe", 9, LIPS, _plain("lips-grid-s1", {"frames": "frames", "text": "text"})),
     "mandarin": Experiment(
-        "transcribe", 14, [*FAST, *MASKS, "sound.size=80", "batch_tokens=6000"],
+        "transcribe", 24, [*FAST, *MASKS, "sound.size=80", "batch_tokens=6000"],
         _plain("speech-hsk-zh", {"audio": "audio", "pinyin": "text"}),
     ),
-    "mouth": Experiment(
-        "sequence", 7, ["batch_tokens=3000", "model.size=96", "model.cell=gru", "model.dropped=1.0"], _mouths
-    ),
+    "mouth": Experiment("sequence", 8, MOUTH, _mouths),
 }  # fmt: skip
 
 
@@ -220,9 +222,12 @@ def report(data: Path, work: Path) -> list[str]:
     for name in ("content", "location", "joint"):
         parts = ("test", "test-10", "test-20", "test-30", "test-50")
         lines.append(f"| {name} | {' | '.join(errors(work, f'strings-{name}', part) for part in parts)} |")
-    found = scores(work, "digits")
-    if found is not None:
-        lines += ["", f"Single digits (FSDD, official test): {json.dumps(found.get('scores', found))[:300]}"]
+    digits = scores(work, "digits")
+    if digits is not None:
+        lines += [
+            "",
+            f"Single digits (FSDD, official test): {digits['accuracy']:.1f} % right of {digits['recordings']}.",
+        ]
     lines += [
         "",
         "| GRID s1 | WER in % | by place in the sentence | attention inside the word's time | CTC's alignment there |",
@@ -241,9 +246,11 @@ def report(data: Path, work: Path) -> list[str]:
         lines += [
             f"syllables are wrong only in their tone. Tones said and written: {counts.tolist()} (FOLDER/tones.png)."
         ]
-    found = scores(work, "mouth")
-    if found is not None:
-        lines += ["", f"Sound to mouth: {json.dumps(found)[:600]}"]
+    mouth = scores(work, "mouth")
+    if mouth is not None:
+        lines += ["", "| sound to mouth (64 components), free-running over the true length | R² in % |", "|---|--:|"]
+        lines += [f"| Sightline | {mouth['r2']:.1f} |"]
+        lines += [f"| {name} | {values['r2']:.1f} |" for name, values in mouth["baselines"].items()]
     return lines
 
 
@@ -264,7 +271,9 @@ def main() -> None:
     lines = report(data, work)
     print("\n".join(lines))
     if options.write:
-        title = f"## Speech and lips\n\nMeasured on {machine()}. One thread each."
+        minutes = ", ".join(f"{name} {one.minutes:g}" for name, one in EXPERIMENTS.items())
+        title = f"## Speech and lips\n\nMeasured on {machine()}. One thread each; minutes of training: {minutes}. The"
+        title += " machine had other work beside them."
         how = "Reproduce: `python benchmarks/speech.py train DATA --work FOLDER`, then `report … --write`."
         write_section("speech", "\n".join([title, "", *lines, "", how]))
 
