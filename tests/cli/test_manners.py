@@ -57,6 +57,13 @@ def test_a_closed_pipe_ends_a_command_quietly(tmp_path):
     assert done.stdout.strip() in ("141", "0")  # 0 if all of it was written before
 
 
+def test_help_that_nobody_reads_is_no_error(tmp_path):
+    """What is left in the buffer when the reader has gone."""
+    command = f"{sys.executable} -m sightline --help | (exec 0<&-; sleep 0.1); echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("141", "")
+
+
 def test_a_broken_pipe_is_no_error_of_the_machine(tmp_path, monkeypatch):
     def closed(*arguments):
         raise BrokenPipeError

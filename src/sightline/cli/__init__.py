@@ -67,9 +67,11 @@ def main() -> None:
         print(f"sightline {__version__}")
         return
     try:
-        with printed_log():
-            _run(sys.argv[1:])
-        sys.stdout.flush()
+        try:
+            with printed_log():
+                _run(sys.argv[1:])
+        finally:  # --help leaves with SystemExit
+            sys.stdout.flush()
     except BrokenPipeError:  # `| head` has read enough: end as other tools do
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it once more
