@@ -6,13 +6,12 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.attention.checks import check_least, check_share
 from sightline.attention.pooling import PoolingConfig
-from sightline.models.series import SeriesConfig, SeriesModel
+from sightline.models.listening import ListeningConfig
+from sightline.models.series import SeriesModel
 from sightline.models.source_to_labels import LabelsShape, SourceToLabels
 from sightline.models.text_to_labels import pooled_size
-from sightline.nn.rnn import CellKind
-from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape, check_reduces
+from sightline.nn.series import PyramidEncoder, SeriesBatch, SeriesShape
 
 
 class SeriesToLabels(SeriesModel, SourceToLabels):
@@ -32,25 +31,14 @@ class SeriesToLabels(SeriesModel, SourceToLabels):
 
 
 @dataclass(frozen=True)
-class SeriesToLabelsConfig(SeriesConfig):
-    """``size`` is that of each direction; layer i reads ``reduces[i]`` neighbouring states of the one below as one."""
+class SeriesToLabelsConfig(ListeningConfig):
+    """The listener's sizes, and how its states become one."""
 
     size: int = 96
     reduces: tuple[int, ...] = (2, 2)
-    cell: CellKind = "lstm"
     pooling: PoolingConfig = field(default_factory=PoolingConfig)
-    dropout: float = 0.3
     family: ClassVar[str] = "series_to_labels"
     kind: ClassVar[str] = "attentive"
-
-    def __post_init__(self) -> None:
-        check_least(self, 1, "size")
-        check_share(self, "dropout")
-        check_reduces(self.reduces)
-
-    @property
-    def shortens(self) -> tuple[int, ...]:
-        return self.reduces
 
     def build(self, frames: SeriesShape, shape: LabelsShape) -> SeriesToLabels:
         return SeriesToLabels(self, frames, shape)

@@ -1,17 +1,11 @@
 """Sequence: a series of vectors, or a recording, to another sequence of vectors, with attention for each of them."""
 
-from typing import Any
-
 from sightline.tasks.task import Column, Task, Variant
-from sightline.tasks.transcribe import LISTENER, RATES, SOUND, VECTORS
+from sightline.tasks.transcribe import MODELS as LISTENERS
+from sightline.tasks.transcribe import RATES, SOUND, VECTORS
 
 TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("targets", "output", "outputs"))
-MODELS: dict[str, dict[str, dict[str, Any]]] = {
-    "encoder_decoder": {
-        size: {**own, "decoder_size": decoder}
-        for (size, own), decoder in zip(LISTENER.items(), (256, 320, 512), strict=True)
-    },
-}
+MODELS = {"encoder_decoder": LISTENERS["listen_attend_spell"]}
 
 SEQUENCE = Task(
     name="sequence",
