@@ -15,7 +15,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
 CHECKED = os.environ.get("SIGHTLINE_SHAPES") == "on"
 if CHECKED:
-    install_import_hook("sightline", "beartype.beartype")
+    install_import_hook("sightline", "checker.checked")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

@@ -230,6 +230,7 @@ def test_other_encodings_of_texts_beside_images_and_of_lines(tmp_path):
         assert row.problem == "bad encoding: found byte 0xdf at offset 7, expected ascii"
 
 
+@pytest.mark.unchecked_shapes  # a stand-in for a run is none
 def test_python_and_predict_name_an_encoding_too(tmp_path, monkeypatch):
     data, seen = tmp_path / "data.tsv", []
     data.write_bytes((RUNS / "classify-text" / "data.tsv").read_text().replace("ga", "gä").encode("utf-16"))

@@ -6,6 +6,7 @@ more, never less or other things.
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -61,11 +62,21 @@ def differences(was, now, at=""):
 
 
 def same(was, now):
+    if isinstance(was, str) and isinstance(now, str):  # numbers in a text too
+        pieces = [re.split(r"([\t ,])", one) for one in (was, now)]
+        return len(pieces[0]) == len(pieces[1]) and all(map(same_piece, *pieces))
     if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (was, now)):
         return was == now and type(was) is type(now)
     if math.isnan(was):
         return math.isnan(now)
     return math.isclose(was, now, rel_tol=1e-3 if abs(was) > 1 else 0.0, abs_tol=1e-4)
+
+
+def same_piece(was, now):
+    try:
+        return was == now or same(float(was), float(now))
+    except ValueError:
+        return False
 
 
 def test_there_is_a_frozen_run_of_every_kind():

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -255,7 +255,7 @@ OTHERS = {
 }
 
 
-def _check_content(content: BinaryIO) -> None:
+def _check_content(content: io.BufferedIOBase) -> None:
     """Refuse what is no sound of a format that is read, and files that end early, where libsndfile would not notice."""
     size = content.seek(0, io.SEEK_END)
     content.seek(0)
@@ -282,7 +282,7 @@ def _is_mp3(first: bytes) -> bool:
     return len(first) > 3 and first[0] == 0xFF and first[1] & 0xE0 == 0xE0 and first[1] & 0x06 != 0
 
 
-def _check_chunks(content: BinaryIO, size: int, order: str) -> None:
+def _check_chunks(content: io.BufferedIOBase, size: int, order: str) -> None:
     """Count the bytes of a WAV or AIFF file's samples: libsndfile takes one that ends early for a shorter one."""
     place, large = 12, 0
     for _ in range(MOST_CHUNKS):
@@ -302,7 +302,7 @@ def _check_chunks(content: BinaryIO, size: int, order: str) -> None:
     raise BadSound(f"it has too many parts: more than {MOST_CHUNKS:,} chunks")
 
 
-def _check_pages(content: BinaryIO, size: int) -> None:
+def _check_pages(content: io.BufferedIOBase, size: int) -> None:
     """Of an Ogg file: libsndfile leaves out a last page that is not whole, and all streams but the first."""
     place, began = 0, False
     for _ in range(MOST_PAGES):

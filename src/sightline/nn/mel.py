@@ -143,4 +143,4 @@ def _filters(config: LogMelConfig) -> np.ndarray:
 
 
 def _mel(hertz: float | np.ndarray) -> np.ndarray:
-    return 2595 * np.log10(1 + np.asarray(hertz) / 700)
+    return np.asarray(2595 * np.log10(1 + np.asarray(hertz) / 700))

@@ -67,7 +67,7 @@ def cues(
     return shown
 
 
-def to_srt(cues: Sequence[Cue]) -> str:
+def to_srt(cues: Sequence[Cue | TimedWord]) -> str:
     """SubRip. It has no escapes: ``-->`` in a text is written as an arrow."""
     blocks = (
         f"{number}\n{_clock(one.start, ',')} --> {_clock(one.end, ',')}\n{one.text.replace('-->', '→')}\n"
@@ -76,7 +76,7 @@ def to_srt(cues: Sequence[Cue]) -> str:
     return "\n".join(blocks)
 
 
-def to_vtt(cues: Sequence[Cue]) -> str:
+def to_vtt(cues: Sequence[Cue | TimedWord]) -> str:
     """WebVTT."""
     escapes = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
     blocks = (
