@@ -74,6 +74,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ctc": "sightline.models.listen_attend_spell:CTCConfig",
         "transformer": "sightline.models.series_transformer:SeriesTransformerConfig",
     },
+    "thinking": {
+        "fixed": "sightline.nn.thinking:FixedConfig",
+        "act": "sightline.nn.thinking:AdaptiveConfig",
+        "ponder": "sightline.nn.thinking:PonderingConfig",
+    },
     "series_to_series": {"encoder_decoder": "sightline.models.series_to_series:SeriesToSeriesConfig"},
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",
