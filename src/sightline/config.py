@@ -79,7 +79,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "act": "sightline.nn.thinking:AdaptiveConfig",
         "ponder": "sightline.nn.thinking:PonderingConfig",
     },
-    "series_to_series": {"encoder_decoder": "sightline.models.series_to_series:SeriesToSeriesConfig"},
+    "series_to_series": {
+        "encoder_decoder": "sightline.models.series_to_series:SeriesToSeriesConfig",
+        "ntm": "sightline.models.turing:TuringMachineConfig",
+        "lstm": "sightline.models.recurrent_steps:RecurrentStepsConfig",
+    },
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",
         "sequential": "sightline.models.grid_sequential:SequentialConfig",

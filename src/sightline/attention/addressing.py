@@ -66,8 +66,10 @@ class Addressing(Sequential):
         scores = self.score(content_query, memory.keys, carry.position)
         content, log_prob, entropy = self.normaliser(scores, allowed)
         gate = torch.sigmoid(gate)
-        seen = row_visible(allowed, scores)
-        last = self.last_weights(carry, memory).masked_fill(~seen, 0.0)
+        last, seen = self.last_weights(carry, memory), None
+        if allowed is not None:
+            seen = row_visible(allowed, scores)
+            last = last.masked_fill(~seen, 0.0)
         mixed = gate * content + (1 - gate) * last
         shifted = shift_around(mixed, torch.softmax(shift, dim=-1), seen)
         weights = sharpen(shifted, 1 + F.softplus(sharpness))
@@ -100,10 +102,17 @@ def ring(seen: Bool[Tensor, "*b s"], offset: int) -> Int[Tensor, "*b s"]:
 
 
 def shift_around(
-    weights: Float[Tensor, "*b t s"], shift: Float[Tensor, "*b t n"], seen: Bool[Tensor, "*b t s"]
+    weights: Float[Tensor, "*b t s"], shift: Float[Tensor, "*b t n"], seen: Bool[Tensor, "*b t s"] | None
 ) -> Float[Tensor, "*b t s"]:
-    """``w̃(i) = Σ_j w(j) shift(i − j)`` around the ring; ``shift`` runs from −furthest to +furthest."""
+    """``w̃(i) = Σ_j w(j) shift(i − j)`` around the ring; ``shift`` runs from −furthest to +furthest. ``seen`` are the
+    slots on the ring: all of them where it is None."""
     furthest = shift.shape[-1] // 2
+    if seen is None:
+        if furthest >= weights.shape[-1] or not furthest:
+            seen = torch.ones_like(weights, dtype=torch.bool)
+        else:
+            around = torch.cat([weights[..., -furthest:], weights, weights[..., :furthest]], dim=-1)
+            return (around.unfold(-1, shift.shape[-1], 1) @ shift.flip(-1).unsqueeze(-1)).squeeze(-1)
     parts = [weights.gather(-1, ring(seen, offset)) for offset in range(-furthest, furthest + 1)]
     return (torch.stack(parts, dim=-1) * shift.unsqueeze(-2)).sum(dim=-1).masked_fill(~seen, 0.0)
 

@@ -46,6 +46,7 @@ class FileKind:
     names: tuple[str, ...]
     endings: tuple[str, ...]
     hint: str = ""  # on files that look alike and are not read
+    numbers: bool = False  # a cell may hold the numbers themselves, as lists
 
     def is_data(self, data: str, columns: Sequence[str] | None = None, beside: Sequence[str] = ()) -> bool:
         """Whether data has files of this kind: a folder most of whose files are, or a table with a column of them.
@@ -75,6 +76,8 @@ class FileKind:
             return False
         if first is None or not first.values:
             return False
+        if self.numbers and isinstance(first.values[0], list):
+            return True
         return str(first.values[0]).strip().lower().endswith(self.endings)
 
     def is_source(self, source: Source, beside: Sequence[str] = ()) -> bool:
@@ -214,6 +217,9 @@ def file_pairs(source: Source, columns: Sequence[Any], kind: FileKind) -> Iterat
     """Every row of a source as the path of a file of this kind and that of its target, those with a problem too."""
     base = _base_of(str(source.data)) or Path()
     for row in transcript_cells(source, columns, kind):
+        if row.problem is None and kind.numbers and isinstance(row.values[1], list):
+            yield row
+            continue
         problem = row.problem or text_problem(row.values[1], "the target")
         if problem is not None:
             yield row._replace(values=(), problem=problem)
@@ -267,6 +273,9 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None, 
 
     for values, file, line, problem in read_columns(data, find):
         place = Path()
+        if problem is None and kind.numbers and isinstance(values[0], list):
+            yield TableRow(values, file, line)
+            continue
         if problem is None and isinstance(values[0], dict | bytes):
             problem = f"{kind.noun} in the table: expected the path of a file, so save the {kind.noun}s as files"
         problem = problem or text_problem(values[0], f"the {kind.noun}")

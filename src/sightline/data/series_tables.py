@@ -7,6 +7,8 @@ from sightline.data.columns import TableRow
 from sightline.data.image_tables import ANY_NAMES, FileKind, file_pairs, transcript_cells
 from sightline.data.labelled import TEXT_NAMES
 from sightline.data.source import Source
+from sightline.synthetic.made import OPTIONS, PREFIX, MadeData, is_made
+from sightline.synthetic.made import VECTORS as MADE_VECTORS
 
 SOUNDS = FileKind(
     "recording",
@@ -14,7 +16,7 @@ SOUNDS = FileKind(
     (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"),
     "convert M4A and WMA to WAV or FLAC",
 )
-VECTORS = FileKind("array", ("features", "vectors", "array", "npy", *ANY_NAMES), (".npy",))
+VECTORS = FileKind("array", ("features", "vectors", "array", "npy", *ANY_NAMES), (".npy",), numbers=True)
 
 CLIPS = FileKind(
     "clip",
@@ -34,8 +36,8 @@ def is_sound_source(source: Source) -> bool:
 
 
 def is_vector_source(source: Source) -> bool:
-    """Whether data is of arrays."""
-    return VECTORS.is_source(source)
+    """Whether data is of arrays, or made as such."""
+    return VECTORS.is_source(source) if not is_made(source.data) else made_of(source).columns == MADE_VECTORS
 
 
 def is_labelled_sound(source: Source) -> bool:
@@ -64,8 +66,19 @@ def vector_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
 
 
 def vector_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
-    """Every row as the path of an array and that of its target."""
-    return file_pairs(source, columns, VECTORS)
+    """Every row as the path of an array and that of its target, or as their numbers."""
+    return made_rows(source) if is_made(source.data) else file_pairs(source, columns, VECTORS)
+
+
+def made_of(source: Source) -> MadeData:
+    """The made data that a source names, with the options beside it."""
+    return MadeData.read(str(source.data), **{name: source.options.get(name) for name in OPTIONS})
+
+
+def made_rows(source: Source) -> Iterator[TableRow]:
+    """The rows of made data."""
+    made = made_of(source)
+    return (TableRow(row, f"{PREFIX}{made.name}", number) for number, row in enumerate(made.rows(), start=1))
 
 
 def sound_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:

@@ -52,7 +52,7 @@ class FileInput(Input[FileItem, Part, Batch]):
         return f"{'an' if self.noun[0] in 'aeiou' else 'a'} {self.noun.removesuffix('s')}"
 
     @abstractmethod
-    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
+    def read_files(self, files: Sequence[Path | np.ndarray], setting: Setting) -> Mapping[int, str]:
         """Read and store all files; gives those that cannot be used, by their number, with the reason."""
 
     def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
@@ -71,9 +71,9 @@ class FileInput(Input[FileItem, Part, Batch]):
         known.add(held)
         return known.staged(held, None, self.noun)
 
-    def read(self, cells: Mapping[str, object]) -> StoredFile:
+    def read(self, cells: Mapping[str, object]) -> FileItem:
         file, what = cells.get(self.column), self.noun.removesuffix("s")
-        if isinstance(file, StoredFile):
+        if isinstance(file, StoredFile | np.ndarray):
             return file
         problem = None if isinstance(file, Path) else text_problem(file, f"the {what}")
         if problem is not None or not str(file).strip():
@@ -88,8 +88,7 @@ class FileInput(Input[FileItem, Part, Batch]):
             return x.key
         if isinstance(x, str | Path):
             return image_key(Path(x))
-        data = x if isinstance(x, bytes) else x.tobytes()
-        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
+        return _content_key(x)
 
     def pack(self, x: FileItem) -> list[object]:
         """The name only: a run folder does not tell where a file was."""
@@ -129,45 +128,65 @@ def file_of(x: FileItem) -> Path | bytes | np.ndarray:
     return Path(x.file) if isinstance(x, StoredFile) else Path(x) if isinstance(x, str) else x
 
 
-def _path(row: TableRow) -> Path | None:
-    """The file of a row, where it names one."""
+def _content_key(x: bytes | np.ndarray) -> int:
+    data = x if isinstance(x, bytes) else x.tobytes()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
+
+
+def _held(row: TableRow) -> Path | np.ndarray | None:
+    """The file of a row, where it names one, or the numbers that stand in it."""
     file = row.values[0] if row.problem is None and row.values else None
+    if isinstance(file, np.ndarray):
+        return file
     return Path(file) if isinstance(file, Path) or (isinstance(file, str) and file.strip()) else None
 
 
 class KnownFiles:
-    """Files that rows name, by their content: the number of each file, and the first file of each number."""
+    """Files that rows name, by their content: the number of each file, and the first file of each number. A row may
+    also hold the numbers that a file would hold."""
 
     def __init__(self) -> None:
         self.keys: dict[Path, int] = {}
-        self.files: dict[int, Path] = {}
+        self.files: dict[int, Path | np.ndarray] = {}
+
+    def key(self, held: Path | np.ndarray) -> int:
+        """The number of what a row has."""
+        if isinstance(held, np.ndarray):
+            return _content_key(held)
+        if held not in self.keys:
+            self.keys[held] = image_key(held)
+        return self.keys[held]
 
     def add(self, table: Iterable[TableRow]) -> int:
         """Look at the files of some rows; how many of them have the content of a file before."""
         same = 0
         for row in table:
-            path = _path(row)
-            if path is not None and path not in self.keys:
-                key = self.keys[path] = image_key(path)
+            held = _held(row)
+            if held is not None and not (isinstance(held, Path) and held in self.keys):
+                key = self.key(held)
                 same += key in self.files
-                self.files.setdefault(key, path)
+                self.files.setdefault(key, held)
         return same
 
     def staged(self, table: Iterable[TableRow], bad: Mapping[int, str] | None, noun: str) -> list[TableRow]:
         """The rows with their files as a `StoredFile`; those of bad files come last. ``bad`` is None where nothing was
-        stored."""
+        stored: numbers stay as they are then."""
         numbers = {} if bad is None else {key: row for row, key in enumerate(self.files)}
         staged, left_out = list[TableRow](), dict[int, list[TableRow]]()
         for row in table:
-            path = _path(row)
-            key = 0 if path is None else self.keys[path]
+            held = _held(row)
+            key = 0 if held is None else self.key(held)
             place = numbers.get(key, -1)
-            if path is None:
+            if held is None or (bad is None and isinstance(held, np.ndarray)):
                 staged.append(row)
-            elif bad is not None and place in bad:
-                first = left_out.setdefault(key, [])
-                problem = f"bad {noun.removesuffix('s')}: {path}: {bad[place]}"
-                first.append(first[0] if first else row._replace(values=(), problem=problem))
+                continue
+            first = self.files[key]
+            name = f"{row.file}:{row.line}" if isinstance(first, np.ndarray) else str(first)
+            if bad is not None and place in bad:
+                others = left_out.setdefault(key, [])
+                shown = name if isinstance(held, np.ndarray) else held
+                problem = f"bad {noun.removesuffix('s')}: {shown}: {bad[place]}"
+                others.append(others[0] if others else row._replace(values=(), problem=problem))
             else:
-                staged.append(row._replace(values=(StoredFile(str(self.files[key]), key, place), *row.values[1:])))
+                staged.append(row._replace(values=(StoredFile(name, key, place), *row.values[1:])))
         return staged + [row for some in left_out.values() for row in some]

@@ -117,7 +117,7 @@ class ImageInput(FileInput[ImagePart, Tensor]):
 
     # -- reading
 
-    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
+    def read_files(self, files: Sequence[Path | np.ndarray], setting: Setting) -> Mapping[int, str]:
         """Store features or pixels of all images.
 
         The option ``features`` is a folder in which features of frozen encoders stay for other runs on the same images;
@@ -138,7 +138,7 @@ class ImageInput(FileInput[ImagePart, Tensor]):
 
         self.features = write_features(
             folder,
-            files,
+            cast("Sequence[Path]", files),
             Fitted(config.size, config.size, config.fit),
             encoding(encoder, setting.device) if config.frozen else None,
             key=key,

@@ -102,7 +102,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
 
     # -- reading
 
-    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
+    def read_files(self, files: Sequence[Path | np.ndarray], setting: Setting) -> Mapping[int, str]:
         began = time.perf_counter()
 
         def read() -> Iterator[tuple[list[np.ndarray], str | None]]:
@@ -127,7 +127,8 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 break
         good = first[-1][0]
         if not good:
-            reasons = "; ".join(f"{file}: {why}" for file, (_, why) in zip(files[:3], first, strict=False))
+            names = (str(one) if isinstance(one, Path) else f"row {row:,}" for row, one in enumerate(files[:3], 1))
+            reasons = "; ".join(f"{name}: {why}" for name, (_, why) in zip(names, first, strict=False))
             raise UserError(f"none of {len(files):,} {self.noun} can be used ({reasons})")
         self.shape = SeriesShape(good[0].shape[1:], self.frame_seconds())
 
@@ -157,7 +158,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 "(max_frames); cut it into several"
             )
 
-    def examine(self, file: Path) -> None:
+    def examine(self, file: Path | np.ndarray) -> None:
         """Note what is wrong with a file that can be used all the same."""
 
     def spoken(self, frames: int) -> str:

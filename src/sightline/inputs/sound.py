@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -53,22 +54,22 @@ class SoundInput(SeriesInput):
         highest = None if sound.highest is None else min(sound.highest, self.rate / 2)
         return replace(sound, rate=self.rate, highest=highest, lowest=min(sound.lowest, self.rate / 8))
 
-    def read_files(self, files: Sequence[Path], setting: Setting) -> Mapping[int, str]:
+    def read_files(self, files: Sequence[Path | np.ndarray], setting: Setting) -> Mapping[int, str]:
         """At the lowest rate that some of the files have, or at that of the configuration if it is lower."""
         earlier = None if setting.start is None else setting.start.run.input
         rates = [self.config.sound.rate]
-        for file in files[:HEADERS]:
+        for file in cast("Sequence[Path]", files[:HEADERS]):
             with suppress(BadSound):
                 rates.append(read_header(file).rate)
         self.rate = min(rates) if earlier is None else earlier.rate
         self.doubtful = {}
         return super().read_files(files, setting)
 
-    def examine(self, file: Path) -> None:
+    def examine(self, file: Path | np.ndarray) -> None:
         """Note what is wrong with a recording that can be used all the same."""
         try:
             for fault in quality(self.samples_of(file)).faults(1.0, 0.0, 2.0):  # its length is checked by its frames
-                self.doubtful.setdefault(fault, []).append(file.name)
+                self.doubtful.setdefault(fault, []).append(cast("Path", file).name)
         except BadSeries:
             pass
 

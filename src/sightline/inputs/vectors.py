@@ -1,13 +1,16 @@
 """Arrays of features: ``.npy`` files of frames × features, such as cepstra of sound or values of sensors."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sightline.data.augment import stretch
+from sightline.data.columns import TableRow
 from sightline.data.disk import array_of, mapped
 from sightline.data.series_tables import VECTORS
 from sightline.inputs.series import BadSeries, SeriesInput
+from sightline.tasks.prepare import Setting
 
 MOST_FRAMES = 10_000_000
 
@@ -22,6 +25,12 @@ class VectorsInput(SeriesInput):
     files = VECTORS
     example = '"features.npy"'
 
+    def stage(self, tables: Sequence[Iterable[TableRow]], setting: Setting) -> Sequence[Iterable[TableRow]]:
+        return super().stage([map(_with_array, table) for table in tables], setting)
+
+    def stage_scored(self, rows: Iterable[TableRow]) -> Iterable[TableRow]:
+        return super().stage_scored(map(_with_array, rows))
+
     def frame_seconds(self) -> float:
         return self.config.frame_seconds
 
@@ -35,6 +44,21 @@ class VectorsInput(SeriesInput):
         if not np.isfinite(values).all() or np.abs(values).max(initial=0) > np.finfo(np.float16).max:
             raise BadSeries("found numbers that are not finite or above 65,504, expected smaller ones")
         return (values if speed == 1 else stretch(values, speed)).astype(np.float16)
+
+
+def _with_array(row: TableRow) -> TableRow:
+    """A row whose numbers stand in the table, or in a program's memory, with these as an array."""
+    if row.problem is not None or not row.values or not isinstance(row.values[0], list | np.ndarray):
+        return row
+    array: np.ndarray
+    try:
+        array = np.asarray(row.values[0], np.float32)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim != 2 or not array.size:
+        problem = "bad array: expected frames × features, lists of as many numbers each"
+        return row._replace(values=(), problem=problem)
+    return row._replace(values=(array, *row.values[1:]))
 
 
 def _read(file: Path | bytes) -> np.ndarray:

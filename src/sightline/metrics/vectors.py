@@ -46,3 +46,10 @@ def length_statistics(predicted: Sequence[int], true: Sequence[int]) -> Statisti
     """By how many per cent of the true lengths the lengths differ."""
     rows = np.array([[100 * abs(own - gold), gold] for own, gold in zip(predicted, true, strict=True)], np.float64)
     return Statistics(rows.reshape(-1, 2), means)
+
+
+def bit_statistics(predicted: Sequence[Vectors], true: Sequence[Vectors]) -> tuple[Statistics, Statistics]:
+    """How many bits of a sequence are wrong, and the share of sequences without a wrong bit, in per cent."""
+    wrong = np.array([(own != gold).sum() for own, gold in zip(predicted, true, strict=True)], np.float64)
+    ones = np.ones_like(wrong)
+    return Statistics(np.stack([wrong, ones], 1), means), Statistics(np.stack([100.0 * (wrong == 0), ones], 1), means)

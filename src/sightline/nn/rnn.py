@@ -75,10 +75,10 @@ class Cell(nn.Module):
     `project` does not depend on the state, so a decoder can do it for all of its inputs at once, outside the loop.
     """
 
-    def __init__(self, kind: CellKind, input_size: int, size: int) -> None:
+    def __init__(self, kind: CellKind | Literal["rnn"], input_size: int, size: int) -> None:
         super().__init__()
         self.kind, self.size = kind, size
-        gates = 3 if kind == "gru" else 4
+        gates = {"rnn": 1, "gru": 3, "lstm": 4}[kind]
         self.input = nn.Linear(input_size, gates * size)
         self.recurrent = nn.Linear(size, gates * size)
         with torch.no_grad():
@@ -89,7 +89,7 @@ class Cell(nn.Module):
 
     def begin(self, hidden: Float[Tensor, "b h"], memory: Float[Tensor, "b h"] | None = None) -> CellState:
         """The first state. An LSTM's memory is empty unless it is given; a GRU has none."""
-        if self.kind == "gru":
+        if self.kind != "lstm":
             return (hidden,)
         return hidden, torch.zeros_like(hidden) if memory is None else memory
 
@@ -98,6 +98,8 @@ class Cell(nn.Module):
 
     def forward(self, projected: Float[Tensor, "b g"], state: CellState) -> CellState:
         recurrent = self.recurrent(state[0])
+        if self.kind == "rnn":
+            return (torch.tanh(projected + recurrent),)
         if self.kind == "gru":
             return (_gru(projected, recurrent, state[0]),)
         return _lstm(projected + recurrent, state[1])

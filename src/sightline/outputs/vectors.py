@@ -4,7 +4,7 @@ import base64
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
@@ -19,32 +19,25 @@ from sightline.data.disk import array_of, mapped
 from sightline.data.image_tables import free_name
 from sightline.data.source import Source
 from sightline.errors import UserError
-from sightline.explain.capture import capture
-from sightline.explain.evidence import believe
-from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Explanation, Stack
+from sightline.explain.explanation import Explanation
 from sightline.files import make_folder, whole_file
 from sightline.inputs.base import Input
 from sightline.inputs.files import FileItem, StoredFile
-from sightline.inputs.image import of_images
 from sightline.inputs.series import SeriesInput, SeriesPart, SeriesWindow
-from sightline.inputs.series_subject import SeriesVectorsSubject
 from sightline.metrics import Statistics
-from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
-from sightline.models.series_to_series import SeriesToSeries, VectorsBatch
+from sightline.metrics.vectors import bit_statistics, length_statistics, mse_statistics, r2_statistics
+from sightline.models.vector_writer import TargetShape, VectorsBatch, VectorWriter
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.base import Output, SomeOutput
-from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
+from sightline.outputs.made_batches import MadeBatches
 from sightline.outputs.reports import COUNT, NUMBER, listed, structure
-from sightline.outputs.sequence_explain import first_part_note
-from sightline.records import Slots
+from sightline.outputs.vectors_explain import explain_vectors
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, path_name
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.prepare import Prepared, Rows, Setting
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import BadValueError, Column, Example, PredictOptions
-from sightline.training.steps import to_device
 
 MOST_NUMBERS = 4096  # in a vector
 MOST_VECTORS = 100_000  # in a sequence
@@ -56,11 +49,18 @@ LARGEST = 1e18  # a number; squares of larger ones are none
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What was measured of the vectors of the training data; ``longest`` is how many the longest sequence has."""
+    """What was measured of the vectors of the training data; ``longest`` is how many the longest sequence has.
+    ``bits``: all numbers are 0 or 1. ``aligned``: every sequence has as many vectors as its input has frames."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
     longest: int
+    bits: bool = False
+    aligned: bool = False
+
+    @property
+    def shape(self) -> TargetShape:
+        return TargetShape(len(self.mean), self.bits)
 
     @classmethod
     def read(cls, data: Any) -> "TargetFacts":
@@ -75,7 +75,10 @@ class TargetFacts:
             raise ValueError("targets has a deviation that is not above 0")
         if type(longest) is not int or not 0 < longest <= MOST_VECTORS:
             raise ValueError(f"longest is {longest!r}")
-        return cls(tuple(mean), tuple(deviation), longest)
+        bits, aligned = data.get("bits", False), data.get("aligned", False)
+        if type(bits) is not bool or type(aligned) is not bool:
+            raise ValueError("targets has no truth values")
+        return cls(tuple(mean), tuple(deviation), longest, bits, aligned)
 
 
 class RawVectors(NamedTuple):
@@ -155,10 +158,14 @@ class VectorsOutput(
     predict_options = VectorsOptions
     calibrates = False
     explains_without = frozenset({"output"})
-    compared = ("r2", "mse", "length_error")
     sized_by_targets = True
-    less_is_better = ("mse", "length_error")
-    names: ClassVar[Mapping[str, str]] = {"r2": "R²", "mse": "MSE", "length_error": "length error"}
+    less_is_better = ("mse", "length_error", "bit_error")
+    names: ClassVar[Mapping[str, str]] = {
+        "r2": "R²",
+        "mse": "MSE",
+        "length_error": "length error",
+        "bit_error": "wrong bits a sequence",
+    }
     formats = ("npy",)
     answer = structure(
         "Vectors",
@@ -222,24 +229,31 @@ class VectorsOutput(
                     f"{start.path} writes vectors of {len(facts.mean):,} numbers, and those of the data have "
                     f"{self._size:,}; begin without --from"
                 )
-        count, longest = 0, 0
+        count, longest, bits, aligned = 0, 0, True, True
         total, squares = np.zeros(self._size or 0), np.zeros(self._size or 0)
         for one in rows:
             values = one.y.astype(np.float64)
             count, longest = count + len(values), max(longest, len(values))
+            bits = bits and bool(((values == 0) | (values == 1)).all())
+            aligned = aligned and len(values) == fitted.size(cast("SeriesPart", fitted.encode([one.x])[0][0]))
             total, squares = total + values.sum(axis=0), squares + np.square(values).sum(axis=0)
         mean = total / count
         if start is not None:  # its model has the mean and the deviation of its own data
-            return fitted, VectorsOutput(self.config, replace(facts, longest=max(longest, facts.longest)))
+            return fitted, self._fitted(replace(facts, longest=max(longest, facts.longest)))
+        if bits:
+            plain = (0.0,) * len(mean), (1.0,) * len(mean)
+            return fitted, self._fitted(TargetFacts(*plain, longest, bits, aligned))
         deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
         deviation = np.where(deviation <= FLAT * np.abs(mean), np.maximum(np.abs(mean), 1.0), deviation)
-        return fitted, VectorsOutput(self.config, TargetFacts(tuple(mean.tolist()), tuple(deviation.tolist()), longest))
+        facts = TargetFacts(tuple(mean.tolist()), tuple(deviation.tolist()), longest, bits, aligned)
+        return fitted, self._fitted(facts)
+
+    def _fitted(self, facts: TargetFacts) -> "VectorsOutput":
+        return VectorsOutput(self.config.for_targets(facts), facts)
 
     def initialise(self, model: torch.nn.Module, prepared: Prepared[FileItem, np.ndarray]) -> None:
         """Give a new model what was measured of the training data."""
-        cast("SeriesToSeries", model).standardise(
-            *(torch.tensor(one) for one in (self.facts.mean, self.facts.deviation))
-        )
+        cast("VectorWriter", model).standardise(*(torch.tensor(one) for one in (self.facts.mean, self.facts.deviation)))
 
     def encode(
         self, x: FileItem, y: np.ndarray, parts: Sequence[SeriesPart]
@@ -258,8 +272,7 @@ class VectorsOutput(
         return int(cast("VectorsBatch", batch[1]).lengths.sum())
 
     def save(self, folder: Path) -> tuple[dict[str, object], list[str]]:
-        facts = self.facts
-        return {"targets": {"mean": list(facts.mean), "deviation": list(facts.deviation), "longest": facts.longest}}, []
+        return {"targets": asdict(self.facts)}, []
 
     @classmethod
     def load(cls, saved: SavedRun, config: TaskConfig, input: VectorsInput) -> "VectorsOutput":
@@ -268,7 +281,8 @@ class VectorsOutput(
         return cls(config, facts)
 
     def summary_of_fit(self) -> str:
-        return f"vectors of {len(self.facts.mean):,} numbers, at most {self.facts.longest:,} in a sequence"
+        what = "bits" if self.facts.bits else "numbers"
+        return f"vectors of {len(self.facts.mean):,} {what}, at most {self.facts.longest:,} in a sequence"
 
     # -- predicting
 
@@ -291,7 +305,7 @@ class VectorsOutput(
         batch: SeriesBatch,
         options: VectorsOptions | None,
     ) -> list[RawVectors]:
-        options, model = options or VectorsOptions(), cast("SeriesToSeries", run.model)
+        options, model = options or VectorsOptions(), cast("VectorWriter", run.model)
         longest = LONGER * self.facts.longest
         if options.lengths is not None:  # it goes on behind the true end, to see where it would stop
             least = most = [_share(part, length) for part, length in zip(parts, options.lengths, strict=True)]
@@ -312,7 +326,11 @@ class VectorsOutput(
         return RawVectors(values, sum(one.stops for one in outputs), complete)
 
     def decide(self, x: FileItem, raw: RawVectors, options: VectorsOptions | None = None) -> VectorsPrediction:
-        return VectorsPrediction(raw.values, raw.complete)
+        return self._predicted(raw.values, raw.complete)
+
+    def _predicted(self, values: np.ndarray, complete: bool = True) -> VectorsPrediction:
+        """Of bits, those that are more likely than not."""
+        return VectorsPrediction((values >= 0.5).astype(np.float32) if self.facts.bits else values, complete)
 
     # -- scoring
 
@@ -322,10 +340,16 @@ class VectorsOutput(
             raise UserError(
                 f"{name} writes vectors of {sizes[0]:,} numbers, the first run of {sizes[1]:,}: not comparable"
             )
+        if self.facts.bits != cast("VectorsOutput", first).facts.bits:
+            raise UserError(f"of {name} and the first run, one writes bits and one numbers: not comparable")
 
     def scored_as(self, first: SomeOutput) -> "VectorsOutput":
         """With the mean and the deviation of the first run, so that all have one measure."""
         return VectorsOutput(self.config, cast("VectorsOutput", first).facts)
+
+    def batches(self, prepared: Prepared[FileItem, np.ndarray], config: TaskConfig) -> object:
+        """Of made data, new sequences each time."""
+        return MadeBatches(prepared, config) if config.made else super().batches(prepared, config)
 
     def statistics(
         self,
@@ -337,8 +361,11 @@ class VectorsOutput(
         true = [one.y.astype(np.float64) for one in examples]
         own = [_fitted(one.values, len(gold)) for one, gold in zip(predictions, true, strict=True)]
         mean, deviation = np.array(self.facts.mean), np.array(self.facts.deviation)
-        made = {"r2": r2_statistics(own, true, mean, deviation), "mse": mse_statistics(own, true, deviation)}
-        if raws:
+        if self.facts.bits:
+            made = dict(zip(("bit_error", "exact"), bit_statistics(own, true), strict=True))
+        else:
+            made = {"r2": r2_statistics(own, true, mean, deviation), "mse": mse_statistics(own, true, deviation)}
+        if raws and not self.facts.aligned:
             made["length_error"] = length_statistics([one.stops for one in raws], [len(one) for one in true])
         return made
 
@@ -347,20 +374,26 @@ class VectorsOutput(
         assert isinstance(input, SeriesInput)
         if len(input.shape.frame) > 1:
             return {"ridge": None}
-        ridge = Ridge.fit((_frames(input, one.x), one.y) for one in rows.limited(5_000, self.config.seed))
-        return {"ridge": None if ridge is None else ridge.to_json()}
+        some = rows.limited(5_000, self.config.seed)
+        ridge = Ridge.fit((_frames(input, one.x), one.y) for one in some)
+        count, total = 0, np.zeros(len(self.facts.mean))
+        for one in some if self.facts.bits else ():
+            count, total = count + len(one.y), total + one.y.sum(axis=0)
+        bits = {"mean": (total / count).tolist()} if self.facts.bits else {}
+        return {"ridge": None if ridge is None else ridge.to_json(), **bits}
 
     def baseline_predictions(
         self, run: Run, examples: VectorsExamples, facts: Mapping[str, object]
     ) -> dict[str, list[VectorsPrediction]]:
-        mean = np.array(self.facts.mean)
-        made = {"the mean vector": [VectorsPrediction(np.tile(mean, (len(one.y), 1)), True) for one in examples]}
+        mean = np.array(facts.get("mean", self.facts.mean), np.float64)
+        if mean.shape != (len(self.facts.mean),):
+            raise ValueError(f"the mean vector has {mean.size:,} numbers")
+        name = "the more frequent bits" if self.facts.bits else "the mean vector"
+        made = {name: [self._predicted(np.tile(mean, (len(one.y), 1))) for one in examples]}
         if facts.get("ridge"):
             reading, stored = cast("SeriesInput", run.input), cast("Mapping[str, Any]", facts["ridge"])
             ridge = Ridge.from_json(stored, reading.shape.size, len(mean))
-            made[ridge.name] = [
-                VectorsPrediction(ridge.predict(_frames(reading, one.x), len(one.y)), True) for one in examples
-            ]
+            made[ridge.name] = [self._predicted(ridge.predict(_frames(reading, one.x), len(one.y))) for one in examples]
         return made
 
     def row(self, example: Example[FileItem, np.ndarray], prediction: VectorsPrediction) -> dict[str, object]:
@@ -373,7 +406,7 @@ class VectorsOutput(
         return {evaluation.run.input.noun.removesuffix("s"): evaluation.run.input.label(x), **scores}
 
     def badness(self, evaluation: VectorsEvaluation) -> list[float]:
-        return evaluation.statistics["mse"].of_each()
+        return evaluation.statistics["bit_error" if self.facts.bits else "mse"].of_each()
 
     # -- for people
 
@@ -418,40 +451,11 @@ class VectorsOutput(
         return sum(one for one, _ in pairs) / max(1, sum(other for _, other in pairs)) if pairs else None
 
     def explain(self, run: Run, x: FileItem, options: ExplainOptions) -> Explanation:
-        """The attention of each vector over the frames."""
         if options.output is not None:
             raise UserError(f"{run.name} is a run of {run.task.name}, and output is a text; leave it out")
         (parts,) = run.encode([x])
-        part = cast("SeriesPart", parts[0])
         (raw,) = run.raw([x], parts=[parts[:1]], options=VectorsOptions())
-        made, model = cast("RawVectors", raw), cast("SeriesToSeries", run.model)
-        batch = cast("SeriesBatch", to_device(run.input.collate([part]), run.device))
-        columns = run.input.axis(x, part) or Slots(run.input.size(part))
-        longest = max(len(made.values), len(columns))
-        top = options.top or top_for(model, longest)
-        values = torch.from_numpy(made.values).unsqueeze(0).to(run.device)
-        with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:  # it wrote without capture
-            model.again(model.annotate(batch), values)
-        names = tuple(trace.names)
-        records = [one for name in names for one in trace[name].records(rows=Slots(len(made.values)), columns=columns)]
-        notes = [] if top is None else [kept_note(top)]
-        notes += [first_part_note(len(parts))] if len(parts) > 1 else []
-        belief, most = None, run.input.most_measured or 0
-        if options.measure and longest > most:
-            notes.append(too_many_note(longest, most))
-        elif options.measure:
-            subject = SeriesVectorsSubject(model, batch, values, run.config.model.reduction)
-            belief = of_images(believe(subject, [one for one in records if one.name == names[-1]], shift=0, special=()))
-        return Explanation(
-            title=run.name,
-            task=run.task.name,
-            output=f"{len(made.values):,} vectors of {made.values.shape[1]:,} numbers",
-            records=tuple(records),
-            stacks=(Stack(f"From the vectors to the {run.input.source_name}", "cross", names),),
-            notes=tuple(notes),
-            belief=belief,
-            **run.input.shown(x),
-        )
+        return explain_vectors(run, x, cast("list[SeriesPart]", parts), cast("RawVectors", raw).values, options)
 
 
 def _share(part: SeriesPart, length: int) -> int:

@@ -1,16 +1,33 @@
 """Sequence: a series of vectors, or a recording, to another sequence of vectors, with attention for each of them."""
 
-from sightline.tasks.task import Column, Task, Variant
+from typing import Any
+
+from sightline.tasks.task import Column, Option, Task, Variant
 from sightline.tasks.transcribe import MODELS as LISTENERS
 from sightline.tasks.transcribe import RATES, SOUND, VECTORS
 
 TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("targets", "output", "outputs"))
-MODELS = {"encoder_decoder": LISTENERS["listen_attend_spell"]}
+MACHINES: dict[str, dict[str, dict[str, Any]]] = {
+    "ntm": {"tiny": {}, "small": {"read_heads": 4, "write_heads": 4}, "base": {"size": 200, "slots": 256, "width": 32}},
+    "lstm": {"tiny": {}, "small": {"size": 256}, "base": {"size": 512, "layers": 3}},
+}
+MODELS = {"encoder_decoder": LISTENERS["listen_attend_spell"], **MACHINES}
+ALL_RATES: dict[str, object] = {
+    "": RATES,
+    "ntm": {"tiny": 1e-3, "small": 1e-3, "base": 5e-4},
+    "lstm": {"tiny": 1e-3, "small": 1e-3, "base": 5e-4},
+}
+OPTIONS = (
+    Option("lengths", "Of made data: how long sequences are, such as 20 or 1-20.", metavar="RANGE"),
+    Option("count", "Of made data: how many rows; training draws new ones like them.", metavar="N"),
+    Option("width", "Of made data: the numbers in a vector.", metavar="N"),
+    Option("repeats", "Of made:repeat-copy: how often, such as 1-10.", metavar="RANGE"),
+)
 
 SEQUENCE = Task(
     name="sequence",
     help="vectors out of a series of vectors or of a recording",
-    data="a table with the columns features (or audio) and target, both paths of files",
+    data="a table with the columns features (or audio) and target, paths of files or lists; or made:copy and others",
     columns=(VECTORS, TARGET),
     reader="sightline.data.series_tables:vector_pairs",
     variants=(
@@ -20,7 +37,7 @@ SEQUENCE = Task(
             config="sightline.tasks.configs.sequence:SequenceConfig",
             models=MODELS,
             stored="sequence",
-            rates=RATES,
+            rates=ALL_RATES,
             accepts="sightline.data.series_tables:is_vector_source",
         ),
         Variant(
@@ -29,13 +46,14 @@ SEQUENCE = Task(
             config="sightline.tasks.configs.sequence:SoundSequenceConfig",
             models=MODELS,
             stored="sequence_sound",
-            rates=RATES,
+            rates=ALL_RATES,
             accepts="sightline.data.series_tables:is_sound_source",
             columns=(SOUND, TARGET),
             differs={"reader": "sightline.data.series_tables:sound_pairs", "rows": "recordings"},
         ),
     ),
-    metrics=("r2", "mse", "length_error"),
+    metrics=("r2", "mse", "bit_error", "exact", "length_error"),
+    options=OPTIONS,
     rows="arrays",
     counted="vectors",
     max_bad_share=0.05,

@@ -1,14 +1,24 @@
 """The configuration of `sequence`."""
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from sightline.models.series_to_series import SeriesToSeries, SeriesToSeriesConfig
+from sightline.data.series_tables import made_of
+from sightline.data.source import Source
+from sightline.errors import UserError
+from sightline.models.series_to_series import SeriesToSeriesConfig
+from sightline.models.stepping import SteppingConfig
+from sightline.models.vector_writer import VectorWriter, VectorWriterConfig
 from sightline.nn.mel import LogMelConfig
+from sightline.synthetic.made import is_made
 from sightline.tasks.configs.series import SeriesTaskConfig, small_mel
 from sightline.training.loop import TrainingConfig
 
-VectorMetric = Literal["r2", "mse", "length_error"]
+if TYPE_CHECKING:
+    from sightline.outputs.vectors import TargetFacts
+
+VectorMetric = Literal["auto", "r2", "mse", "bit_error", "exact", "length_error"]
+METRICS = {True: ("bit_error", "exact", "length_error"), False: ("r2", "mse", "length_error")}
 
 
 def _training() -> TrainingConfig:
@@ -17,12 +27,14 @@ def _training() -> TrainingConfig:
 
 @dataclass(frozen=True)
 class SequenceConfig(SeriesTaskConfig):
-    """The configuration of a run. ``metric`` chooses the best checkpoint. Longer targets than ``max_vectors`` are not
-    trained on."""
+    """The configuration of a run. ``metric`` chooses the best checkpoint: R² of numbers and wrong bits of bits, unless
+    another one is given. Longer targets than ``max_vectors`` are not trained on. ``made`` is what the training batches
+    are made of, where the data is made (`sightline.synthetic.made`)."""
 
-    model: SeriesToSeriesConfig = field(default_factory=SeriesToSeriesConfig)
+    model: VectorWriterConfig = field(default_factory=SeriesToSeriesConfig)
     training: TrainingConfig = field(default_factory=_training)
-    metric: VectorMetric = "r2"
+    metric: VectorMetric = "auto"
+    made: str = ""
     speeds: tuple[float, ...] = (1.0,)
     max_vectors: int = 3000
     counts: ClassVar[tuple[str, ...]] = (*SeriesTaskConfig.counts, "max_vectors")
@@ -34,8 +46,31 @@ class SequenceConfig(SeriesTaskConfig):
         if self.metric not in get_args(VectorMetric):
             raise ValueError(f"metric is {self.metric!r}; it is one of {', '.join(get_args(VectorMetric))}")
 
-    def build(self, input: Any, output: Any) -> SeriesToSeries:
-        model = self.model.build(input.shape, len(output.facts.mean))
+    def for_source(self, source: Source) -> "SequenceConfig":
+        """With the made data that is trained on."""
+        if not is_made(source.data):
+            return replace(self, made="")
+        return replace(self, made=str(made_of(source)))
+
+    def for_targets(self, facts: "TargetFacts") -> "SequenceConfig":
+        """The configuration as these targets need it: metric, and when a machine answers."""
+        config = self if self.metric != "auto" else replace(self, metric="bit_error" if facts.bits else "r2")
+        if config.metric not in METRICS[facts.bits]:
+            what = "bits" if facts.bits else "numbers"
+            raise UserError(f"metric is {config.metric}; of {what} it is one of {', '.join(METRICS[facts.bits])}")
+        model = config.model
+        if isinstance(model, SteppingConfig):
+            if model.answers == "each" and not facts.aligned:
+                raise UserError("answers is each, and not all targets are as long as their inputs; set answers=after")
+            if model.answers == "auto":
+                config = replace(config, model=replace(model, answers="each" if facts.aligned else "after"))
+        return config
+
+    def fitted(self, input: Any, output: Any, new: bool) -> "SequenceConfig":
+        return self.for_targets(output.facts)
+
+    def build(self, input: Any, output: Any) -> VectorWriter:
+        model = self.model.build(input.shape, output.facts.shape)
         input.initialise(model)
         return model
 

@@ -1,0 +1,44 @@
+"""Training batches of made data (`sightline.synthetic.made`): new sequences each time, drawn by seed, epoch and number.
+
+The rows that are stored are a sample: input and output are fitted to them, and some of them are the validation data. An
+epoch has as many sequences as there are rows. The sequences of a batch have one length, so that none is padded.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from sightline.inputs.series import SeriesInput, SeriesWindow
+from sightline.synthetic.made import PREFIX, MadeData
+from sightline.tasks.prepare import SomePrepared
+
+
+class Drawn(NamedTuple):
+    """The number of a batch, and its epoch."""
+
+    epoch: int
+    number: int
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+class MadeBatches:
+    """Batches of ``batch_rows`` sequences."""
+
+    def __init__(self, prepared: SomePrepared, config: Any) -> None:
+        self.input, self.output = cast("SeriesInput", prepared.input), prepared.output
+        self.made, self.seed, self.rows = MadeData.read(f"{PREFIX}{config.made}"), config.seed, config.batch_rows
+        self.count = -(-len(prepared.corpus) // self.rows)
+
+    def epoch(self, number: int) -> list[Drawn]:
+        return [Drawn(number, batch, self.rows) for batch in range(self.count)]
+
+    def batch(self, handle: Drawn) -> tuple[object, object]:
+        draws = np.random.default_rng([self.seed, 1, handle.epoch, handle.number])
+        length = self.made.lengths.draw(draws)
+        pairs = [self.made.draw(draws, length) for _ in range(handle.rows)]
+        frames = [SeriesWindow(self.input.frames_of(x)) for x, _ in pairs]
+        batch = self.input.collate(frames)
+        return batch, self.output.collate([y.reshape(-1) for _, y in pairs], batch)
