@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,10 @@ from sightline.decoding.search import Rules, greedy
 from sightline.kernels import products, ragged
 from sightline.kernels.allocator import keep_memory
 from sightline.models.transformer import TransformerConfig
+from sightline.models.turing import Controller, TuringMachine, TuringMachineConfig
+from sightline.models.vector_writer import TargetShape
 from sightline.nn.rnn import Cell
+from sightline.nn.series import SeriesShape
 from sightline.nn.transformer import EncoderLayer, LayerShape
 from sightline.vocabulary import END, START
 
@@ -100,12 +103,21 @@ def cases(size: int, rows: int, words: int, length: int) -> dict[str, dict[str, 
         "products": {"": Case((*products_of, _draw(words, learns=False)), learns=False)},
         "ragged": {kind.__name__: Case((one, _draw(listed, size), steps)) for kind, one in layers.items()},
         "rnnsearch": {"": Case((attention, cell, context, _draw(length, rows, 3 * size), _draw(rows, size), memory))},
+        "turing": {
+            kind: Case((_machine(kind, size), _draw(rows, length, 10)), finish=lambda made: made[:, -3:])
+            for kind in get_args(Controller)
+        },
         "unpadded": {"": Case((layer, _draw(rows, length, size), mask))},
         "transformer_search": {
             "one sentence": Case((model, source[:1, : int(lengths[0])]), False, _search),
             "batch": Case((model, source), False, _search),
         },
     }
+
+
+def _machine(controller: Controller, size: int) -> TuringMachine:
+    config = TuringMachineConfig(answers="after", size=size, slots=size, width=20, controller=controller)
+    return config.build(SeriesShape((9,)), TargetShape(8, True))
 
 
 def _search(begun: tuple[Any, Any]) -> Tensor:

@@ -25,6 +25,9 @@ def compare_command(
     source: str | None,
     target: str | None,
     encoding: str | None,
+    lengths: str | None,
+    count: str | None,
+    repeats: str | None,
     metrics: Sequence[str] | None,
     samples: int,
     seed: int,
@@ -36,6 +39,7 @@ def compare_command(
     """Score, interval, difference to the first run and its p-value."""
     set_up(threads)
     read_as(encoding)
+    made = {"lengths": lengths, "count": count, "repeats": repeats}
     check_seed(seed)
     check_runs(runs, samples)
     if out is not None:
@@ -47,7 +51,7 @@ def compare_command(
         raise UserError(
             f"--out draws scores by the length of the source; {first.name} has no source texts: leave it out"
         )
-    examples = read_for(first, data, columns, source=source, target=target)
+    examples = read_for(first, data, columns, source=source, target=target, **made)
     draw = {"samples": samples, "seed": seed}
     with spelling(given), progress_bar("predicting", len(runs) * len(examples)) as advance:
         comparison = compare(loaded, examples, metrics=metrics, **draw, on_predicted=advance, **options)

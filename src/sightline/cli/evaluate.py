@@ -34,6 +34,9 @@ def evaluate_command(
     source: str | None,
     target: str | None,
     encoding: str | None,
+    lengths: str | None,
+    count: str | None,
+    repeats: str | None,
     errors: int,
     out: Path | None,
     json: bool,
@@ -43,13 +46,14 @@ def evaluate_command(
     """Read the data, predict, score, print."""
     set_up(threads)
     read_as(encoding)
+    made = {"lengths": lengths, "count": count, "repeats": repeats}
     if errors < 0:
         raise UserError(f"--errors is {errors}; it must be at least 0")
     if out is not None:
         check_ending(out, (".jsonl",))
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = load_run(run)
-    examples = read_for(loaded, data, columns, source=source, target=target)
+    examples = read_for(loaded, data, columns, source=source, target=target, **made)
     with spelling(given), progress_bar("predicting", len(examples)) as advance:
         evaluation = evaluate(loaded, examples, on_predicted=advance, **options)
     for warning in loaded.output.warnings(evaluation):

@@ -20,6 +20,9 @@ DATA = (
     Arg("source", str, "For runs that translate, instead of --data: the sources, one per line.", None, "FILE"),
     Arg("target", str, "Instead of --data: the targets, one per line.", None, "FILE"),
     ENCODING,
+    Arg("lengths", str, "Of made data: how long sequences are, such as 20 or 1-20.", None, "RANGE"),
+    Arg("count", str, "Of made data: how many rows; 500 by default.", None, "N"),
+    Arg("repeats", str, "Of made:repeat-copy: how often, such as 1-10.", None, "RANGE"),
 )
 BEAM = Arg("beam", int, "Number of hypotheses to keep; 1 is greedy search, 5 the default.", group=SEARCH)
 LENGTH = Arg("length-penalty", float, "Divide scores by length to this power; 1 is the default.", group=SEARCH)

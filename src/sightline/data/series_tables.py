@@ -10,6 +10,7 @@ from sightline.data.source import Source
 from sightline.synthetic.made import OPTIONS, PREFIX, MadeData, is_made
 from sightline.synthetic.made import VECTORS as MADE_VECTORS
 
+SCORED_ROWS = 500  # of made data, unless another number is given
 SOUNDS = FileKind(
     "recording",
     ("audio", "sound", "recording", "wav", "audio_path", "speech", *ANY_NAMES),
@@ -71,8 +72,12 @@ def vector_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
 
 
 def made_of(source: Source) -> MadeData:
-    """The made data that a source names, with the options beside it."""
-    return MadeData.read(str(source.data), **{name: source.options.get(name) for name in OPTIONS})
+    """The made data that a source names, with the options beside it. Where it is to be scored (``scored``), it is drawn
+    by another seed than that of training data."""
+    given = {name: source.options.get(name) for name in OPTIONS}
+    if source.options.get("scored"):
+        return MadeData.read(str(source.data), count=SCORED_ROWS, seed=1).changed(str(source.data), given)
+    return MadeData.read(str(source.data), **given)
 
 
 def made_rows(source: Source) -> Iterator[TableRow]:

@@ -5,16 +5,18 @@ what they can, the gradients of all weights are one product over all steps at th
 gradient come from the cosines. Gain: 2.5 to 3 in training, at 128 slots of 20 numbers (`benchmarks/kernel_gains.py`).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sightline.kernels import enabled
+
+if TYPE_CHECKING:
+    from sightline.models.turing import TuringMachine
 
 TINY = 1e-12  # as of `sightline.attention.dot.unit_length`
 
@@ -30,39 +32,49 @@ class MachineSizes(NamedTuple):
     shifts: int
 
 
-class MachineWeights(NamedTuple):
-    """The controller's map of what was read and of its own state; that of its state to heads and contents."""
-
-    recurrent: Float[Tensor, "i g"]
-    heads: Float[Tensor, "h p"]
-    bias: Float[Tensor, " p"]
-
-
-class MachineStart(NamedTuple):
-    """The state before the first step; the controller's is empty where it keeps none."""
-
-    memory: Float[Tensor, "b s m"]
-    reads: Float[Tensor, "b r"]
-    hidden: Float[Tensor, "b h"]
-    cell: Float[Tensor, "b h"]
-    writing: Float[Tensor, "b w s"]
-    reading: Float[Tensor, "b v s"]
+def supported(machine: "TuringMachine", inputs: Float[Tensor, "b t d"]) -> bool:
+    """Softmax alone, and no ring that is shorter than the shifts."""
+    addressing = machine.config.addressing
+    plain = addressing.normaliser.kind == "softmax" and 2 * addressing.furthest_shift < machine.slots
+    return plain and inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64) and enabled()
 
 
-def supported(inputs: Float[Tensor, "t b g"], sizes: MachineSizes) -> bool:
-    return inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64) and enabled()
+def reference(machine: "TuringMachine", inputs: Float[Tensor, "b t d"]) -> Float[Tensor, "b t f"]:
+    """Features of all steps, step by step."""
+    state, features = machine.begin(len(inputs)), list[Tensor]()
+    for x in inputs.unbind(dim=1):
+        made, state = machine.step(x, state)
+        features.append(made)
+    return torch.stack(features, dim=1)
 
 
-def reference(steps: Callable[[], Float[Tensor, "b t f"]]) -> Float[Tensor, "b t f"]:
-    """The same features by the ordinary modules, step by step."""
-    return steps()
-
-
-def fast(
-    inputs: Float[Tensor, "t b g"], weights: MachineWeights, start: MachineStart, sizes: MachineSizes
-) -> Float[Tensor, "t b f"]:
-    """Features of all steps: the controller's state and what the heads read. ``inputs`` are projected, with biases."""
-    return _Run.apply(inputs, *weights, *start, sizes)
+def fast(machine: "TuringMachine", inputs: Float[Tensor, "b t d"]) -> Float[Tensor, "b t f"]:
+    """The same. Weights of maps that read the same are put side by side."""
+    state, size, config = machine.begin(len(inputs)), inputs.shape[-1], machine.config
+    own = machine.controller.input if machine.recurrent else machine.controller
+    assert isinstance(own, nn.Linear)
+    bias: Tensor = own.bias
+    recurrent = own.weight[:, size:].t()
+    hidden = cell = inputs.new_zeros(len(inputs), config.size)
+    if machine.recurrent:
+        back = machine.controller.recurrent
+        assert isinstance(back, nn.Linear)
+        bias, recurrent = bias + back.bias, torch.cat([recurrent, back.weight.t()])
+        hidden, cell = state.controller
+    projected = F.linear(inputs.transpose(0, 1), own.weight[:, :size], bias)
+    weights: list[Tensor] = [machine.content.weight.t()]
+    biases: list[Tensor] = [machine.content.bias]
+    for one in (machine.read.head, machine.write.head):
+        assert one.bias is not None
+        weights.insert(0, one.weight.transpose(0, 1).flatten(1))
+        biases.insert(0, one.bias.flatten())
+    assert state.writing.weights is not None
+    assert state.reading.weights is not None
+    start = (state.memory, state.reads, hidden, cell, state.writing.weights, state.reading.weights)
+    shifts = 2 * config.addressing.furthest_shift + 1
+    sizes = MachineSizes(machine.recurrent, config.size, config.write_heads, config.read_heads, config.width, shifts)
+    made = _Run.apply(projected, recurrent, torch.cat(weights, dim=-1), torch.cat(biases), *start, sizes)
+    return made.transpose(0, 1)
 
 
 class _Heads(NamedTuple):

@@ -104,54 +104,9 @@ class TuringMachine(Stepping):
         return features, MachineState(memory, own, reads, read.carry, written.carry)
 
     def run(self, schedule: Schedule) -> Steps:
-        addressing = self.config.addressing
-        shifts = 2 * addressing.furthest_shift + 1
-        sizes = kernel.MachineSizes(
-            self.recurrent, self.config.size, self.write_heads, self.read_heads, self.width, shifts
-        )
-        plain = addressing.normaliser.kind == "softmax" and shifts <= self.slots
-        if plain and kernel.supported(schedule.inputs, sizes) and may_bypass(self):
-            features = self._fast(schedule.inputs, sizes)
-        else:
-            features = kernel.reference(lambda: self._step_by_step(schedule.inputs))
-        return Steps(self.dropout(features))
-
-    def _step_by_step(self, inputs: Float[Tensor, "b t d"]) -> Float[Tensor, "b t f"]:
-        state, features = self.begin(len(inputs)), list[Tensor]()
-        for x in inputs.unbind(dim=1):
-            made, state = self.step(x, state)
-            features.append(made)
-        return torch.stack(features, dim=1)
-
-    def _fast(self, inputs: Float[Tensor, "b t d"], sizes: kernel.MachineSizes) -> Float[Tensor, "b t f"]:
-        """The same by the kernel: weights of all maps that read the same are put side by side."""
-        state, size = self.begin(len(inputs)), inputs.shape[-1]
-        own = self.controller.input if isinstance(self.controller, Cell) else self.controller
-        assert isinstance(own, nn.Linear)
-        bias: Tensor = own.bias
-        recurrent = own.weight[:, size:].t()
-        if isinstance(self.controller, Cell):
-            bias = bias + self.controller.recurrent.bias
-            recurrent = torch.cat([recurrent, self.controller.recurrent.weight.t()])
-        projected = torch.nn.functional.linear(inputs.transpose(0, 1), own.weight[:, :size], bias)
-        heads, biases = list[Tensor](), list[Tensor]()
-        for one in (self.write.head, self.read.head):
-            assert one.bias is not None
-            heads.append(one.weight.transpose(0, 1).flatten(1))
-            biases.append(one.bias.flatten())
-        weights = kernel.MachineWeights(
-            recurrent,
-            torch.cat([*heads, self.content.weight.t()], dim=-1),
-            torch.cat([*biases, self.content.bias]),
-        )
-        nothing = projected.new_zeros(len(inputs), self.config.size)
-        hidden, cell = state.controller if self.recurrent else (nothing, nothing)
-        assert state.writing.weights is not None
-        assert state.reading.weights is not None
-        start = kernel.MachineStart(
-            state.memory, state.reads, hidden, cell, state.writing.weights, state.reading.weights
-        )
-        return kernel.fast(projected, weights, start, sizes).transpose(0, 1)
+        inputs = schedule.inputs
+        steps = kernel.fast if kernel.supported(self, inputs) and may_bypass(self) else kernel.reference
+        return Steps(self.dropout(steps(self, inputs)))
 
 
 def _for_heads(memory: Float[Tensor, "b s m"]) -> Memory:

@@ -48,21 +48,23 @@ class MadeData:
     @classmethod
     def read(cls, text: str, **options: object) -> "MadeData":
         """What ``made:NAME:option=value`` says; ``options`` are given beside it. Raises a `UserError`."""
-        name, *parts = text.removeprefix(PREFIX).split(":")
+        name = text.removeprefix(PREFIX).split(":")[0]
         if name not in MADE:
             raise UserError(f"there is no made data {name!r}; there is {', '.join(MADE)}")
+        return MADE[name].default(name).changed(text, options)
+
+    def changed(self, text: str, options: Mapping[str, object]) -> "MadeData":
+        """With the options behind the name, and with those beside it."""
         given: dict[str, object] = {}
-        for part in parts:
-            key, equals, own_value = part.partition("=")
-            if not equals or key not in OPTIONS:
+        for part in text.removeprefix(PREFIX).split(":")[1:]:
+            key, _, value = part.partition("=")
+            if not value or key not in OPTIONS:
                 raise UserError(f"{text}: found {part!r}; expected one of {', '.join(f'{one}=…' for one in OPTIONS)}")
-            given[key] = own_value
+            given[key] = value
         given |= {key: value for key, value in options.items() if value is not None}
-        own = MADE[name].default(name)
-        for key, value in given.items():
-            if key not in OPTIONS:
-                raise UserError(f"made data has no option {key!r}; it has {', '.join(OPTIONS)}")
-            own = replace(own, **{key: OPTIONS[key](key, str(value))})
+        own = self
+        for key, chosen in given.items():
+            own = replace(own, **{key: OPTIONS[key](key, str(chosen))})
         return own
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ MACHINES: dict[str, dict[str, dict[str, Any]]] = {
 MODELS = {"encoder_decoder": LISTENERS["listen_attend_spell"], **MACHINES}
 ALL_RATES: dict[str, object] = {
     "": RATES,
-    "ntm": {"tiny": 1e-3, "small": 1e-3, "base": 5e-4},
+    "ntm": {"tiny": 3e-3, "small": 2e-3, "base": 1e-3},
     "lstm": {"tiny": 1e-3, "small": 1e-3, "base": 5e-4},
 }
 OPTIONS = (

@@ -1,0 +1,155 @@
+"""Memory and time: what machines learn of made sequences, and what they do beyond the lengths of their training.
+
+    python benchmarks/machines.py list                              # the trainings, with their settings
+    python benchmarks/machines.py train copy-ntm --seeds 0 1 2      # one after the other; runs go to --folder
+    python benchmarks/machines.py report                            # the table of all runs in --folder
+
+Every training is `sightline train sequence` with one thread, every score `sightline evaluate` on sequences of another
+seed than that of training and validation. Minutes are those of training.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Training(NamedTuple):
+    """The options of a training, its minutes, and the data that it is scored on, by name."""
+
+    data: str
+    model: str
+    minutes: float
+    sets: tuple[str, ...] = ()
+    scored: tuple[str, ...] = ()
+
+
+COPY = ("made:copy:seed=2", "made:copy:seed=2:lengths=40:count=100", "made:copy:seed=2:lengths=120:count=100")
+REPEAT = (
+    "made:repeat-copy:seed=2:count=200",
+    "made:repeat-copy:seed=2:lengths=20:repeats=10:count=50",
+    "made:repeat-copy:seed=2:lengths=10:repeats=20:count=50",
+)
+RECALL = ("made:associative-recall:seed=2", "made:associative-recall:seed=2:lengths=12:count=200")
+SORT = ("made:priority-sort:seed=2",)
+PARITY = ("made:parity:seed=2:count=2000",)
+BEYOND = (
+    "made:parity:seed=2:width=96:lengths=1-48:count=2000",
+    "made:parity:seed=2:width=96:lengths=49-96:count=2000",
+)
+OFTEN = "training.validate_every=100"
+LONG = ("training.patience=100000", "training.averaged=1")
+# A tanh network of 128 on one step, as in Graves 2016 and Fojo et al. 2018.
+RNN = ("model.cell=rnn", "model.size=128", "batch_rows=128", "training.validate_every=1000", *LONG)
+GRU = ("model.cell=gru", "model.size=128", "batch_rows=128", "training.validate_every=1000", *LONG)
+
+
+def thinking(kind: str, **fields: float) -> str:
+    return f"model.thinking={json.dumps({'kind': kind, **fields})}"
+
+
+TRAININGS = {
+    "copy-ntm": Training("made:copy", "ntm", 4, ("batch_rows=16", OFTEN, *LONG), COPY),
+    "copy-lstm": Training("made:copy", "lstm", 4, ("batch_rows=16", "model.size=256", OFTEN, *LONG), COPY),
+    "copy-transformer": Training("made:copy", "transformer", 4, ("batch_rows=16", OFTEN, *LONG), COPY),
+    "repeat-copy-ntm": Training("made:repeat-copy", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), REPEAT),
+    "repeat-copy-lstm": Training("made:repeat-copy", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), REPEAT),
+    "recall-ntm": Training("made:associative-recall", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), RECALL),
+    "recall-lstm": Training("made:associative-recall", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), RECALL),
+    "sort-ntm": Training(
+        "made:priority-sort", "ntm", 10, ("batch_rows=16", "model.read_heads=4", "model.write_heads=4", *LONG), SORT
+    ),
+    "sort-lstm": Training("made:priority-sort", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), SORT),
+    "parity-1": Training("made:parity", "lstm", 10, (*RNN, thinking("fixed", repeats=1)), PARITY),
+    "parity-2": Training("made:parity", "lstm", 10, (*RNN, thinking("fixed", repeats=2)), PARITY),
+    "parity-3": Training("made:parity", "lstm", 10, (*RNN, thinking("fixed", repeats=3)), PARITY),
+    "parity-act": Training("made:parity", "lstm", 10, (*RNN, thinking("act", cost=0.01)), PARITY),
+    "parity-ponder": Training("made:parity", "lstm", 10, (*GRU, thinking("ponder", cost=0.01)), PARITY),
+    "beyond-act": Training(
+        "made:parity:width=96:lengths=1-48", "lstm", 12, (*GRU, thinking("act", cost=0.001)), BEYOND
+    ),
+    "beyond-ponder": Training(
+        "made:parity:width=96:lengths=1-48", "lstm", 12, (*GRU, thinking("ponder", cost=0.01)), BEYOND
+    ),
+    "logic-act": Training(
+        "made:logic:width=4:lengths=1-5", "lstm", 8, ("batch_rows=32", "model.size=128", thinking("act"), *LONG),
+        ("made:logic:width=4:lengths=1-5:seed=2",),
+    ),
+    "logic-1": Training(
+        "made:logic:width=4:lengths=1-5", "lstm", 8, ("batch_rows=32", "model.size=128", *LONG),
+        ("made:logic:width=4:lengths=1-5:seed=2",),
+    ),
+    "addition-act": Training(
+        "made:addition:width=3:lengths=3", "lstm", 8, ("batch_rows=32", "model.size=256", thinking("act"), *LONG),
+        ("made:addition:width=3:lengths=3:seed=2",),
+    ),
+    "addition-1": Training(
+        "made:addition:width=3:lengths=3", "lstm", 8, ("batch_rows=32", "model.size=256", *LONG),
+        ("made:addition:width=3:lengths=3:seed=2",),
+    ),
+}  # fmt: skip
+
+
+def sightline(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "sightline", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def train(name: str, seed: int, folder: Path, minutes: float | None, rate: float | None) -> None:
+    """Train once, score once, and write both."""
+    training, out = TRAININGS[name], folder / f"{name}-{seed}"
+    if not (out / "card.md").exists():
+        options = ["--data", training.data, "--model", training.model, "--seed", str(seed), "--threads", "1"]
+        options += ["--minutes", str(minutes or training.minutes), "--set", *training.sets]
+        options += [f"training.learning_rate={rate}"] if rate else []
+        print(sightline("train", "sequence", "--out", str(out), *options).splitlines()[-1], flush=True)
+    scores = {}
+    for data in training.scored:
+        scores[data] = json.loads(sightline("evaluate", str(out), "--data", data, "--json", "--threads", "1"))
+        print(name, seed, data, {key: scores[data][key] for key in ("bit_error", "exact") if key in scores[data]})
+    (out / "scores.json").write_text(json.dumps(scores, indent=1))
+
+
+def curve(run: Path) -> list[dict[str, Any]]:
+    lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def report(folder: Path) -> None:
+    """For each run: when its validation data first had no wrong bit, and its scores."""
+    for run in sorted(path for path in folder.iterdir() if (path / "scores.json").exists()):
+        solved = next((one for one in curve(run) if one.get("bit_error") == 0), None)
+        first = f"no wrong bit at step {solved['step']:,}, minute {solved['seconds'] / 60:.1f}" if solved else ""
+        print(f"{run.name:24} {first}")
+        for data, scores in json.loads((run / "scores.json").read_text()).items():
+            shown = ", ".join(f"{key} {value:g}" for key, value in scores.items() if isinstance(value, float))
+            print(f"    {data:60} {shown}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("list", "train", "report"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--folder", type=Path, default=Path("runs/machines"))
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--rate", type=float)
+    options = parser.parse_args()
+    if options.command == "list":
+        for name, training in TRAININGS.items():
+            print(f"{name:20} {training.data} {training.model} {training.minutes:g} minutes {' '.join(training.sets)}")
+    elif options.command == "report":
+        report(options.folder)
+    else:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        for name in options.names:
+            for seed in options.seeds:
+                train(name, seed, options.folder, options.minutes, options.rate)
+
+
+if __name__ == "__main__":
+    main()
