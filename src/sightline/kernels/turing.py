@@ -298,7 +298,6 @@ class _Run(torch.autograd.Function):
         to_raw = grad.new_empty(len(grad), grad.shape[1], head_weight.shape[1])
         for step in range(len(grad) - 1, -1, -1):
             now = kept[step]
-            kept[step] = None  # type: ignore[call-overload]
             parts, memory = now.heads, now.memory
             read_grad = (to_reads + grad[step, :, size:]).unflatten(-1, (-1, width))
             weights_grad = torch.baddbmm(to_reading, read_grad, memory.transpose(1, 2))
@@ -344,18 +343,8 @@ class _Run(torch.autograd.Function):
             else:
                 torch.mul(to_hidden, 1 - now.hidden.square(), out=gates)
                 to_reads, to_hidden = torch.mm(gates, recurrent.t()), torch.zeros_like(to_hidden)
-            _accumulate(context, now.entered, now.hidden, step, len(grad))
-        entered_all, hidden_all = context.stacked
-        context.kept = context.stacked = None
-        to_recurrent = entered_all.flatten(0, 1).t() @ to_inputs.flatten(0, 1)
         flat = to_raw.flatten(0, 1)
-        to_weight = hidden_all.flatten(0, 1).t() @ flat
+        to_recurrent = torch.cat([one.entered for one in kept]).t() @ to_inputs.flatten(0, 1)
+        to_weight = torch.cat([one.hidden for one in kept]).t() @ flat
         starts = (to_memory, to_reads, to_hidden, to_cell, to_writing, to_reading)
         return to_inputs, to_recurrent, to_weight, flat.sum(dim=0), *starts, None
-
-
-def _accumulate(context: Any, entered: Tensor, hidden: Tensor, step: int, steps: int) -> None:
-    """Keep what the products at the end need, while the rest of a step is given back."""
-    if step == steps - 1:
-        context.stacked = entered.new_empty(steps, *entered.shape), hidden.new_empty(steps, *hidden.shape)
-    context.stacked[0][step], context.stacked[1][step] = entered, hidden

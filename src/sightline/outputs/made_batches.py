@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from sightline.inputs.series import SeriesInput, SeriesWindow
+from sightline.inputs.series import SeriesWindow
+from sightline.inputs.vectors import VectorsInput
 from sightline.synthetic.made import PREFIX, MadeData
 from sightline.tasks.prepare import SomePrepared
 
@@ -28,7 +29,7 @@ class MadeBatches:
     """Batches of ``batch_rows`` sequences."""
 
     def __init__(self, prepared: SomePrepared, config: Any) -> None:
-        self.input, self.output = cast("SeriesInput", prepared.input), prepared.output
+        self.input, self.output = cast("VectorsInput", prepared.input), prepared.output
         self.made, self.seed, self.rows = MadeData.read(f"{PREFIX}{config.made}"), config.seed, config.batch_rows
         self.count = -(-len(prepared.corpus) // self.rows)
 
@@ -37,8 +38,6 @@ class MadeBatches:
 
     def batch(self, handle: Drawn) -> tuple[object, object]:
         draws = np.random.default_rng([self.seed, 1, handle.epoch, handle.number])
-        length = self.made.lengths.draw(draws)
-        pairs = [self.made.draw(draws, length) for _ in range(handle.rows)]
-        frames = [SeriesWindow(self.input.frames_of(x)) for x, _ in pairs]
-        batch = self.input.collate(frames)
-        return batch, self.output.collate([y.reshape(-1) for _, y in pairs], batch)
+        x, y = self.made.draw(draws, handle.rows)
+        batch = self.input.collate([SeriesWindow(frames) for frames in self.input.kept(x)])
+        return batch, self.output.collate([np.asarray(one).reshape(-1) for one in y], batch)

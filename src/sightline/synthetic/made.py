@@ -31,7 +31,8 @@ class Range(NamedTuple):
         return str(self.least) if self.least == self.most else f"{self.least}-{self.most}"
 
 
-Draw = Callable[["MadeData", np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
+Drawn = tuple[np.ndarray, np.ndarray | list[np.ndarray]]  # inputs of one length, and their targets
+Draw = Callable[["MadeData", np.random.Generator, int, int], Drawn]
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,13 @@ class MadeData:
     def rows(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """All rows, the same each time."""
         draws = np.random.default_rng([self.seed, *map(ord, self.name)])
-        return (self.draw(draws, self.lengths.draw(draws)) for _ in range(self.count))
+        for _ in range(self.count):
+            x, y = self.draw(draws, 1)
+            yield x[0], y[0]
 
-    def draw(self, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """An input and its target."""
-        return MADE[self.name].draw(self, draws, length)
+    def draw(self, draws: np.random.Generator, count: int) -> Drawn:
+        """So many inputs of one length, and their targets."""
+        return MADE[self.name].draw(self, draws, self.lengths.draw(draws), count)
 
 
 def _range(name: str, text: str) -> Range:
@@ -120,61 +123,66 @@ OPTIONS: dict[str, Callable[[str, str], Any]] = {
 }
 
 
-def copy(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def copy(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Vectors of bits, then a mark on a channel of its own; the same vectors come out."""
-    bits = draws.integers(0, 2, (length, made.width))
-    x = np.zeros((length + 1, made.width + 1), np.float32)
-    x[:length, :-1], x[length, -1] = bits, 1
-    return x, bits.astype(np.float32)
+    bits = draws.integers(0, 2, (count, length, made.width)).astype(np.float32)
+    x = np.zeros((count, length + 1, made.width + 1), np.float32)
+    x[:, :length, :-1], x[:, length, -1] = bits, 1
+    return x, bits
 
 
-def repeat_copy(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def repeat_copy(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """As `copy`; the mark is the number of repeats, with mean 0 and deviation 1 for 1 to 10."""
     repeats = made.repeats.draw(draws)
-    bits = draws.integers(0, 2, (length, made.width))
-    x = np.zeros((length + 1, made.width + 2), np.float32)
-    x[:length, :-2], x[length, -2:] = bits, (1, (repeats - 5.5) / np.sqrt(8.25))
-    return x, np.tile(bits, (repeats, 1)).astype(np.float32)
+    bits = draws.integers(0, 2, (count, length, made.width)).astype(np.float32)
+    x = np.zeros((count, length + 1, made.width + 2), np.float32)
+    x[:, :length, :-2], x[:, length, -2:] = bits, (1, (repeats - 5.5) / np.sqrt(8.25))
+    return x, np.tile(bits, (1, repeats, 1))
 
 
-def associative_recall(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def associative_recall(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Items of three vectors, a mark before each; one of them is asked for, and the one behind it comes out."""
-    length = max(2, length)
-    items = draws.integers(0, 2, (length, 3, made.width))
-    asked = int(draws.integers(0, length - 1))
-    x = np.zeros((4 * length + 5, made.width + 2), np.float32)
-    for number, item in enumerate((*items, items[asked])):
-        mark = -2 if number < length else -1
-        x[4 * number, mark], x[4 * number + 1 : 4 * number + 4, :-2] = 1, item
-    x[-1, -1] = 1
-    return x, items[asked + 1].astype(np.float32)
+    length, rows = max(2, length), np.arange(count)
+    items = draws.integers(0, 2, (count, length, 3, made.width)).astype(np.float32)
+    asked = draws.integers(0, length - 1, count)
+    shown = np.concatenate([items, items[rows, asked][:, None]], axis=1)
+    x = np.zeros((count, length + 1, 4, made.width + 2), np.float32)
+    x[:, :, 1:, :-2] = shown
+    x[:, :-1, 0, -2], x[:, -1, 0, -1] = 1, 1
+    end = np.zeros((count, 1, made.width + 2), np.float32)
+    end[..., -1] = 1
+    return np.concatenate([x.reshape(count, -1, made.width + 2), end], axis=1), items[rows, asked + 1]
 
 
-def priority_sort(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def priority_sort(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Vectors with a priority from −1 to 1; four fifths of them come out, those of the highest priority first."""
-    bits, priority = draws.integers(0, 2, (length, made.width)), draws.uniform(-1, 1, length)
-    x = np.zeros((length + 1, made.width + 2), np.float32)
-    x[:length, :-2], x[:length, -2], x[length, -1] = bits, priority, 1
-    return x, bits[np.argsort(-priority, kind="stable")[: max(1, length * 4 // 5)]].astype(np.float32)
+    bits = draws.integers(0, 2, (count, length, made.width)).astype(np.float32)
+    priority = draws.uniform(-1, 1, (count, length)).astype(np.float32)
+    x = np.zeros((count, length + 1, made.width + 2), np.float32)
+    x[:, :length, :-2], x[:, :length, -2], x[:, length, -1] = bits, priority, 1
+    best = np.argsort(-priority, axis=1, kind="stable")[:, : max(1, length * 4 // 5)]
+    return x, np.take_along_axis(bits, best[..., None], axis=1)
 
 
-def dynamic_ngrams(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def dynamic_ngrams(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Bits, each drawn with a probability that the five before it choose from a table; the next one comes out."""
-    table, history = draws.beta(0.5, 0.5, 32), draws.integers(0, 2, 5).tolist()
-    uniform = draws.random(length + 1)
-    for number in range(length + 1):
-        place = int("".join(map(str, history[-5:])), 2)
-        history.append(int(uniform[number] < table[place]))
-    bits = np.array(history[5:], np.float32)[:, None]
-    return bits[:-1], bits[1:]
+    table, rows = draws.beta(0.5, 0.5, (count, 32)), np.arange(count)
+    place, uniform = draws.integers(0, 32, count), draws.random((length + 1, count))
+    bits = np.zeros((count, length + 1, 1), np.float32)
+    for step in range(length + 1):
+        bit = uniform[step] < table[rows, place]
+        bits[:, step, 0], place = bit, (2 * place + bit) % 32
+    return bits[:, :-1], bits[:, 1:]
 
 
-def parity(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """One vector of −1 and 1 in ``length`` places, 0 elsewhere; 1 comes out where the number of 1 is odd."""
-    length = min(length, made.width)
-    x = np.zeros((1, made.width), np.float32)
-    x[0, draws.permutation(made.width)[:length]] = 2 * draws.integers(0, 2, length) - 1
-    return x, np.array([[(x == 1).sum() % 2]], np.float32)
+def parity(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
+    """One vector of −1 and 1 in so many places, 0 elsewhere; 1 comes out where the number of 1 is odd. Every vector of
+    a batch has a number of places of its own."""
+    least, most = (min(one, made.width) for one in made.lengths)
+    lengths = draws.integers(least, most + 1, (count, 1)) if count > 1 else np.full((1, 1), min(length, made.width))
+    order = np.argsort(draws.random((count, made.width)), axis=1)
+    x = np.where(order < lengths, 2.0 * draws.integers(0, 2, order.shape) - 1, 0.0).astype(np.float32)
+    return x[:, None], ((x == 1).sum(axis=1) % 2).astype(np.float32)[:, None, None]
 
 
 GATES = np.array(  # NOR, XOR, AND, NAND, OR, XNOR, a, b, not a implies b, a implies b: by a and b
@@ -183,48 +191,57 @@ GATES = np.array(  # NOR, XOR, AND, NAND, OR, XNOR, a, b, not a implies b, a imp
 )  # fmt: skip
 
 
-def logic(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def logic(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """At each step two bits and up to ``width`` gates, each of the last two bits; the last bit comes out. At later
     steps the first bit is the answer before, which is not shown."""
-    x, y = np.zeros((length, 2 + 10 * made.width), np.float32), np.zeros((length, 1), np.float32)
-    last = 0
+    x, y = np.zeros((count, length, 2 + 10 * made.width), np.float32), np.zeros((count, length, 1), np.float32)
+    rows, last = np.arange(count), np.zeros(count, np.int64)
     for step in range(length):
-        first, second = draws.integers(0, 2, 2).tolist() if step == 0 else (last, int(draws.integers(0, 2)))
-        x[step, :2] = (first if step == 0 else 0, second)
-        for place in range(int(draws.integers(1, made.width + 1))):
-            gate = int(draws.integers(0, 10))
-            x[step, 2 + 10 * place + gate] = 1
-            first, second = second, int(GATES[gate, 2 * first + second])
+        first, second = draws.integers(0, 2, (2, count))
+        x[:, step, 0], x[:, step, 1] = first if step == 0 else 0, second
+        first = first if step == 0 else last
+        gates, most = draws.integers(0, 10, (made.width, count)), draws.integers(1, made.width + 1, count)
+        for place, gate in enumerate(gates):
+            there = place < most
+            x[rows, step, 2 + 10 * place + gate] = there
+            moved = GATES[gate, 2 * first + second]
+            first, second = np.where(there, second, first), np.where(there, moved, second)
         last = second
-        y[step] = last
+        y[:, step, 0] = last
     return x, y
 
 
-def addition(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def addition(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """At each step a number of up to ``width`` digits; the sum so far comes out, digit by digit, each one of ten or
     none."""
-    x, y = np.zeros((length, 10 * made.width), np.float32), np.zeros((length, 11 * (made.width + 1)), np.float32)
-    total = 0
+    wide, rows = made.width + 1, np.arange(count)
+    x, y = np.zeros((count, length, 10 * made.width), np.float32), np.zeros((count, length, 11 * wide), np.float32)
+    total = np.zeros(count, np.int64)
     for step in range(length):
-        digits = draws.integers(0, 10, int(draws.integers(1, made.width + 1)))
-        x[step, 10 * np.arange(len(digits)) + digits] = 1
-        total = (total + int("".join(map(str, digits)))) % 10 ** (made.width + 1)
-        shown = [int(one) for one in str(total)]
-        shown = [10] * (made.width + 1 - len(shown)) + shown
-        y[step, 11 * np.arange(made.width + 1) + np.array(shown)] = 1
+        digits, most = draws.integers(0, 10, (made.width, count)), draws.integers(1, wide, count)
+        value = np.zeros(count, np.int64)
+        for place, digit in enumerate(digits):
+            there = place < most
+            x[rows, step, 10 * place + digit] = there
+            value = np.where(there, 10 * value + digit, value)
+        total = (total + value) % 10**wide
+        for place in range(wide):
+            rest = total // 10 ** (wide - 1 - place)
+            shown = np.where((rest > 0) | (place == wide - 1), rest % 10, 10)
+            y[rows, step, 11 * place + shown] = 1
     return x, y
 
 
-def sort(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def sort(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Numbers from 0 to 1; their places from the smallest to the largest come out."""
-    x = draws.random((length, 1)).astype(np.float32)
-    return x, np.argsort(x[:, 0], kind="stable")
+    x = draws.random((count, length, 1)).astype(np.float32)
+    return x, np.argsort(x[..., 0], axis=1, kind="stable")
 
 
-def convex_hull(made: MadeData, draws: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+def convex_hull(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Points in a square; the places of those of their hull come out, counter-clockwise from the first of them."""
-    x = draws.random((max(3, length), 2)).astype(np.float32)
-    return x, hull(x)
+    x = draws.random((count, max(3, length), 2)).astype(np.float32)
+    return x, [hull(points) for points in x]
 
 
 def hull(points: np.ndarray) -> np.ndarray:
