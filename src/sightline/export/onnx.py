@@ -350,9 +350,8 @@ def _layer(graph: Graph, layer: nn.Module, x: str, lengths: str, reads: Reading)
     """A layer of the encoder: `words rows features` in and out, and the final state of each direction."""
     kind = "GRU" if isinstance(layer, nn.GRU) else "LSTM"
     assert isinstance(layer, nn.GRU | nn.LSTM)
-    ways = [
-        [getattr(layer, f"{part}_l0{way}") for part in PARTS] for way in ("", "_reverse")[: 1 + layer.bidirectional]
-    ]
+    suffixes = ("", "_reverse") if layer.bidirectional else ("",)
+    ways = [[getattr(layer, f"{part}_l0{way}") for part in PARTS] for way in suffixes]
     weight, recurrent = (torch.stack([_ordered(kind, way[part]) for way in ways]) for part in (0, 1))
     bias = torch.stack([torch.cat([_ordered(kind, way[2]), _ordered(kind, way[3])]) for way in ways])
     inputs = [x, *(graph.weight(one) for one in (weight, recurrent, bias)), lengths]

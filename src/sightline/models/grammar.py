@@ -1,10 +1,10 @@
 """Grammar as a Foreign Language (Vinyals et al. 2015, arXiv 1412.7449): parse a sentence by writing its tree as tokens.
 
-An LSTM reads the sentence backwards: h_1 … h_n. The decoder's state d_t is updated first; ``u_i = v · tanh(W_1 h_i + W_2
-d_t)``, ``a = softmax(u)``, ``d'_t = Σ a_i h_i``; [d_t; d'_t] is what the output is written from, and is fed into the
-next step as it is. What people get wrong: no layer and no tanh stand between [d_t; d'_t] and either use of it, which is
-what tells this decoder from Luong's. Two differences: the score has a bias, and the decoder's layers start from
-tanh(W h) of the encoder's last state instead of a copy of the states of its layers.
+An LSTM reads the sentence backwards: h_1 … h_n. The decoder's state d_t is updated first; then ``u_i = v · tanh(W_1 h_i
++ W_2 d_t)``, ``a = softmax(u)``, ``d'_t = Σ a_i h_i``; the output is written from [d_t; d'_t], which is also fed into
+the next step as it is. What people get wrong: no layer and no tanh stand between [d_t; d'_t] and either use of it,
+which is what tells this decoder from Luong's. Two differences: the score has a bias, and the decoder's layers start
+from tanh(W h) of the encoder's last state instead of a copy of the states of its layers.
 """
 
 from dataclasses import dataclass, field
