@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from report import machine, write_section
 from sightline import load
@@ -72,7 +73,7 @@ def written(run: Path, pairs: Pairs) -> list[str]:
     """The trees that a run writes, computed once."""
     path = run / "trees.json"
     if not path.exists():
-        predictions = load(run).predict([sentence for sentence, _ in pairs], beam=1, max_length=LONGEST)
+        predictions: list[Any] = load(run).predict([sentence for sentence, _ in pairs], beam=1, max_length=LONGEST)
         write_text(path, json.dumps([one.text for one in predictions], indent=1))
     return json.loads(path.read_text(encoding="utf-8"))
 

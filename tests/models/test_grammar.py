@@ -142,26 +142,30 @@ def test_an_encoder_of_one_direction_is_half_of_one_with_both(reads):
 
 def test_a_batch_is_its_sentences_one_by_one_and_a_beam_of_one_is_greedy():
     model = build()
-    source, _ = batch()
-    rules = Rules(START, END, max_length=9, forbidden=(PADDING,))
+    source, words = batch()
+    rules = Rules(START, END, max_length=6, forbidden=(PADDING,))
     with torch.no_grad():
+        logits = model.logits(source, words)
         whole = greedy(model.step, model.begin(source), len(source), rules)
         of_one = beam_search(model.step, model.begin(source), len(source), rules, beam=1)
-        of_four = beam_search(model.step, model.begin(source), len(source), rules, beam=4)
-        assert [one.tokens for one in whole] == [some[0].tokens for some in of_one]
-        assert len({tuple(one.tokens) for one in whole}) > 1, "outputs that are all alike show nothing"
-        for row, length in enumerate(LENGTHS):
-            alone = source[row : row + 1, :length]
+        of_four = beam_search(model.step, model.begin(source), len(source), rules, beam=4, best=4)
+    assert [one.tokens for one in whole] == [some[0].tokens for some in of_one]
+    assert len({tuple(one.tokens) for one in whole}) > 1, "outputs that are all alike show nothing"
+    for row, length in enumerate(LENGTHS):
+        alone = source[row : row + 1, :length]
+        with torch.no_grad():
+            torch.testing.assert_close(model.logits(alone, words[row : row + 1])[0], logits[row], atol=1e-10, rtol=0)
             assert greedy(model.step, model.begin(alone), 1, rules)[0].tokens == whole[row].tokens
-            (best,) = beam_search(model.step, model.begin(alone), 1, rules, beam=4)
-            assert [one.tokens for one in best] == [one.tokens for one in of_four[row]]
-            # What is fed follows its hypothesis: the score of each is that of its tokens, read at once.
-            for one in of_four[row]:
-                tokens = torch.tensor([[START, *one.tokens, END][: rules.max_length + 1]])
-                log_probs = torch.log_softmax(model.logits(alone, tokens[:, :-1]), dim=-1)
-                total = log_probs[0].gather(1, tokens[0, 1:, None]).sum()
-                if len(one.tokens) < rules.max_length:
-                    assert one.log_prob == pytest.approx(float(total), abs=1e-6)
+            (best,) = beam_search(model.step, model.begin(alone), 1, rules, beam=4, best=4)
+        assert len(best) == 4
+        assert [one.tokens for one in best] == [one.tokens for one in of_four[row]]
+        # What is fed follows its hypothesis: the score of each is that of its tokens, read at once.
+        for one in of_four[row]:
+            following = torch.tensor([*one.tokens, END])
+            with torch.no_grad():
+                log_probs = torch.log_softmax(model.logits(alone, torch.tensor([[START, *one.tokens]])), dim=-1)[0]
+            expected = float(log_probs.gather(1, following.unsqueeze(1)).sum())
+            assert one.log_prob == pytest.approx(expected, abs=1e-8)
 
 
 def test_ensembles_and_maps_of_runs():
