@@ -190,6 +190,7 @@ def test_ensembles_and_maps_of_runs():
     assert explanation.belief is not None
 
 
+@pytest.mark.unchecked_shapes
 def test_a_stopped_training_resumes_bit_for_bit(tmp_path):
     """With dropout, by the fields of `luong` that a command sets."""
     changes = ["model.writes_from=joined", "model.reads=backwards", "model.attention=additive", "model.layers=2"]
@@ -249,6 +250,7 @@ def test_attention_with_a_size_of_its_own():
     assert model.logits(source, words).shape == (4, 5, WORDS)
 
 
+@pytest.mark.unchecked_shapes  # checked signatures refuse these before the configuration does
 def test_choices_that_are_none_are_refused():
     with pytest.raises(ValueError, match=r"^writes_from is 'maxout'; it must be one of tanh, joined$"):
         LuongConfig(writes_from="maxout")
