@@ -55,6 +55,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "text_to_text": {
         "seq2seq": "sightline.models.seq2seq:Seq2SeqConfig",
         "luong": "sightline.models.luong:LuongConfig",
+        "grammar": "sightline.models.grammar:GrammarConfig",
         "rnnsearch": "sightline.models.rnnsearch:RNNSearchConfig",
         "transformer": "sightline.models.transformer:TransformerConfig",
     },

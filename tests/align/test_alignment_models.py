@@ -15,6 +15,7 @@ from sightline.align.links import (
 )
 from sightline.errors import UserError
 from sightline.explain.capture import capture
+from sightline.models.grammar import GrammarConfig
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -25,6 +26,7 @@ from sightline.vocabulary import END, START
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),
     "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.1),
+    "grammar": GrammarConfig(16, 16, 16, layers=2, dropout=0.1),
     "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.1, tied="none"),
 }
 TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20

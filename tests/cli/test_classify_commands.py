@@ -239,7 +239,7 @@ def test_options_of_classify_are_refused_for_pairs(tmp_path):
         (["--labels", "one"], "--labels is for classify, not for translate"),
         (["--no-baselines"], "--no-baselines is for classify, not for translate"),
         (["--metric", "macro_f1"], "invalid choice 'macro_f1' for argument '--metric'"),
-        (["--model", "han"], "no kind 'han'; there is luong, rnnsearch, seq2seq, transformer"),
+        (["--model", "han"], "no kind 'han'; there is grammar, luong, rnnsearch, seq2seq, transformer"),
     ):
         done = run("train", "translate", "--data", "x.tsv", "--out", "run", *options, cwd=tmp_path)
         assert done.returncode == 2

@@ -15,6 +15,7 @@ from sightline.explain.capture import capture
 from sightline.explain.evidence import TextSubject, believe, leave_one_out, rollout, rollout_records, subject
 from sightline.explain.evidence.measures import head_costs, uniform_cost
 from sightline.explain.evidence.subject import PoolSubject
+from sightline.models.grammar import GrammarConfig
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -30,6 +31,7 @@ MODELS = {
     "transformer": TRANSFORMER,
     "rnnsearch": RNNSearchConfig(6, 8, dropout=0.5),
     "luong": LuongConfig(6, 8, 4, input_feeding=True, dropout=0.5),
+    "grammar": GrammarConfig(6, 8, 4, layers=2, dropout=0.5),
     "seq2seq": Seq2SeqConfig(6, 8, dropout=0.5),
 }
 

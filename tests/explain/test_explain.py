@@ -11,6 +11,7 @@ import sightline
 from frozen_run import FROZEN
 from sightline.errors import UserError
 from sightline.inputs.text import SourceText
+from sightline.models.grammar import GrammarConfig
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -24,6 +25,7 @@ from sightline.vocabulary import END, START
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.1),
     "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.1),
+    "grammar": GrammarConfig(16, 16, 16, layers=2, dropout=0.1),
     "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.1, tied="none"),
 }
 TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep, dogs dream"] * 20

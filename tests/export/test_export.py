@@ -22,6 +22,7 @@ from sightline.export.engine import OnnxEngine, engine_for
 from sightline.export.predicting import load_engine
 from sightline.export.run import export_run
 from sightline.export.writing import Closeness, ExportExample, compare, examples_for, whole_folder, write_export
+from sightline.models.grammar import GrammarConfig
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -43,6 +44,9 @@ RECURRENT = {
     "luong, gru, scaled, no feeding": LuongConfig(
         8, 12, 6, 1, "gru", ComposedConfig(ScaledDotConfig()), input_feeding=False, **SMALL
     ),
+    "luong, gru, joined, forwards": LuongConfig(8, 12, 6, 1, "gru", writes_from="joined", reads="forwards", **SMALL),
+    "luong, backwards, no feeding": LuongConfig(8, 10, 6, input_feeding=False, reads="backwards", **SMALL),
+    "grammar": GrammarConfig(8, 10, 6, 2, **SMALL),
     "seq2seq": Seq2SeqConfig(8, 10, 2, **SMALL),
 }
 

@@ -17,6 +17,7 @@ from sightline.kernels import ragged, rnnsearch, transformer_search, unpadded
 from sightline.models.attentive import AttentiveConfig
 from sightline.models.captioning_transformer import CaptioningTransformerConfig
 from sightline.models.encoder import EncoderConfig
+from sightline.models.grammar import GrammarConfig
 from sightline.models.grid import Gold, Grids, Inputs
 from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
 from sightline.models.grid_sequential import SequentialConfig
@@ -55,6 +56,7 @@ def translator(config):
 MODELS = {
     "seq2seq": lambda: translator(Seq2SeqConfig(8, 8, **NO_DROPOUT)),
     "luong": lambda: translator(LuongConfig(8, 8, **NO_DROPOUT)),
+    "grammar": lambda: translator(GrammarConfig(8, 8, **NO_DROPOUT)),
     "rnnsearch": lambda: translator(RNNSearchConfig(8, 8, attention=additive(8), **NO_DROPOUT)),
     "transformer": lambda: translator(TransformerConfig(8, 2, 16, 1, 2, **NO_DROPOUT)),
     "transformer, post": lambda: translator(TransformerConfig(8, 2, 16, 2, 1, norm="post", **NO_DROPOUT)),

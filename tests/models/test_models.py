@@ -8,6 +8,7 @@ from sightline import capture
 from sightline.attention import AttentionConfig, ComposedConfig, FixedConfig, LocalConfig
 from sightline.config import kinds
 from sightline.decoding.search import Rules, beam_search, greedy
+from sightline.models.grammar import GrammarConfig
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -30,6 +31,11 @@ MODELS = {
         **SMALL, attention=LocalConfig("monotonic", half_width=2), input_feeding=False
     ),
     "luong fixed": LuongConfig(**SMALL, attention=ComposedConfig(FixedConfig())),
+    "luong joined": LuongConfig(**SMALL, encoder_size=6, writes_from="joined"),
+    "luong joined, without input feeding, forwards": LuongConfig(
+        **SMALL, encoder_size=6, writes_from="joined", input_feeding=False, reads="forwards", cell="gru"
+    ),
+    "grammar": GrammarConfig(**SMALL, encoder_size=6),
     "rnnsearch": RNNSearchConfig(**SMALL),
     "rnnsearch lstm, two layers": RNNSearchConfig(**SMALL, cell="lstm", layers=2, tied="output"),
     "rnnsearch location-aware": RNNSearchConfig(**SMALL, attention=AttentionConfig.from_json("location_aware")),
@@ -104,19 +110,25 @@ def test_search_drives_every_model(model):
 
 
 def test_configs_survive_json():
-    assert set(kinds("text_to_text")) == {"seq2seq", "luong", "rnnsearch", "transformer"}
+    assert set(kinds("text_to_text")) == {"grammar", "seq2seq", "luong", "rnnsearch", "transformer"}
     for config in MODELS.values():
         assert TextToTextConfig.loads(config.dumps()) == config
 
 
 def test_one_recurrent_decoder_serves_all_recurrent_models():
-    for name in ("seq2seq", "luong", "rnnsearch"):
+    for name in ("seq2seq", "luong", "grammar", "rnnsearch"):
         assert type(MODELS[name].build(WORDS, WORDS).decoder) is RecurrentAttentionDecoder
 
 
 def test_attention_models_can_be_captured():
     source, target = pairs()
-    for name, expected in {"rnnsearch": 1, "luong": 1, "luong without input feeding": 1, "transformer": 6}.items():
+    for name, expected in {
+        "rnnsearch": 1,
+        "luong": 1,
+        "grammar": 1,
+        "luong without input feeding": 1,
+        "transformer": 6,
+    }.items():
         model = MODELS[name].build(WORDS, WORDS).eval()
         with torch.no_grad(), capture(model) as trace:
             model.logits(source, target)
@@ -129,6 +141,7 @@ def test_attention_models_can_be_captured():
 
 LEARNERS = {
     "luong": LuongConfig(24, 32, 24, dropout=0.0),
+    "grammar": GrammarConfig(24, 32, 24, layers=1, dropout=0.0),
     "rnnsearch": RNNSearchConfig(24, 32, dropout=0.0),
     "seq2seq": Seq2SeqConfig(24, 48, dropout=0.0),
     "transformer": TransformerConfig(32, 4, 64, 2, 2, 0.0),

@@ -13,6 +13,7 @@ import sightline
 from predictions import CONFIG, LEXICON, WORDS, make_pairs, run, stranger, texts, texts_of, translator  # noqa: F401 - pytest finds the fixtures here
 from sightline.decoding.options import SearchConfig
 from sightline.errors import UserError
+from sightline.models.grammar import GrammarConfig
 from sightline.models.luong import LuongConfig
 from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
@@ -56,6 +57,7 @@ def test_names_never_seen_are_copied_from_where_they_stand(translator):
 MODELS = {
     "rnnsearch": RNNSearchConfig(16, 16, dropout=0.0),
     "luong": LuongConfig(16, 16, 16, layers=2, dropout=0.0),
+    "grammar": GrammarConfig(16, 16, 16, layers=2, dropout=0.0),
     "transformer": TransformerConfig(16, 2, 32, 2, 3, dropout=0.0, tied="none"),
 }
 

@@ -140,7 +140,7 @@ def attentions_to_source(run: "Run") -> Attentions:
     if not names:
         raise UserError(
             f"{run.name} has no attention: its decoder gets one vector for the whole source, so there is "
-            f"nothing to align by; train a transformer, rnnsearch or luong"
+            f"nothing to align by; train a transformer, rnnsearch, luong or grammar"
         )
     heads = {name: trace[name].weights.shape[1] for name in names}
     return Attentions({name: trace.mechanisms[name] for name in names}, heads)

@@ -29,7 +29,7 @@ from sightline.models.recurrent import RecurrentModel
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
 from sightline.nn.decoder import RecurrentAttentionDecoder
-from sightline.nn.rnn import Cell
+from sightline.nn.rnn import Cell, Reading
 from sightline.nn.transformer import ACTIVATIONS, DecoderLayer, EncoderLayer, FeedForward, Residual
 from sightline.vocabulary import PADDING
 
@@ -316,17 +316,21 @@ def _recurrent_encoder(model: RecurrentModel, int8: bool) -> Graph:
     x = graph("Transpose", graph.embed(source, model.source_embedding), perm=[1, 0, 2])
     final = ""
     for layer in model.encoder.layers:
-        x, final = _both_ways(graph, layer, x, lengths)
+        x, final = _layer(graph, layer, x, lengths, model.encoder.reads)
     encoder_states = graph("Transpose", x, perm=[1, 0, 2])
-    ends = graph.several("Split", 2, final, axis=0, num_outputs=2)
+    ends = graph.several("Split", 2, final, axis=0, num_outputs=2) if model.encoder.reads == "both" else [final]
     ends = [graph("Squeeze", end, graph.numbers([0])) for end in ends]
-    summary = ends[1] if model.starts_from == "backward" else graph("Concat", *ends, axis=-1)
+    summary = ends[-1] if model.starts_from == "backward" else _joined(graph, ends)
     started = graph("Tanh", graph.linear(summary, model.start))
     layers = len(model.decoder.cells)
     firsts = graph.several("Split", layers, started, axis=-1, num_outputs=layers) if layers > 1 else [started]
     zeros = graph("Mul", firsts[0], graph.numbers(0.0, "float32"))
     for name, shape in _state(model.decoder):  # the hidden state of each cell, zeros for everything else
-        _, number, part = name.split("_") if name != "fed" else ("", 0, "")
+        if name == "fed":
+            sizes = graph("Concat", graph("Shape", source, start=0, end=1), graph.numbers([shape]), axis=0)
+            graph.output(name, graph("ConstantOfShape", sizes), ["rows", shape])
+            continue
+        _, number, part = name.split("_")
         graph.output(name, firsts[int(number)] if part == "0" else zeros, ["rows", shape])
     if model.decoder.attention is not None:
         score = _score(model.decoder)
@@ -339,15 +343,19 @@ def _recurrent_encoder(model: RecurrentModel, int8: bool) -> Graph:
     return graph
 
 
-def _both_ways(graph: Graph, layer: nn.Module, x: str, lengths: str) -> tuple[str, str]:
-    """A bidirectional layer: `words rows features` in and out, and the final states of both directions."""
+_DIRECTIONS: dict[Reading, str] = {"both": "bidirectional", "forwards": "forward", "backwards": "reverse"}
+
+
+def _layer(graph: Graph, layer: nn.Module, x: str, lengths: str, reads: Reading) -> tuple[str, str]:
+    """A layer of the encoder: `words rows features` in and out, and the final state of each direction."""
     kind = "GRU" if isinstance(layer, nn.GRU) else "LSTM"
     assert isinstance(layer, nn.GRU | nn.LSTM)
-    ways = [[getattr(layer, f"{part}_l0{way}") for part in PARTS] for way in ("", "_reverse")]
+    suffixes = ("", "_reverse") if layer.bidirectional else ("",)
+    ways = [[getattr(layer, f"{part}_l0{way}") for part in PARTS] for way in suffixes]
     weight, recurrent = (torch.stack([_ordered(kind, way[part]) for way in ways]) for part in (0, 1))
     bias = torch.stack([torch.cat([_ordered(kind, way[2]), _ordered(kind, way[3])]) for way in ways])
     inputs = [x, *(graph.weight(one) for one in (weight, recurrent, bias)), lengths]
-    options: dict[str, Any] = {"hidden_size": layer.hidden_size, "direction": "bidirectional"}
+    options: dict[str, Any] = {"hidden_size": layer.hidden_size, "direction": _DIRECTIONS[reads]}
     if kind == "GRU":
         options["linear_before_reset"] = 1  # the reset gate acts on the projected state, as in PyTorch
     states, final = graph.several(kind, 2, *inputs, **options)
@@ -364,9 +372,8 @@ def _state(decoder: RecurrentAttentionDecoder) -> list[tuple[str, int]]:
     """The names and sizes of what each step updates."""
     parts = 1 if decoder.shape.cell == "gru" else 2
     names = [f"cell_{number}_{part}" for number in range(len(decoder.cells)) for part in range(parts)]
-    if decoder.shape.feeds_input:
-        names.append("fed")
-    return [(name, decoder.shape.size) for name in names]
+    fed = [("fed", decoder.feature_size)] if decoder.shape.feeds_input else []
+    return [(name, decoder.shape.size) for name in names] + fed
 
 
 def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
@@ -389,7 +396,9 @@ def _recurrent_step(model: RecurrentModel, int8: bool) -> Graph:
         pairs = graph("Reshape", pairs, graph.numbers([0, shape.size, 2]))
         features = graph("ReduceMax", pairs, graph.numbers([2]), keepdims=0)
     else:
-        features = graph("Tanh", graph.linear(_joined(graph, [moved[top], *read]), decoder.write))
+        features = _joined(graph, [moved[top], *read])
+        if shape.writes_from != "joined":
+            features = graph("Tanh", graph.linear(features, decoder.write))
     if shape.feeds_input:
         moved["fed"] = features
     for name, size in _state(decoder):

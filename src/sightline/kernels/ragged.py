@@ -50,14 +50,21 @@ class Steps(NamedTuple):
         back[returns_back] = numbers
         return cls(ahead, back, returns, returns_back, counts.tolist())
 
+    def turned(self) -> "Steps":
+        """The same list, with every sequence processed from its end."""
+        return Steps(self.back, self.ahead, self.returns_back, self.returns, self.counts)
+
 
 def supported(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> bool:
-    """PyTorch's kernel is the faster one where nothing is learned: for one long text by a half, LSTMs by much more."""
-    return x.device.type == "cpu" and torch.is_grad_enabled() and enabled()
+    """PyTorch's kernel is the faster one where nothing is learned: for one long text by a half, LSTMs by much more.
+
+    A layer of one direction is PyTorch's too: there is no other direction to share a product with.
+    """
+    return layer.bidirectional and x.device.type == "cpu" and torch.is_grad_enabled() and enabled()
 
 
 def reference(layer: nn.RNNBase, x: Float[Tensor, "n e"], steps: Steps) -> Float[Tensor, "n a"]:
-    """A bidirectional GRU or LSTM layer over a list of words, by PyTorch's own kernel."""
+    """A GRU or LSTM layer of one or two directions over a list of words, by PyTorch's own kernel."""
     words = x.index_select(0, steps.ahead).to(layer.weight_hh_l0.dtype)  # type: ignore[arg-type]
     return layer(PackedSequence(words, torch.tensor(steps.counts)))[0].data.index_select(0, steps.returns)
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sightline.models.attentive import Attentive, AttentiveConfig
     from sightline.models.captioning_transformer import CaptioningTransformer, CaptioningTransformerConfig
     from sightline.models.encoder import Encoder, EncoderConfig
+    from sightline.models.grammar import GrammarConfig
     from sightline.models.grid import GridModel, GridModelConfig
     from sightline.models.grid_at_once import AtOnceConfig, SingleConfig
     from sightline.models.grid_sequential import SequentialConfig
@@ -29,6 +30,7 @@ else:
             "models.attentive": "Attentive AttentiveConfig",
             "models.captioning_transformer": "CaptioningTransformer CaptioningTransformerConfig",
             "models.encoder": "Encoder EncoderConfig",
+            "models.grammar": "GrammarConfig",
             "models.grid": "GridModel GridModelConfig",
             "models.grid_at_once": "AtOnceConfig SingleConfig",
             "models.grid_sequential": "SequentialConfig",
@@ -47,7 +49,8 @@ else:
     )
 
 __all__ = ["AtOnceConfig", "Attentive", "AttentiveConfig", "CaptioningTransformer", "CaptioningTransformerConfig"]
-__all__ += ["HAN", "Encoder", "EncoderConfig", "GridModel", "GridModelConfig", "HANConfig", "ImageToLabels"]
+__all__ += ["HAN", "Encoder", "EncoderConfig", "GrammarConfig", "GridModel", "GridModelConfig", "HANConfig"]
+__all__ += ["ImageToLabels"]
 __all__ += ["ImageToLabelsConfig", "ImageToText", "ImageToTextConfig", "LuongConfig", "RNNSearchConfig"]
 __all__ += ["RecurrentModel", "Seq2SeqConfig", "SequentialConfig", "ShowAttendTell", "ShowAttendTellConfig"]
 __all__ += ["SingleConfig", "TextModel", "TextModelConfig", "TextToText", "TextToTextConfig", "Transformer"]

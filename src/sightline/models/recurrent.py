@@ -1,4 +1,4 @@
-"""What the recurrent models share: a bidirectional encoder and the one recurrent attention decoder."""
+"""What the recurrent models share: a recurrent encoder and the one recurrent attention decoder."""
 
 from typing import Literal
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from sightline.models.text_to_text import PADDING, TextToText, Tying
 from sightline.nn.decoder import DecoderShape, DecoderState, RecurrentAttentionDecoder
 from sightline.nn.dropout import Dropout
-from sightline.nn.rnn import BidirectionalEncoder, Encoded
+from sightline.nn.rnn import BidirectionalEncoder, Encoded, Reading
 
 
 class RecurrentModel(TextToText):
-    """Encode in both directions, start the decoder from the encoder's final states, decode."""
+    """Encode in both directions or in one, start the decoder from the encoder's final states, decode."""
 
     def __init__(
         self,
@@ -24,12 +24,19 @@ class RecurrentModel(TextToText):
         encoder_size: int,
         starts_from: Literal["backward", "both"],
         tied: Tying,
+        reads: Reading = "both",
     ) -> None:
-        super().__init__(source_words, target_words, shape.embedding_size, shape.size, tied)
-        self.encoder = BidirectionalEncoder(shape.cell, shape.embedding_size, encoder_size, shape.layers, shape.dropout)
+        # The size of what is read, and so of the two joined, is known once the attention is built.
+        feature_size = None if shape.writes_from == "joined" else shape.size
+        super().__init__(source_words, target_words, shape.embedding_size, feature_size, tied)
+        self.encoder = BidirectionalEncoder(
+            shape.cell, shape.embedding_size, encoder_size, shape.layers, shape.dropout, reads
+        )
         self.decoder = RecurrentAttentionDecoder(shape)
+        if feature_size is None:
+            self.add_output(self.decoder.feature_size, tied != "none")
         self.starts_from = starts_from
-        summary_size = encoder_size * (1 if starts_from == "backward" else 2)
+        summary_size = encoder_size if starts_from == "backward" else self.encoder.annotation_size
         self.start = nn.Linear(summary_size, shape.layers * shape.size)
         self.dropout = Dropout(shape.dropout)
 

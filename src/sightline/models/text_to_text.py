@@ -23,10 +23,13 @@ def padding_mask(source: Int[Tensor, "b s"]) -> Bool[Tensor, "b s"] | None:
 
 
 class TextToText(Writer):
-    """Tokens in, tokens out. A source is padded with `PADDING` behind."""
+    """Tokens in, tokens out. A source is padded with `PADDING` behind.
+
+    A subclass that leaves out ``feature_size`` calls `add_output` itself.
+    """
 
     def __init__(
-        self, source_words: int, target_words: int, embedding_size: int, feature_size: int, tied: Tying
+        self, source_words: int, target_words: int, embedding_size: int, feature_size: int | None, tied: Tying
     ) -> None:
         if tied == "all" and source_words != target_words:
             raise ValueError(
@@ -37,7 +40,8 @@ class TextToText(Writer):
         self.source_embedding = self.target_embedding
         if tied != "all":
             self.source_embedding = TokenEmbedding(source_words, embedding_size, PADDING)
-        self.add_output(feature_size, tied != "none")
+        if feature_size is not None:
+            self.add_output(feature_size, tied != "none")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 Two questions tell the papers apart. *When does it look?* Before its state moves on, with the old state as the query
 (Bahdanau et al. 2015), or after, with the new one (Luong et al. 2015), or never (Sutskever et al. 2014). *What is
 written from?* A maxout of old state, last word and context (Bahdanau), tanh(W [context; state]) (Luong), which can
-also be fed into the next step, or the deep output: the last word's embedding plus W [context; state] (Xu et al. 2015).
+also be fed into the next step, [state; context] as it is (Vinyals et al. 2015), which can be fed too, or the deep
+output: the last word's embedding plus W [context; state] (Xu et al. 2015).
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from sightline.nn.rnn import Cell, CellKind, CellState
 class DecoderShape:
     """The answers to both questions, and sizes. ``attention`` left out: one context vector for everything.
 
+    ``feeds_input``: what is written from also goes into the next step.
     ``gates_context``: the state that looks also says how much of what it reads counts, β = σ(w · state + b).
     """
 
@@ -38,7 +40,7 @@ class DecoderShape:
     attention: AttentionConfig | None = None
     looks: Literal["before", "after"] = "after"
     feeds_input: bool = False
-    writes_from: Literal["maxout", "tanh", "deep"] = "tanh"
+    writes_from: Literal["maxout", "tanh", "deep", "joined"] = "tanh"
     dropout: float = 0.0
     gates_context: bool = False
 
@@ -47,7 +49,7 @@ class DecoderState(NamedTuple):
     """Everything that goes from one word to the next. A plain tuple, so that beams can be reordered."""
 
     cells: tuple[CellState, ...]
-    fed: Float[Tensor, "b h"] | None
+    fed: Float[Tensor, "b f"] | None
     memory: Memory | None
     carry: Carry | None
 
@@ -64,7 +66,9 @@ class RecurrentAttentionDecoder(nn.Module):
             self.attention = shape.attention.build(shape.size, shape.annotation_size, shape.annotation_size)
             context_size = self.attention.context_size
         self.attends_before = self.attention is not None and shape.looks == "before"
-        extra = (context_size if self.attends_before else 0) + (shape.size if shape.feeds_input else 0)
+        written = {"deep": shape.embedding_size, "joined": shape.size + context_size}
+        self.feature_size = written.get(shape.writes_from, shape.size)
+        extra = (context_size if self.attends_before else 0) + (self.feature_size if shape.feeds_input else 0)
         sizes = [shape.embedding_size, *[shape.size] * (shape.layers - 1)]
         cells = [Cell(shape.cell, n, shape.size) for n in sizes]
         # What the step before gives to the first cell: apart from the words' part, which is known beforehand.
@@ -73,9 +77,8 @@ class RecurrentAttentionDecoder(nn.Module):
         self.between = Dropout(shape.dropout)
         if shape.writes_from == "maxout":
             self.write = nn.Linear(shape.size + shape.embedding_size + context_size, 2 * shape.size)
-        else:
-            written = shape.embedding_size if shape.writes_from == "deep" else shape.size
-            self.write = nn.Linear(shape.size + context_size, written)
+        elif shape.writes_from != "joined":
+            self.write = nn.Linear(shape.size + context_size, self.feature_size)
         self.gate = nn.Linear(shape.size, 1) if shape.gates_context else None
 
     def begin(
@@ -88,7 +91,7 @@ class RecurrentAttentionDecoder(nn.Module):
         """Start every layer from ``hidden``, an LSTM's memory from ``cell_memory``, with the annotations to look at."""
         starts = zip(self.cells, hidden, [None] * len(hidden) if cell_memory is None else cell_memory, strict=True)
         cells = tuple(cell.begin(start, kept) for cell, start, kept in starts)  # type: ignore[operator]
-        fed = torch.zeros_like(hidden[0]) if self.shape.feeds_input else None
+        fed = hidden.new_zeros(hidden.shape[1], self.feature_size) if self.shape.feeds_input else None
         if self.attention is None or annotations is None:
             return DecoderState(cells, fed, None, None)
         memory = self.attention.remember(annotations, mask=mask)
@@ -96,7 +99,7 @@ class RecurrentAttentionDecoder(nn.Module):
 
     def forward(
         self, words: Float[Tensor, "b t e"], state: DecoderState, reads: list[Read] | None = None
-    ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
+    ) -> tuple[Float[Tensor, "b t f"], DecoderState]:
         """Any number of words that follow what the state has seen.
 
         ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
@@ -135,7 +138,7 @@ class RecurrentAttentionDecoder(nn.Module):
 
     def _aligned(
         self, words: Float[Tensor, "b t e"], state: DecoderState
-    ) -> tuple[Float[Tensor, "b t h"], DecoderState]:
+    ) -> tuple[Float[Tensor, "b t f"], DecoderState]:
         assert state.carry is not None
         projected = self.cells[0].project(words.transpose(0, 1))  # type: ignore[operator]
         parts = (self.attention, self.cells[0], self.inner_input, projected, state.cells[0][0], state.memory)
@@ -191,10 +194,11 @@ class RecurrentAttentionDecoder(nn.Module):
 
     def _write(
         self, words: Tensor, old: Tensor, new: Tensor, context: Float[Tensor, "b t c"] | None
-    ) -> Float[Tensor, "b t h"]:
+    ) -> Float[Tensor, "b t f"]:
         looked = [] if context is None else [context]
         if self.shape.writes_from == "maxout":
             return maxout(self.write(torch.cat([old, words, *looked], dim=-1)))
         if self.shape.writes_from == "deep":
             return words + self.write(torch.cat([new, *looked], dim=-1))
-        return torch.tanh(self.write(torch.cat([new, *looked], dim=-1)))
+        joined = torch.cat([new, *looked], dim=-1)
+        return joined if self.shape.writes_from == "joined" else torch.tanh(self.write(joined))

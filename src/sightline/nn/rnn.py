@@ -11,15 +11,19 @@ from sightline.kernels import ragged
 from sightline.nn.dropout import Dropout
 
 CellKind = Literal["gru", "lstm"]
+Reading = Literal["both", "forwards", "backwards"]
 CellState = tuple[Float[Tensor, "*b h"], ...]  # (h,) of a GRU, (h, c) of an LSTM
 
 
 class Encoded(NamedTuple):
-    """Annotations of the input, and the final states of the last layer: forward at the end, backward at the start."""
+    """Annotations of the input, and the final states of the last layer: forward at the end, backward at the start.
+
+    The state of a direction in which nothing is read has no features.
+    """
 
     annotations: Float[Tensor, "b s a"]
     forward: Float[Tensor, "b h"]
-    backward: Float[Tensor, "b h"]
+    backward: Float[Tensor, "b g"]
 
 
 def longest_first(mask: Bool[Tensor, "b s"]) -> tuple[Int[Tensor, " b"], Int[Tensor, " b"], Int[Tensor, " n"]]:
@@ -31,15 +35,28 @@ def longest_first(mask: Bool[Tensor, "b s"]) -> tuple[Int[Tensor, " b"], Int[Ten
 
 
 class BidirectionalEncoder(nn.Module):
-    """One or more bidirectional layers. Padding is never read: the backward direction starts at the last word."""
+    """One or more bidirectional layers. Padding is never read: the backward direction starts at the last word.
 
-    def __init__(self, kind: CellKind, input_size: int, size: int, layers: int = 1, dropout: float = 0.0) -> None:
+    ``reads`` can leave one direction out. The annotation of a word stands where the word stands, in any direction.
+    """
+
+    def __init__(
+        self,
+        kind: CellKind,
+        input_size: int,
+        size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        reads: Reading = "both",
+    ) -> None:
         super().__init__()
         network = nn.GRU if kind == "gru" else nn.LSTM
-        sizes = [input_size, *[2 * size] * (layers - 1)]
-        self.layers = nn.ModuleList(network(n, size, batch_first=True, bidirectional=True) for n in sizes)
+        self.reads = reads
+        self.sizes = (0 if reads == "backwards" else size, 0 if reads == "forwards" else size)
+        self.annotation_size = sum(self.sizes)
+        sizes = [input_size, *[self.annotation_size] * (layers - 1)]
+        self.layers = nn.ModuleList(network(n, size, batch_first=True, bidirectional=reads == "both") for n in sizes)
         self.dropout = Dropout(dropout)
-        self.annotation_size = 2 * size
 
     def forward(self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s"]) -> Encoded:
         there = mask.clone()
@@ -48,7 +65,7 @@ class BidirectionalEncoder(nn.Module):
         words = self.annotate(x.flatten(0, 1).index_select(0, places), lengths)
         annotations = words.new_zeros(mask.numel(), self.annotation_size).index_copy(0, places, words)
         ends = lengths.cumsum(0)
-        forward, backward = words.chunk(2, dim=-1)
+        forward, backward = words.split(self.sizes, dim=-1)
         rows = order.argsort()
         return Encoded(
             annotations.view(*mask.shape, self.annotation_size),
@@ -61,6 +78,8 @@ class BidirectionalEncoder(nn.Module):
         if not len(words):
             return words.new_zeros(0, self.annotation_size)
         steps = ragged.Steps.of(lengths)
+        if self.reads == "backwards":
+            steps = steps.turned()
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, nn.RNNBase)
             inputs = (layer, self.dropout(words) if i else words, steps)

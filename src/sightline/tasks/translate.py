@@ -35,6 +35,11 @@ MODELS: dict[str, Sizes] = {
         "small": {"embedding_size": 512, "size": 512, "encoder_size": 512, "layers": 2},
         "base": {"embedding_size": 1000, "size": 1000, "encoder_size": 1000, "layers": 4, "dropout": 0.2},
     },
+    "grammar": {
+        "tiny": {"layers": 1},
+        "small": {"embedding_size": 512},
+        "base": {"embedding_size": 512, "size": 512, "encoder_size": 512, "dropout": 0.2},
+    },
     "seq2seq": {
         "tiny": {},
         "small": {"embedding_size": 512, "size": 512, "layers": 2},
