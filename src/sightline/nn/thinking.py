@@ -38,7 +38,7 @@ class Thought(NamedTuple):
     state: State
     cost: Float[Tensor, "*b"]
     repeats: Float[Tensor, "*b"]
-    weights: Float[Tensor, " n *b"]
+    weights: Float[Tensor, "n ..."]
     states: tuple[State, ...] | None = None
 
 
@@ -154,7 +154,7 @@ class Pondering(Halting):
         return Thought(expected, cost, (p * numbers).sum(dim=0), p, tuple(states))
 
 
-def _divergence(p: Float[Tensor, " n *b"], prior: float) -> Float[Tensor, "*b"]:
+def _divergence(p: Float[Tensor, "n ..."], prior: float) -> Float[Tensor, "*b"]:
     """KL(p ‖ geometric), the latter cut off where p ends and normalised."""
     numbers = torch.arange(len(p), dtype=p.dtype, device=p.device)
     log_prior = torch.log(p.new_tensor(prior)) + numbers * torch.log1p(p.new_tensor(-prior))
