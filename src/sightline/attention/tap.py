@@ -96,6 +96,12 @@ def repeat_suffix() -> str:
     return "" if number is None else f"@{number}"
 
 
+def suffix_of(name: str) -> str:
+    """What `repeat_suffix` was when an attention got this name."""
+    _, at, number = name.rpartition("@")
+    return at + number if at else ""
+
+
 def show(look: Look) -> Float[Tensor, "*b t s"]:
     """Pass a look through the open taps. The one call that makes any attention module visible to `capture`."""
     for tap in _taps.get():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.attention import Attention, Memory, Read
-from sightline.attention.tap import repeat_suffix
+from sightline.attention.tap import repeat_suffix, suffix_of
 from sightline.explain.explanation import Calculation
 
 
@@ -30,8 +30,7 @@ class Watched:
 
     def calculations(self, mechanism: nn.Module, name: str, columns: int, kept: int) -> list[Calculation]:
         """One for each head of the first example, with ``kept`` numbers of each vector."""
-        _, at, number = name.partition("@")
-        calls = self._calls[id(mechanism), at + number]
+        calls = self._calls[id(mechanism), suffix_of(name)]
         if not calls:
             return []
         queries = torch.cat([query[0] for query, _, _ in calls], dim=-2)

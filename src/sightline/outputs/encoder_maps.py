@@ -18,6 +18,7 @@ from sightline.explain.evidence.subject import MOST_HIDDEN, PlacesSubject, embed
 from sightline.explain.explanation import Belief, Explanation, Stack
 from sightline.models.encoder import PooledEncoder
 from sightline.models.text_to_labels import TextModel, Texts
+from sightline.nn.thinking import Thinking
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
 from sightline.tasks.run import Run
@@ -85,6 +86,7 @@ def top_for(model: nn.Module, tokens: int) -> int | None:
     pools = {id(inner) for one in model.modules() if isinstance(one, Pooling) for inner in one.modules()}
     attentions = [one for one in model.modules() if isinstance(one, Attention) and id(one) not in pools]
     heads = sum(prod(one.heads) for one in attentions)
+    heads *= max((one.most for one in model.modules() if isinstance(one, Thinking)), default=1)
     return None if heads * tokens**2 <= WHOLE else LARGEST
 
 
