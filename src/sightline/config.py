@@ -58,6 +58,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "grammar": "sightline.models.grammar:GrammarConfig",
         "rnnsearch": "sightline.models.rnnsearch:RNNSearchConfig",
         "transformer": "sightline.models.transformer:TransformerConfig",
+        "universal_transformer": "sightline.models.universal_transformer:UniversalTransformerConfig",
     },
     "image_encoder": {
         "cnn": "sightline.nn.image:CNNConfig",
@@ -95,6 +96,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "han": "sightline.models.han:HANConfig",
         "encoder": "sightline.models.encoder:EncoderConfig",
         "nb_svm": "sightline.models.nb_svm:NBSVMConfig",
+        "universal": "sightline.models.universal:UniversalConfig",
     },
 }
 

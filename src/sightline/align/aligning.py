@@ -25,7 +25,7 @@ from sightline.align.links import (
     pharaoh,
     symmetrised,
 )
-from sightline.attention.tap import Look, Tap, open_tap
+from sightline.attention.tap import Look, Tap, open_tap, repeat_suffix, suffix_of
 from sightline.decoding.options import pad
 from sightline.errors import UserError
 from sightline.explain.capture import capture
@@ -154,12 +154,12 @@ class _Watch(Tap):
     """Keeps the weights of some attentions, as `b h t s`, and ends the pass when it has the rows of all of them."""
 
     def __init__(self, modules: dict[str, nn.Module], rows: int) -> None:
-        self._names = {id(module): name for name, module in modules.items()}
+        self._names = {(id(module), suffix_of(name)): name for name, module in modules.items()}
         self._rows, self._waiting = rows, len(modules)
         self._parts: dict[str, list[Tensor]] = {name: [] for name in modules}
 
     def __call__(self, look: Look) -> Tensor:
-        name = self._names.get(id(look.mechanism))
+        name = self._names.get((id(look.mechanism), repeat_suffix()))
         if name is not None:
             weights = look.weights
             self._parts[name].append(weights.reshape(weights.shape[0], -1, *weights.shape[-2:]))

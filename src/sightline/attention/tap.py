@@ -74,6 +74,34 @@ def open_tap(tap: Tap) -> Iterator[None]:
         _taps.reset(token)
 
 
+_repeat: ContextVar[int | None] = ContextVar("sightline_repeat", default=None)
+
+
+@contextmanager
+def repeat_number(number: int) -> Iterator[None]:
+    """Say which repeat of a shared layer runs inside the block, so that `capture` keeps the repeats apart."""
+    if not _taps.get():
+        yield
+        return
+    token = _repeat.set(number)
+    try:
+        yield
+    finally:
+        _repeat.reset(token)
+
+
+def repeat_suffix() -> str:
+    """What the name of an attention ends with inside a repeat, such as ``@2``; empty elsewhere."""
+    number = _repeat.get()
+    return "" if number is None else f"@{number}"
+
+
+def suffix_of(name: str) -> str:
+    """What `repeat_suffix` was when an attention got this name."""
+    _, at, number = name.rpartition("@")
+    return at + number if at else ""
+
+
 def show(look: Look) -> Float[Tensor, "*b t s"]:
     """Pass a look through the open taps. The one call that makes any attention module visible to `capture`."""
     for tap in _taps.get():

@@ -74,6 +74,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     """Print the scores, and the other tables of the output."""
     run, count = evaluation.run, len(evaluation.examples)
     print_part(run.output.score_table(evaluation))
+    if evaluation.repeats is not None:
+        print(f"{evaluation.repeats:.2f} repeats of a position on average")
     if evaluation.seen is not None and evaluation.seen.any():
         seen = int(evaluation.seen.sum())
         print(f"{seen:,} of {count:,} {run.task.rows} are in the run's own data: scores on them are too high")

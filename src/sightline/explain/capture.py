@@ -11,6 +11,7 @@
 Outside the block nothing changes and nothing is slower; inside, the weights are exact. With ``top=k`` only the k
 largest weights of each row are kept and the mechanisms work in blocks of rows, so memory stays linear in the length.
 With ``change`` the weights are changed before they are used: the same hook serves viewing and intervention.
+A layer that a model repeats has a map of each repeat: ``encoder.layer.attention@1``, ``@2`` and so on.
 
 The model need not be made of our mechanisms: `sightline.explain.intercept` lists which attention is seen, and a module
 of your own is seen after one call of `sightline.show_attention`.
@@ -28,7 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.attention.tap import Look, Tap, open_tap
+from sightline.attention.tap import Look, Tap, open_tap, repeat_suffix
 from sightline.records import Axis, Record, Slots, TopK
 
 Change = Callable[["Site", Look], Tensor]
@@ -193,7 +194,7 @@ class Trace(Tap):
         return id(mechanism) in self._names
 
     def heads(self, mechanism: nn.Module, count: int) -> Sequence[int]:
-        heads = self._selection.of(self._site(self._names[id(mechanism)]), count)
+        heads = self._selection.of(self._site(self._names[id(mechanism)] + repeat_suffix()), count)
         # A change applies to the whole model, whatever is kept of it.
         return range(count) if heads is None or self._change is not None else heads
 
@@ -204,7 +205,7 @@ class Trace(Tap):
         name = self._names.get(id(look.mechanism))
         if name is None:  # a mechanism of another model
             return look.weights
-        site, weights = self._site(name), look.weights
+        site, weights = self._site(name + repeat_suffix()), look.weights
         if self._change is not None:
             weights = self._change(site, look)
             if weights.shape != look.weights.shape:

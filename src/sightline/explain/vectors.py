@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.attention import Attention, Memory, Read
+from sightline.attention.tap import repeat_suffix, suffix_of
 from sightline.explain.explanation import Calculation
 
 
@@ -19,17 +20,17 @@ class Watched:
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
-        self._calls: dict[int, list[tuple[Tensor, Memory, Tensor]]] = defaultdict(list)
+        self._calls: dict[tuple[int, str], list[tuple[Tensor, Memory, Tensor]]] = defaultdict(list)
 
     def see(self, module: nn.Module, given: tuple[Any, ...], read: Read) -> None:
         if threading.get_ident() != self._thread:  # other threads may use the model
             return
         query, memory = given[:2]
-        self._calls[id(module)].append((query.detach(), memory, read.context.detach()))
+        self._calls[id(module), repeat_suffix()].append((query.detach(), memory, read.context.detach()))
 
     def calculations(self, mechanism: nn.Module, name: str, columns: int, kept: int) -> list[Calculation]:
         """One for each head of the first example, with ``kept`` numbers of each vector."""
-        calls = self._calls[id(mechanism)]
+        calls = self._calls[id(mechanism), suffix_of(name)]
         if not calls:
             return []
         queries = torch.cat([query[0] for query, _, _ in calls], dim=-2)

@@ -16,6 +16,7 @@ from sightline.errors import UserError
 from sightline.export.engine import SOURCE, TARGET, library, spelled
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
+from sightline.models.universal_transformer import UniversalTransformer
 from sightline.nn.annotating import sinusoids
 from sightline.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 from sightline.vocabulary import END, SPELLINGS, START, UNKNOWN
@@ -28,6 +29,8 @@ def write_ctranslate2(model: TextToText, folder: Path, int8: bool = False) -> No
     """Write the model beside its tokenisers, which are in the folder already."""
     library("ctranslate2")
     if not isinstance(model, Transformer):
+        if isinstance(model, UniversalTransformer):
+            raise UserError("CTranslate2 runs a stack of layers once, and this run's model repeats one; use Sightline")
         raise UserError("CTranslate2 runs Transformers only, and this run's model is recurrent; export it to onnx")
     spec = _spec(model)
     for register, name in ((spec.register_source_vocabulary, SOURCE), (spec.register_target_vocabulary, TARGET)):

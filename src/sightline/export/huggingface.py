@@ -20,6 +20,7 @@ from sightline.files import whole_file
 from sightline.interop.huggingface import CONFIG, TOKENISER, WEIGHTS
 from sightline.models.text_to_text import TextToText
 from sightline.models.transformer import Transformer
+from sightline.models.universal_transformer import UniversalTransformer
 from sightline.nn.annotating import sinusoids
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import END, PADDING, SPELLINGS, START, UNKNOWN
@@ -57,6 +58,8 @@ def write_huggingface(model: TextToText, source: Tokeniser, target: Tokeniser, f
 
 def _check(model: TextToText, source: Tokeniser, target: Tokeniser) -> None:
     if not isinstance(model, Transformer):
+        if isinstance(model, UniversalTransformer):
+            raise UserError("transformers has no model from text to text that repeats one layer; use Sightline")
         raise UserError("transformers has no recurrent model from text to text; export this run to onnx")
     if model.config.positions != "sinusoid":
         raise UserError(

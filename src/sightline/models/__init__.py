@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sightline.models.text_to_labels import TextModel, TextModelConfig
     from sightline.models.text_to_text import TextToText, TextToTextConfig
     from sightline.models.transformer import Transformer, TransformerConfig
+    from sightline.models.universal import Universal, UniversalConfig
+    from sightline.models.universal_transformer import UniversalTransformer, UniversalTransformerConfig
 else:
     __getattr__, __dir__ = exported(
         __name__,
@@ -45,6 +47,8 @@ else:
             "models.text_to_labels": "TextModel TextModelConfig",
             "models.text_to_text": "TextToText TextToTextConfig",
             "models.transformer": "Transformer TransformerConfig",
+            "models.universal": "Universal UniversalConfig",
+            "models.universal_transformer": "UniversalTransformer UniversalTransformerConfig",
         },
     )
 
@@ -54,4 +58,4 @@ __all__ += ["ImageToLabels"]
 __all__ += ["ImageToLabelsConfig", "ImageToText", "ImageToTextConfig", "LuongConfig", "RNNSearchConfig"]
 __all__ += ["RecurrentModel", "Seq2SeqConfig", "SequentialConfig", "ShowAttendTell", "ShowAttendTellConfig"]
 __all__ += ["SingleConfig", "TextModel", "TextModelConfig", "TextToText", "TextToTextConfig", "Transformer"]
-__all__ += ["TransformerConfig"]
+__all__ += ["TransformerConfig", "Universal", "UniversalConfig", "UniversalTransformer", "UniversalTransformerConfig"]

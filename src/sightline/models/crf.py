@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.models.heads import NOTHING, TagEach
-from sightline.models.text_to_labels import TextModel, Texts
-from sightline.models.text_to_text import Loss
+from sightline.models.heads import NOTHING, Reduction, TagEach
+from sightline.models.text_to_labels import TextModel
 
 OPEN, ENDS, WITHIN = frozenset("BIM"), frozenset("EL"), frozenset("IMEL")
 
@@ -76,9 +75,9 @@ class CrfTags(TagEach):
         super().__init__(model, classes, dropout=dropout)
         self.transitions = nn.Parameter(torch.zeros(classes, classes))
 
-    def loss(self, texts: Texts, gold: Int[Tensor, "b s"]) -> Loss:
+    def losses(self, logits: Float[Tensor, "b s c"], gold: Int[Tensor, "b s"], reduction: Reduction) -> Tensor:
         """−log p of the sequence of each sentence; counted are its words."""
-        logits, there = self.scores(texts), gold != NOTHING
+        there = gold != NOTHING
         counts = there.sum(dim=1)
         words = int(counts.max()) if len(counts) else 0
         # The words of each sentence to its front: sorting is stable, so they keep their order.
@@ -88,7 +87,7 @@ class CrfTags(TagEach):
         real = torch.arange(words, device=gold.device) < counts.unsqueeze(1)
         own = (logits.gather(2, tags.unsqueeze(-1)).squeeze(-1) * real).sum()
         own = own + (self.transitions[tags[:, :-1], tags[:, 1:]] * real[:, 1:]).sum()
-        return Loss(self.log_partition(logits, real).sum() - own, int(counts.sum()))
+        return self.log_partition(logits, real).sum() - own  # ``reduction`` is sum: no loss of words is a mean
 
     def log_partition(self, logits: Float[Tensor, "b w c"], real: Tensor) -> Float[Tensor, " b"]:
         """The logarithm of the sum over all sequences of the real words; 0 where there are none."""

@@ -7,9 +7,10 @@ What people get wrong: BERT normalises the sum of its three embeddings, before d
 layer; its pooler reads the first token only; RoBERTa counts positions from 2.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -27,18 +28,85 @@ from sightline.nn.transformer import Activation, EncoderLayer, LayerShape
 from sightline.vocabulary import OURS, Specials
 
 
-class Encoder(TextModel):
-    """Embed, attend, pool."""
+class PooledEncoder(TextModel):
+    """Embeds tokens and pools their annotations; a subclass says what encodes them. Its ``config`` has the fields of
+    `EncoderConfig` that are about embeddings and pooling.
 
-    def __init__(self, config: "EncoderConfig", words: int, specials: Specials = OURS) -> None:
+    A subclass calls `add_embeddings`, adds its layers, and calls `add_pooling`: weights are drawn in this order.
+    """
+
+    def __init__(self, config: Any, specials: Specials = OURS) -> None:
         super().__init__(config.size, specials)
         self.config, self.dropout_rate = config, config.dropout
-        self.embedding = _embedding(config, words, specials.padding)
+
+    def add_embeddings(self, words: int) -> None:
+        config = self.config
+        self.embedding = _embedding(config, words, self.specials.padding)
         learned = config.positions == "learned"
         self.positions = nn.Embedding(config.first_position + config.max_length, config.size) if learned else None
         self.parts = nn.Embedding(config.parts, config.size) if config.parts else None
         self.embedding_norm = _norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
+
+    def add_pooling(self) -> None:
+        config = self.config
+        self.pool = PoolingConfig().build(config.size) if config.pooling == "attention" else None
+        self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
+        for table in (self.positions, self.parts):
+            if table is not None:
+                nn.init.normal_(table.weight, std=0.02)
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a text, where there is a limit."""
+        return self.config.max_length if self.config.positions == "learned" else None
+
+    @property
+    @abstractmethod
+    def last_attention(self) -> str:
+        """The name of the last self-attention, as `capture` gives it; * stands for what is not known before."""
+
+    def pooled(self, annotations: Float[Tensor, "b s d"], texts: Texts) -> Float[Tensor, "b d"]:
+        """One vector for each text, from its annotations."""
+        if self.config.pooling == "first":
+            return self._finish(annotations[:, 0])
+        real = self.real(texts)
+        if self.pool is not None:
+            return self._finish(self.pool(annotations, mask=real).context.squeeze(-2))
+        total = (annotations * real.unsqueeze(-1)).sum(dim=1)
+        return self._finish(total / real.sum(dim=1, keepdim=True).clamp(min=1))
+
+    def _finish(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+        return x if self.pooler is None else torch.tanh(self.pooler(x))
+
+    def _check(self, texts: Texts) -> None:
+        if self.longest is not None and texts.words.shape[1] > self.longest:
+            raise ValueError(
+                f"a text of {texts.words.shape[1]:,} tokens; this encoder has positions for {self.longest:,}: cut it"
+            )
+
+    def _embed(
+        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None, width: int
+    ) -> Float[Tensor, "*n d"]:
+        x = self.embedding(words)
+        if self.positions is not None:
+            x = x + self.positions(places + self.config.first_position)
+        elif self.config.positions == "sinusoid":
+            x = x + sinusoids(0, width, x.shape[-1], x)[places]
+        if self.parts is not None:
+            # A model with one kind of part (RoBERTa) makes no difference between the texts of a pair.
+            x = x + (self.parts.weight[0] if parts is None else self.parts(parts.clamp(max=self.config.parts - 1)))
+        return self.dropout(self.embedding_norm(x))
+
+
+class Encoder(PooledEncoder):
+    """Embed, attend, pool."""
+
+    config: "EncoderConfig"
+
+    def __init__(self, config: "EncoderConfig", words: int, specials: Specials = OURS) -> None:
+        super().__init__(config, specials)
+        self.add_embeddings(words)
         shape = LayerShape(
             config.size,
             config.heads,
@@ -52,19 +120,14 @@ class Encoder(TextModel):
         )
         self.layers = nn.ModuleList(EncoderLayer(shape) for _ in range(config.layers))
         self.norm = _norm(config) if config.norm == "pre" else nn.Identity()
-        self.pool = PoolingConfig().build(config.size) if config.pooling == "attention" else None
-        self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
-        for table in (self.positions, self.parts):
-            if table is not None:
-                nn.init.normal_(table.weight, std=0.02)
+        self.add_pooling()
         for parameter in self.layers.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
     @property
-    def longest(self) -> int | None:
-        """The most tokens of a text, where there is a limit."""
-        return self.config.max_length if self.config.positions == "learned" else None
+    def last_attention(self) -> str:
+        return f"layers.{len(self.layers) - 1}.attention"
 
     def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
         self._check(texts)
@@ -81,16 +144,6 @@ class Encoder(TextModel):
             return self._finish(unpadded.spread_texts(self._encode(texts, unpadded, first=True)))
         return self.pooled(self.annotate(texts), texts)
 
-    def pooled(self, annotations: Float[Tensor, "b s d"], texts: Texts) -> Float[Tensor, "b d"]:
-        """One vector for each text, from its annotations."""
-        if self.config.pooling == "first":
-            return self._finish(annotations[:, 0])
-        real = self.real(texts)
-        if self.pool is not None:
-            return self._finish(self.pool(annotations, mask=real).context.squeeze(-2))
-        total = (annotations * real.unsqueeze(-1)).sum(dim=1)
-        return self._finish(total / real.sum(dim=1, keepdim=True).clamp(min=1))
-
     def layer_depths(self) -> dict[str, int]:
         """How many steps each parameter stands below the output: 0 for what pools, more the further down.
 
@@ -105,15 +158,6 @@ class Encoder(TextModel):
             else:
                 depths[name] = top + 1 if first in ("embedding", "positions", "parts", "embedding_norm") else 0
         return depths
-
-    def _finish(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
-        return x if self.pooler is None else torch.tanh(self.pooler(x))
-
-    def _check(self, texts: Texts) -> None:
-        if self.longest is not None and texts.words.shape[1] > self.longest:
-            raise ValueError(
-                f"a text of {texts.words.shape[1]:,} tokens; this encoder has positions for {self.longest:,}: cut it"
-            )
 
     def _plain(self) -> bool:
         """Whether to call the layers as they are, with padding: where one is watched, and on graphics cards."""
@@ -136,19 +180,6 @@ class Encoder(TextModel):
             last = first and number == len(self.layers)
             x = encode_unpadded(layer, x, unpadded, last)  # type: ignore[arg-type]
         return self.norm(x)
-
-    def _embed(
-        self, words: Int[Tensor, "*n"], places: Int[Tensor, "*n"], parts: Int[Tensor, "*n"] | None, width: int
-    ) -> Float[Tensor, "*n d"]:
-        x = self.embedding(words)
-        if self.positions is not None:
-            x = x + self.positions(places + self.config.first_position)
-        elif self.config.positions == "sinusoid":
-            x = x + sinusoids(0, width, x.shape[-1], x)[places]
-        if self.parts is not None:
-            # A model with one kind of part (RoBERTa) makes no difference between the texts of a pair.
-            x = x + (self.parts.weight[0] if parts is None else self.parts(parts.clamp(max=self.config.parts - 1)))
-        return self.dropout(self.embedding_norm(x))
 
 
 def _embedding(config: "EncoderConfig", words: int, padding: int) -> nn.Embedding:

@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.models.text_to_labels import TextModel, Texts
-from sightline.models.text_to_text import Loss
+from sightline.models.text_to_labels import TextModel, Texts, ThinkingTextModel
+from sightline.models.writer import Loss, ThoughtLoss, with_ponder
 from sightline.nn.dropout import Dropout
 
 Objective = Literal["one_label", "several_labels", "number", "tag_each", "span"]
+Reduction = Literal["sum", "none"]
 NOTHING = -1  # a label that is not there, or not known: no loss
 
 
@@ -26,6 +27,7 @@ class Labeller(nn.Module):
     """A text model and an output layer, with dropout between them (the model's own rate unless given)."""
 
     objective: ClassVar[Objective]
+    of_words: ClassVar[bool] = False  # an output for each word, not one for the text
 
     def __init__(self, model: TextModel, input_size: int, outputs: int, dropout: float | None = None) -> None:
         super().__init__()
@@ -35,19 +37,43 @@ class Labeller(nn.Module):
         nn.init.normal_(self.output.weight, std=input_size**-0.5)
         nn.init.zeros_(self.output.bias)
 
-    @abstractmethod
     def scores(self, texts: Texts) -> Float[Tensor, "..."]:
         """What the model thinks of each text: logits, or a number."""
+        read = self.model.annotate(texts) if self.of_words else self.model.features(texts)
+        return self.logits(read, texts)
+
+    def logits(self, read: Float[Tensor, "*n d"], texts: Texts) -> Float[Tensor, "..."]:
+        """The outputs for annotations (``of_words``) or features."""
+        return self.output(self.dropout(read))
 
     @abstractmethod
-    def loss(self, texts: Texts, gold: Tensor) -> Loss:
-        """The sum over what has a label, and how much that is."""
+    def losses(self, logits: Tensor, gold: Tensor, reduction: Reduction) -> Float[Tensor, "..."]:
+        """The loss of these logits: its sum, or that of each text (of each word, of a head of words)."""
 
-    def _of_text(self, texts: Texts) -> Float[Tensor, "b o"]:
-        return self.output(self.dropout(self.model.features(texts)))
+    def known(self, gold: Tensor) -> int:
+        """How much has a label."""
+        return len(gold)
 
-    def _of_words(self, texts: Texts) -> Float[Tensor, "b s o"]:
-        return self.output(self.dropout(self.model.annotate(texts)))
+    def loss(self, texts: Texts, gold: Tensor) -> Loss | ThoughtLoss:
+        """The sum over what has a label, and how much that is.
+
+        In training, what the repeats of a model cost is a part of it, the mean over the tokens of a text. Where the
+        model has features after each repeat (PonderNet), it is the mean of their losses: a text halts at a repeat with
+        the mean probability of its tokens.
+        """
+        if not (self.training and isinstance(self.model, ThinkingTextModel) and self.model.thinks):
+            read = self.model.annotate(texts) if self.of_words else self.model.features(texts)
+            return Loss(self.losses(self.logits(read, texts), gold, "sum"), self.known(gold))
+        thought, known = self.model.read(texts), self.known(gold)
+        if self.of_words or thought.each is None or thought.weights is None:
+            read = thought.annotations if self.of_words else thought.features
+            total = self.losses(self.logits(read, texts), gold, "sum")
+        else:
+            each = [self.losses(self.logits(one, texts), gold, "none") for one in thought.each]
+            total = (torch.stack(each) * thought.weights).sum()
+        # Where words are counted, each text has the same share of them: the cost is that of a token.
+        counts = thought.cost.new_full((), known / max(len(thought.cost), 1))
+        return with_ponder(total, known, thought.cost, thought.repeats, counts)
 
 
 class Classes(Labeller):
@@ -61,18 +87,17 @@ class Classes(Labeller):
         smoothing: float = 0.0,
         dropout: float | None = None,
     ) -> None:
-        super().__init__(model, model.size if self.objective == "tag_each" else model.feature_size, classes, dropout)
+        super().__init__(model, model.size if self.of_words else model.feature_size, classes, dropout)
         self.smoothing = smoothing
         # Of use in training only, so not among what a run keeps.
         self.register_buffer("weights", _class_weights(weights, classes), persistent=False)
 
-    def scores(self, texts: Texts) -> Float[Tensor, "*n c"]:
-        return self._of_text(texts)
+    def losses(self, logits: Float[Tensor, "*n c"], gold: Int[Tensor, "*n"], reduction: Reduction) -> Tensor:
+        flat, weights = logits.flatten(0, -2), self.get_buffer("weights")
+        return _cross_entropy(flat, gold.flatten(), weights, self.smoothing, reduction)
 
-    def loss(self, texts: Texts, gold: Int[Tensor, "*n"]) -> Loss:
-        logits = self.scores(texts).flatten(0, -2)
-        total = _cross_entropy(logits, gold.flatten(), self.get_buffer("weights"), self.smoothing)
-        return Loss(total, int((gold != NOTHING).sum()))
+    def known(self, gold: Int[Tensor, "*n"]) -> int:
+        return int((gold != NOTHING).sum())
 
 
 class OneLabel(Classes):
@@ -86,12 +111,14 @@ class SeveralLabels(Classes):
 
     objective = "several_labels"
 
-    def loss(self, texts: Texts, gold: Float[Tensor, "b c"]) -> Loss:
-        logits = self.scores(texts)
+    def losses(self, logits: Float[Tensor, "b c"], gold: Float[Tensor, "b c"], reduction: Reduction) -> Tensor:
         total = F.binary_cross_entropy_with_logits(
-            logits, gold.to(logits.dtype), reduction="sum", pos_weight=self.get_buffer("weights")
+            logits, gold.to(logits.dtype), reduction=reduction, pos_weight=self.get_buffer("weights")
         )
-        return Loss(total, len(gold))
+        return total if reduction == "sum" else total.sum(dim=-1)
+
+    def known(self, gold: Float[Tensor, "b c"]) -> int:
+        return len(gold)
 
 
 class Number(Labeller):
@@ -107,21 +134,21 @@ class Number(Labeller):
 
     def scores(self, texts: Texts) -> Float[Tensor, " b"]:
         # Units may be large and differ little, such as years or prices: float32 would round them.
-        return self._of_text(texts).squeeze(-1).cpu().double() * self.spread + self.mean
+        return super().scores(texts).cpu().double() * self.spread + self.mean
 
-    def loss(self, texts: Texts, gold: Float[Tensor, " b"]) -> Loss:
-        numbers = self._of_text(texts).squeeze(-1)
-        target = ((gold.double() - self.mean) / self.spread).to(numbers)
-        return Loss(F.mse_loss(numbers, target, reduction="sum"), len(gold))
+    def logits(self, read: Float[Tensor, "b d"], texts: Texts) -> Float[Tensor, " b"]:
+        return super().logits(read, texts).squeeze(-1)
+
+    def losses(self, logits: Float[Tensor, " b"], gold: Float[Tensor, " b"], reduction: Reduction) -> Tensor:
+        target = ((gold.double() - self.mean) / self.spread).to(logits)
+        return F.mse_loss(logits, target, reduction=reduction)
 
 
 class TagEach(Classes):
     """A label for each word; gold is `NOTHING` where none stands, as on padding and the later pieces of a word."""
 
     objective = "tag_each"
-
-    def scores(self, texts: Texts) -> Float[Tensor, "b s c"]:
-        return self._of_words(texts)
+    of_words = True
 
 
 class SpanHead(Labeller):
@@ -131,6 +158,7 @@ class SpanHead(Labeller):
     """
 
     objective = "span"
+    of_words = True
 
     def __init__(self, model: TextModel, dropout: float | None = None, none: bool = False) -> None:
         super().__init__(model, model.size, 2, dropout)
@@ -138,19 +166,24 @@ class SpanHead(Labeller):
 
     def scores(self, texts: Texts) -> Float[Tensor, "b 2 s"]:
         """Start and end; the lowest number there is wherever no answer can stand."""
+        return super().scores(texts)
+
+    def logits(self, read: Float[Tensor, "b s d"], texts: Texts) -> Float[Tensor, "b 2 s"]:
         if texts.parts is None:
             raise ValueError("a span is looked for in the second text of a pair; these texts have no parts")
-        logits = self._of_words(texts).transpose(1, 2)
+        logits = super().logits(read, texts).transpose(1, 2)
         possible = self.model.real(texts) & (texts.parts == 1) & (texts.words != self.model.specials.end)
         if self.none:
             possible[:, 0] = True
         return logits.masked_fill(~possible.unsqueeze(1), torch.finfo(logits.dtype).min)
 
-    def loss(self, texts: Texts, gold: Int[Tensor, "b 2"]) -> Loss:
+    def losses(self, logits: Float[Tensor, "b 2 s"], gold: Int[Tensor, "b 2"], reduction: Reduction) -> Tensor:
         known = (gold != NOTHING).all(dim=-1)
         target = gold.masked_fill(~known.unsqueeze(-1), NOTHING)
-        logits = self.scores(texts).flatten(0, 1)
-        return Loss(_cross_entropy(logits, target.flatten(), None, 0.0), int(known.sum()))
+        return _cross_entropy(logits.flatten(0, 1), target.flatten(), None, 0.0, reduction)
+
+    def known(self, gold: Int[Tensor, "b 2"]) -> int:
+        return int((gold != NOTHING).all(dim=-1).sum())
 
     @staticmethod
     def best(scores: Float[Tensor, "b 2 s"], longest: int = 30) -> Int[Tensor, "b 2"]:
@@ -202,7 +235,9 @@ def _class_weights(weights: Sequence[float] | None, classes: int) -> Tensor | No
     return torch.tensor(weights, dtype=torch.get_default_dtype())
 
 
-def _cross_entropy(logits: Tensor, gold: Tensor, weights: Tensor | None, smoothing: float) -> Float[Tensor, ""]:
+def _cross_entropy(
+    logits: Tensor, gold: Tensor, weights: Tensor | None, smoothing: float, reduction: Reduction
+) -> Float[Tensor, "..."]:
     return F.cross_entropy(
-        logits, gold, weight=weights, ignore_index=NOTHING, reduction="sum", label_smoothing=smoothing
+        logits, gold, weight=weights, ignore_index=NOTHING, reduction=reduction, label_smoothing=smoothing
     )

@@ -55,6 +55,38 @@ class TextModel(nn.Module):
         """One vector for each text, read with attention."""
 
 
+class ReadText(NamedTuple):
+    """What a model that decides how long to think makes of texts.
+
+    ``annotations`` and ``features`` are those that predictions are made from. ``each`` are the features after each
+    repeat, and ``weights`` their probabilities, where the loss is the mean of the losses of all of them. ``cost`` and
+    ``repeats`` are means over the tokens of a text.
+    """
+
+    annotations: Float[Tensor, "b s d"]
+    features: Float[Tensor, "b d"]
+    cost: Float[Tensor, " b"]
+    repeats: Float[Tensor, " b"]
+    each: tuple[Float[Tensor, "b d"], ...] | None = None
+    weights: Float[Tensor, "n b"] | None = None
+
+
+class ThinkingTextModel(TextModel):
+    """The base of text models whose repeats cost something."""
+
+    thinks: bool  # whether it decides how often to repeat; where not, nothing is added to the loss
+
+    @abstractmethod
+    def read(self, texts: Texts) -> ReadText:
+        """Annotations, features, and what they cost."""
+
+    def annotate(self, texts: Texts) -> Float[Tensor, "b s d"]:
+        return self.read(texts).annotations
+
+    def features(self, texts: Texts) -> Float[Tensor, "b d"]:
+        return self.read(texts).features
+
+
 def pooled_size(pooling: Pooling) -> int:
     """The size of what a pooling reads, its queries side by side."""
     return pooling.query.shape[0] * pooling.inner.context_size

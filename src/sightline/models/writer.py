@@ -26,6 +26,25 @@ class Loss(NamedTuple):
     tokens: int
 
 
+class ThoughtLoss(NamedTuple):
+    """A loss of which what repeats cost is a part, by name. ``measures`` are sums that are logged beside it and are
+    no parts of it: how many repeats there were."""
+
+    total: Float[Tensor, ""]
+    tokens: int
+    parts: dict[str, float]
+    measures: dict[str, float]
+
+
+def with_ponder(
+    loss: Float[Tensor, ""], tokens: int, cost: Float[Tensor, " b"], repeats: Float[Tensor, " b"], counts: Tensor
+) -> ThoughtLoss:
+    """Add what the repeats of each example cost, as often as the example counts in the loss (``counts``)."""
+    ponder = (cost * counts).sum()
+    measures = {"repeats": float((repeats.detach() * counts).sum())}
+    return ThoughtLoss(loss + ponder, tokens, {"ponder": float(ponder.detach())}, measures)
+
+
 class Writer(nn.Module):
     """The base: anything in, tokens out. Subclasses call `add_output` once they have embedded what they read."""
 

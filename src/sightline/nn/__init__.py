@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sightline.nn.rnn import BidirectionalEncoder
     from sightline.nn.timm import TimmConfig, TimmEncoder
     from sightline.nn.transformer import DecoderLayer, EncoderLayer, LayerShape
+    from sightline.nn.universal import UniversalEncoder
 else:
     __getattr__, __dir__ = exported(
         __name__,
@@ -27,6 +28,7 @@ else:
             "nn.rnn": "BidirectionalEncoder",
             "nn.timm": "TimmConfig TimmEncoder",
             "nn.transformer": "DecoderLayer EncoderLayer LayerShape",
+            "nn.universal": "UniversalEncoder",
         },
     )
 
@@ -40,5 +42,6 @@ __all__ += [
     "TimmConfig",
     "TimmEncoder",
     "TokenEmbedding",
+    "UniversalEncoder",
 ]
 __all__ += ["add_lora", "log_mel", "merge_lora"]

@@ -43,7 +43,7 @@ class Thought(NamedTuple):
 
 
 class Thinking(nn.Module):
-    """Repeats a step. ``seen`` in `forward` gives what the probability to halt is computed from."""
+    """Repeats a step, at most ``most`` times."""
 
     most: int
 

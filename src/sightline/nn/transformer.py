@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.attention import (
+    Allow,
     Carry,
     Causal,
     ComposedConfig,
@@ -118,9 +119,12 @@ class EncoderLayer(nn.Module):
         attention = self.attention
         return type(self) is EncoderLayer and isinstance(attention, MultiHead) and attention.is_softmax_of_dots()
 
-    def forward(self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None) -> Float[Tensor, "b s d"]:
+    def forward(
+        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None, allow: Allow | None = None
+    ) -> Float[Tensor, "b s d"]:
+        """``allow`` says which positions a position may attend to, such as `Causal()`; all of them without it."""
         y = self.around_attention.enter(x)
-        read = self.attention(y, self.attention.remember(y, mask=mask))
+        read = self.attention(y, self.attention.remember(y, mask=mask), allow=allow)
         x = self.around_attention.leave(x, read.context)
         return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
 

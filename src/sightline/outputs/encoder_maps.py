@@ -16,8 +16,9 @@ from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import believe, rollout
 from sightline.explain.evidence.subject import MOST_HIDDEN, PlacesSubject, embedding_of, evaluating, lost_without
 from sightline.explain.explanation import Belief, Explanation, Stack
-from sightline.models.encoder import Encoder
+from sightline.models.encoder import PooledEncoder
 from sightline.models.text_to_labels import TextModel, Texts
+from sightline.nn.thinking import Thinking
 from sightline.records import Record, Tokens, TopK
 from sightline.tasks.explain import LARGEST, WHOLE, ExplainOptions
 from sightline.tasks.run import Run
@@ -85,6 +86,7 @@ def top_for(model: nn.Module, tokens: int) -> int | None:
     pools = {id(inner) for one in model.modules() if isinstance(one, Pooling) for inner in one.modules()}
     attentions = [one for one in model.modules() if isinstance(one, Attention) and id(one) not in pools]
     heads = sum(prod(one.heads) for one in attentions)
+    heads *= max((one.most for one in model.modules() if isinstance(one, Thinking)), default=1)
     return None if heads * tokens**2 <= WHOLE else LARGEST
 
 
@@ -119,7 +121,7 @@ def read_maps(
     longest = max(len(one.columns) for one in windows)
     top = options.top or top_for(model, max(longest, len(axes.columns)))
     maps, through = _Maps(axes, top), _Maps(axes, None)
-    whole = isinstance(inner, Encoder) and top is None
+    whole = isinstance(inner, PooledEncoder) and top is None
     for window in windows:
         with evaluating(model), torch.no_grad(), capture(model, top=top) as trace:
             window.measure(window.texts)

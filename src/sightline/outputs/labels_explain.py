@@ -3,6 +3,7 @@ model, what each word contributes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 import numpy as np
@@ -13,8 +14,9 @@ from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import LabelSubject, NumberSubject, believe, rollout_records
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Belief, Choice, Explanation, Highlights, OutputStep, Span, Stack
+from sightline.explain.thinking import repeats_map, watch_repeats
 from sightline.inputs.text import TextInput
-from sightline.models.encoder import Encoder
+from sightline.models.encoder import PooledEncoder
 from sightline.models.han import HAN
 from sightline.models.heads import Labeller
 from sightline.models.nb_svm import NBSVM
@@ -167,16 +169,19 @@ def _contributed(explained: LabelExplained, model: NBSVM, texts: Texts, row: Tok
 def _text(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, top: int | None) -> LabelMaps:
     """A text that is pooled at once, or that an encoder reads."""
     inner = model.model
-    encoder = inner if isinstance(inner, Encoder) else None
+    encoder = inner if isinstance(inner, PooledEncoder) else None
     pooled = encoder is None or encoder.pool is not None
     last = "model.pooling" if encoder is None else "model.pool"
     if encoder is not None and not pooled:
-        last = f"model.layers.{len(encoder.layers) - 1}.attention"
+        last = f"model.{encoder.last_attention}"
     first = encoder is not None and encoder.config.pooling == "first"
     # Pooling has one row: with as many as there are tokens it is kept whole, and what is inside works in blocks.
     most = len(axis) if pooled and top is not None else top
-    with capture(model, top=most, layers=None if top is None else [last]) as trace:
+    selected = None if top is None else [last]
+    with watch_repeats(model) as repeats, capture(model, top=most, layers=selected) as trace:
         model.scores(texts)
+    if encoder is not None and not pooled:
+        last = next(name for name in reversed(trace.names) if fnmatchcase(name, last))  # of the last repeat
     kept = [name for name in trace.names if name not in ("model.pooling", "model.pool")]
     records = [one for name in kept for one in trace[name].records(rows=axis, columns=axis)]
     stacks = [Stack("Inside the text", "self", tuple(kept))] if kept else []
@@ -190,9 +195,12 @@ def _text(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, top: int | N
         about = f"last layer, mean of {heads} heads, {rows}"
     title = "From the label to the text" if pooled else f"From the label to the text ({about})"
     own = [Record("label", 0, 0, row, axis, main[None].astype(np.float32))]
-    maps = LabelMaps(main, (last,), about, [*own, *records], [Stack(title, "pool", ("label",)), *stacks])
+    counted, shown, notes = repeats_map(repeats, axis)
+    maps = LabelMaps(main, (last,), about, [*own, *records, *counted], [Stack(title, "pool", ("label",)), *stacks])
     if encoder is not None and top is None and kept:
         _add_rollout(maps, records, row, axis, pooled, first)
+    maps.stacks += shown
+    maps.notes = tuple(notes)
     return maps
 
 
@@ -301,7 +309,7 @@ def _measured(
     """Whether to believe the map, and a note on what was measured, or why nothing was."""
     output: Any = explained.run.output
     model, labels, tokens = explained.run.model, output.labels, len(placed.tokens)
-    most = MEASURED_BY_ALL if isinstance(getattr(model, "model", None), Encoder) else MEASURED
+    most = MEASURED_BY_ALL if isinstance(getattr(model, "model", None), PooledEncoder) else MEASURED
     if tokens > most:
         return None, too_many_note(tokens, most)
     if all(here.start == here.end for here in map(placed.place_of, placed.words)):
@@ -338,7 +346,7 @@ def _notes(run: Run, placed: TextOffsets, texts: Texts, top: int | None) -> list
         notes.append(f"of {len(placed.words):,} words the {MOST_WORDS:,} with the largest weights are marked")
     if top is not None and not isinstance(inner, HAN) and not linear:
         notes.append(f"of each row inside the text only the {top} largest weights were kept")
-    if texts.parts is not None and not isinstance(inner, Encoder) and not linear:
+    if texts.parts is not None and not isinstance(inner, PooledEncoder) and not linear:
         notes.append("the two texts are read one after the other: each has half of the weight")
     if output.labels.kind == "several" and not linear:
         notes.append("all labels are given from one reading of the text, so the map is the same for each of them")

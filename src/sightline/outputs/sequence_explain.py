@@ -19,6 +19,7 @@ from sightline.explain.capture import Trace, capture
 from sightline.explain.evidence import choose_shift, rollout_records
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Calculation, Choice, Explanation, OutputStep, Stack
+from sightline.explain.thinking import repeats_map, watch_repeats
 from sightline.explain.vectors import watch
 from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
 from sightline.records import Axis, Record, Slots, Tokens
@@ -101,7 +102,8 @@ def _maps(
     source = to_device(run.input.collate([part]), run.device)
     words = pad([[START, *tokens]]).to(run.device)
     top = options.top or top_for(model, max(len(rows), len(columns)))
-    with evaluating(model), watch(model) as watched, capture(model, top=top, scores=top is None) as trace:
+    capturing = capture(model, top=top, scores=top is None)
+    with evaluating(model), watch(model) as watched, watch_repeats(model) as repeats, capturing as trace:
         features, _ = model.decode(words, model.begin(source))
         logs = torch.log_softmax(model.output(features[0]), dim=-1)
     kinds = {name: _kind(model, name) for name in trace.names}
@@ -119,17 +121,18 @@ def _maps(
     rolled: list[Record] = []
     if top is None and isinstance(columns, Tokens):
         rolled = rollout_records([record for record in records if kinds[record.name] == "self"])
+    counted, stacks, notes = repeats_map(repeats, columns)
     return Explanation(
         title=run.name,
         task=run.task.name,
         output=outputs[0][0],
-        records=(*records, *rolled),
-        stacks=tuple(_stacks(kinds, rolled, run.input.source_name, output.written)),
+        records=(*records, *rolled, *counted),
+        stacks=(*_stacks(kinds, rolled, run.input.source_name, output.written), *stacks),
         steps=tuple(_steps(output.tokeniser, logs, [*tokens, END])),
         calculations=tuple(calculations),
         alternatives=tuple(Choice(text, exp(min(log_prob, 0.0))) for text, log_prob in outputs[1:]),
         shift=output.shift if options.shift is None else options.shift,
-        notes=() if top is None else (kept_note(top),),
+        notes=(*notes, *(() if top is None else (kept_note(top),))),
         **run.input.shown(x),
     )
 

@@ -2,7 +2,7 @@
 
 from sightline.data.tables import LINE_LIMIT
 from sightline.tasks.caption import FEATURES, IMAGE, IMAGE_RATES
-from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, NB_SVM, RATES
+from sightline.tasks.presets import ATTENTIVE, ENCODER, HAN, NB_SVM, RATES, UNIVERSAL
 from sightline.tasks.task import Column, Option, Task, Variant
 from sightline.tasks.transcribe import SOUND, VECTORS
 
@@ -104,6 +104,7 @@ CLASSIFY = Task(
                 "han": HAN,
                 "encoder": {**ENCODER, "tiny": {"layers": 2}},
                 "nb_svm": NB_SVM,
+                "universal": UNIVERSAL,
             },
             stored="classify",
             rates=RATES,

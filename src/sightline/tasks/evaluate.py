@@ -55,6 +55,7 @@ class Evaluation(Generic[X_co, Y_co, Raw_co, Pred_co]):
     options: PredictOptions | None = None
     extra: dict[str, object] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)  # items that could not be read and are left out: label, reason
+    repeats: float | None = None  # of a position, on average; None where the model does not decide how long to think
 
     @property
     def baselines(self) -> dict[str, dict[str, float]]:
@@ -86,6 +87,8 @@ class Evaluation(Generic[X_co, Y_co, Raw_co, Pred_co]):
         """Everything except the predictions; with ``errors``, also that many of the worst."""
         data: dict[str, object] = {self.run.task.rows: len(self.examples)}
         data |= self.run.output.scores_json(self)
+        if self.repeats is not None:
+            data["repeats"] = self.repeats
         if self.bad:
             data[f"bad_{self.run.input.noun}"] = self.bad
         if self.seen is not None:
@@ -126,8 +129,11 @@ def evaluate(
     **options: object,
 ) -> "SomeEvaluation":
     """Every score of a run on examples; options are those of `Run.predict`, and of the output's own scores."""
+    from sightline.explain.thinking import watch_repeats
+
     started = time.perf_counter()
-    scoring, made = _predict(run, examples, options, on_predicted, measure_targets=True)
+    with watch_repeats(run.model) as repeats:
+        scoring, made = _predict(run, examples, options, on_predicted, measure_targets=True)
     seconds, run = time.perf_counter() - started, made.run
     statistics = run.output.statistics(run, made.examples, made.predictions, made.raws)
     seen = seen_in_training(run.folder, run.input, [one.x for one in made.examples])
@@ -136,7 +142,9 @@ def evaluate(
         without = run.output.scores_of(statistics, np.flatnonzero(~seen).tolist())
     values = run.output.scores_of(statistics, None)
     scores = (statistics, values, seen, without, seconds, made.options)
-    evaluation = Evaluation(run, made.examples, made.predictions, made.raws, *scores, bad=made.bad)
+    evaluation = Evaluation(
+        run, made.examples, made.predictions, made.raws, *scores, bad=made.bad, repeats=repeats.mean
+    )
     evaluation.extra["baselines"] = run.output.baseline_scores(run, made.examples)
     return run.output.finished(evaluation, scoring)
 

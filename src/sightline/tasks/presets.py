@@ -11,6 +11,12 @@ ENCODER = {
     "small": {"size": 256, "heads": 4, "feed_forward": 1024, "layers": 4},
     "base": {"size": 512, "heads": 8, "feed_forward": 2048, "layers": 6},
 }
+# One layer has the weights of one layer of the encoder, however often it is repeated.
+UNIVERSAL: dict[str, dict[str, object]] = {
+    "tiny": {},
+    "small": {"size": 256, "heads": 4, "feed_forward": 1024, "thinking": {"kind": "act", "most": 8}},
+    "base": {"size": 512, "heads": 8, "feed_forward": 2048, "thinking": {"kind": "act", "most": 10}},
+}
 HAN: dict[str, dict[str, int]] = {"tiny": {}, "small": {}, "base": {}}
 NB_SVM = HAN  # its size is that of the data
 RATES = {"tiny": 1e-3, "small": 7e-4, "base": 4e-4}

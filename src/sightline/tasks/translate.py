@@ -25,6 +25,18 @@ MODELS: dict[str, Sizes] = {
             "dropout": 0.1,
         },
     },
+    "universal_transformer": {
+        "tiny": {},
+        "small": {"size": 256, "heads": 4, "feed_forward": 1024},
+        "base": {
+            "size": 512,
+            "heads": 8,
+            "feed_forward": 2048,
+            "thinking": {"kind": "fixed", "repeats": 6},
+            "decoder_repeats": 6,
+            "dropout": 0.1,
+        },
+    },
     "rnnsearch": {
         "tiny": {},
         "small": {"embedding_size": 384, "size": 512, "attention": _additive(512)},
@@ -67,7 +79,7 @@ def writing(stored: str) -> Variant:
         config="sightline.tasks.configs.translate:TranslateConfig",
         models=MODELS,
         stored=stored,
-        rates={"transformer": TRANSFORMER_RATES, "": RECURRENT_RATES},
+        rates={"transformer": TRANSFORMER_RATES, "universal_transformer": TRANSFORMER_RATES, "": RECURRENT_RATES},
         fields=FIELDS,
         start="sightline.tasks.warm_start:TranslationStart",
     )

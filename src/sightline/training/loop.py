@@ -28,7 +28,8 @@ from sightline.training.stopping import Stopping
 
 @runtime_checkable
 class BatchLoss(Protocol):
-    """A sum over tokens and their number. It may have ``parts``, such as coverage: sums by name, which are logged."""
+    """A sum over tokens and their number. It may have ``parts``, such as coverage: sums by name, which are logged; and
+    ``measures``, such as repeats, which are logged and are no parts of it."""
 
     @property
     def total(self) -> Tensor: ...

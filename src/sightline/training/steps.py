@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,13 +23,14 @@ DIVERGED = 30  # times the first loss, or 30 nats
 
 class Event(NamedTuple):
     """What a progress display gets after every step. ``share`` is how much of the way to the nearest limit is done;
-    ``parts`` are those of the loss, where it names them."""
+    ``parts`` are those of the loss, where it names them, and ``measures`` other numbers that it names."""
 
     progress: Progress
     loss: float
     tokens_per_second: float
     share: float
     parts: dict[str, float] = {}  # noqa: RUF012 - never written to
+    measures: dict[str, float] = {}  # noqa: RUF012
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -53,13 +54,14 @@ def make_optimiser(model: nn.Module, config: "TrainingConfig") -> torch.optim.Op
 class Gradients(NamedTuple):
     """What an update is made from: the sum of the losses and of the tokens of all processes, and who wants to stop.
 
-    ``parts`` are those of this process's losses, where they name them.
+    ``parts`` are those of this process's losses, where they name them; ``measures`` are no parts (repeats).
     """
 
     total: float
     tokens: int
     stopping: bool
     parts: dict[str, float] = {}  # noqa: RUF012 - never written to
+    measures: dict[str, float] = {}  # noqa: RUF012
 
 
 def gradients(
@@ -78,20 +80,25 @@ def gradients(
     counted, asked = ranks.sum(float(sum(lesson.tokens(batch) for batch in batches)), float(stopping))
     tokens = max(1, int(counted))  # none: nothing in them has a label
     optimiser.zero_grad(set_to_none=True)
-    total, parts = 0.0, dict[str, float]()
+    total, parts, measures = 0.0, dict[str, float](), dict[str, float]()
     for batch in batches:
         loss = lesson.loss(model, batch)
         (loss.total / tokens).backward()
         total += float(loss.total.detach())
-        for name, part in getattr(loss, "parts", {}).items():
-            parts[name] = parts.get(name, 0.0) + float(part)
+        _add(parts, getattr(loss, "parts", {}))
+        _add(measures, getattr(loss, "measures", {}))
     (total,) = ranks.sum(total)
     if math.isfinite(total):
         ranks.sum_gradients(model.parameters())
         # In the optimiser's order: the norm is a sum, and a sum in another order rounds otherwise.
         learning = [parameter for group in optimiser.param_groups for parameter in group["params"]]
         nn.utils.clip_grad_norm_(learning, config.clip, error_if_nonfinite=False)
-    return Gradients(total, tokens, bool(asked), parts)
+    return Gradients(total, tokens, bool(asked), parts, measures)
+
+
+def _add(sums: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, value in more.items():
+        sums[name] = sums.get(name, 0.0) + float(value)
 
 
 class Ahead:
@@ -153,7 +160,7 @@ class Stepper:
         batches = [to_device(batch, self.device) for batch in ready]
         self.lesson.step = progress.step  # type: ignore[attr-defined]
         summed = gradients(self.model, self.optimiser, self.lesson, batches, self.config, self.ranks, stopping)
-        total, tokens, asked, parts = summed
+        total, tokens, asked, parts, measures = summed
         if not math.isfinite(total):
             raise self.diverged(f"the loss is no longer a number at step {progress.step + 1:,}")
         progress.first_loss = progress.first_loss or total / tokens
@@ -163,8 +170,8 @@ class Stepper:
         progress.tokens += tokens
         now = time.perf_counter()
         progress.seconds = now - self.started
-        shares = {name: part / tokens for name, part in parts.items()}
-        return Event(progress, total / tokens, tokens / (now - begun), 0.0, shares), asked
+        means = [{name: one / tokens for name, one in some.items()} for some in (parts, measures)]
+        return Event(progress, total / tokens, tokens / (now - begun), 0.0, *means), asked
 
 
 class MetricsWindow:
@@ -172,12 +179,13 @@ class MetricsWindow:
 
     def __init__(self, progress: Progress) -> None:
         self.tokens_before, self.began = progress.tokens, time.perf_counter()
-        self.loss, self.rate, self.steps, self.parts = 0.0, 0.0, 0, dict[str, float]()
+        self.loss, self.rate, self.steps = 0.0, 0.0, 0
+        self.parts, self.measures = dict[str, float](), dict[str, float]()
 
     def add(self, event: Event, rate: float) -> None:
         self.loss, self.rate, self.steps = self.loss + event.loss, rate, self.steps + 1
-        for name, part in event.parts.items():
-            self.parts[name] = self.parts.get(name, 0.0) + part
+        _add(self.parts, event.parts)
+        _add(self.measures, event.measures)
 
     def metrics(self, progress: Progress) -> dict[str, float]:
         if not self.steps:
@@ -186,6 +194,7 @@ class MetricsWindow:
         return {
             "loss": round(self.loss / self.steps, 4),
             **{f"loss_{name}": round(part / self.steps, 4) for name, part in self.parts.items()},
+            **{name: round(one / self.steps, 4) for name, one in self.measures.items()},
             "learning_rate": float(f"{self.rate:.4g}"),
             "tokens_per_second": round((progress.tokens - self.tokens_before) / max(seconds, 1e-9)),
         }
