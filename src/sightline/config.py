@@ -77,7 +77,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformer": "sightline.models.series_transformer:SeriesTransformerConfig",
     },
     "thinking": {
-        "fixed": "sightline.nn.thinking:FixedConfig",
+        "fixed": "sightline.nn.thinking:FixedRepeatsConfig",
         "act": "sightline.nn.thinking:AdaptiveConfig",
         "ponder": "sightline.nn.thinking:PonderingConfig",
     },

@@ -6,11 +6,11 @@ import torch
 from sightline.models.recurrent_steps import RecurrentStepsConfig
 from sightline.models.vector_writer import TargetShape, VectorsBatch
 from sightline.nn.series import SeriesBatch, SeriesShape
-from sightline.nn.thinking import AdaptiveConfig, FixedConfig, PonderingConfig
+from sightline.nn.thinking import AdaptiveConfig, FixedRepeatsConfig, PonderingConfig
 
 WAYS = {
-    "once": FixedConfig(),
-    "three times": FixedConfig(3),
+    "once": FixedRepeatsConfig(),
+    "three times": FixedRepeatsConfig(3),
     "act": AdaptiveConfig(most=6),
     "ponder": PonderingConfig(most=6),
 }

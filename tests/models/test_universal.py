@@ -29,7 +29,7 @@ from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.universal import UniversalConfig
 from sightline.models.universal_transformer import UniversalTransformerConfig
 from sightline.models.writer import Loss
-from sightline.nn.thinking import AdaptiveConfig, FixedConfig, PonderingConfig
+from sightline.nn.thinking import AdaptiveConfig, FixedRepeatsConfig, PonderingConfig
 from sightline.tasks.configs.classify import ClassifyConfig
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.text.tokeniser import TokeniserConfig
@@ -39,7 +39,7 @@ from sightline.vocabulary import END, PADDING, START
 pytestmark = pytest.mark.unchecked_shapes
 
 THINKING = {
-    "fixed": FixedConfig(2),
+    "fixed": FixedRepeatsConfig(2),
     "act": AdaptiveConfig(cost=0.3, most=4),
     "ponder": PonderingConfig(cost=0.3, most=4, prior=0.4),
 }

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from sightline.nn.thinking import AdaptiveConfig, FixedConfig, PonderingConfig
+from sightline.nn.thinking import AdaptiveConfig, FixedRepeatsConfig, PonderingConfig
 
 pytestmark = pytest.mark.fast
 
@@ -174,7 +174,7 @@ def test_what_has_halted_keeps_its_state():
 
 def test_fixed_repeats_cost_nothing():
     states = drawn()
-    thought = run(FixedConfig(3).build(2), states)
+    thought = run(FixedRepeatsConfig(3).build(2), states)
     assert torch.equal(thought.state[0], states[2])
     assert not thought.cost.any()
     assert (thought.repeats == 3).all()
@@ -184,7 +184,7 @@ def test_fixed_repeats_cost_nothing():
 @pytest.mark.parametrize(
     ("kind", "fields", "expected"),
     [
-        (FixedConfig, {"repeats": 0}, "repeats is 0; it must be at least 1"),
+        (FixedRepeatsConfig, {"repeats": 0}, "repeats is 0; it must be at least 1"),
         (AdaptiveConfig, {"most": 0}, "most is 0; it must be at least 1"),
         (AdaptiveConfig, {"cost": -1.0}, "cost is -1.0; it must be at least 0"),
         (AdaptiveConfig, {"epsilon": 1.0}, "epsilon is 1.0; it must be above 0 and below 1"),

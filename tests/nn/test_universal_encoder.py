@@ -7,14 +7,14 @@ from sightline import capture
 from sightline.attention import Causal
 from sightline.kernels import transformer_search, unpadded
 from sightline.nn.annotating import sinusoids
-from sightline.nn.thinking import AdaptiveConfig, FixedConfig, PonderingConfig
+from sightline.nn.thinking import AdaptiveConfig, FixedRepeatsConfig, PonderingConfig
 from sightline.nn.transformer import LayerShape
 from sightline.nn.universal import UniversalEncoder, mean_over_positions
 
 pytestmark = pytest.mark.fast
 
 SIZE, LENGTHS = 8, (5, 2, 1)
-THINKING = {"fixed": FixedConfig(3), "act": AdaptiveConfig(most=5), "ponder": PonderingConfig(most=5)}
+THINKING = {"fixed": FixedRepeatsConfig(3), "act": AdaptiveConfig(most=5), "ponder": PonderingConfig(most=5)}
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def seed():
 
 def encoder(thinking, norm="pre", allow=None):
     one = UniversalEncoder(LayerShape(SIZE, 2, 12, 0.0, norm), thinking, allow).double()
-    if not isinstance(thinking, FixedConfig):
+    if not isinstance(thinking, FixedRepeatsConfig):
         with torch.no_grad():  # so that positions differ
             one.thinking.halt.weight.normal_()
             one.thinking.halt.bias.fill_(-1.0)
@@ -131,4 +131,4 @@ def test_a_mean_is_over_what_is_there():
 
 def test_an_odd_size_is_refused():
     with pytest.raises(ValueError, match="size is 9; coordinate embeddings need an even one"):
-        UniversalEncoder(LayerShape(9, 3, 12), FixedConfig(2))
+        UniversalEncoder(LayerShape(9, 3, 12), FixedRepeatsConfig(2))

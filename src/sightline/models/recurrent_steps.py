@@ -17,7 +17,7 @@ from sightline.models.vector_writer import TargetShape
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import Cell
 from sightline.nn.series import SeriesShape
-from sightline.nn.thinking import Fixed, FixedConfig, State, ThinkingConfig, Thought
+from sightline.nn.thinking import FixedRepeats, FixedRepeatsConfig, State, ThinkingConfig, Thought
 
 StepCell = Literal["lstm", "gru", "rnn"]
 
@@ -29,7 +29,7 @@ class RecurrentSteps(Stepping):
         super().__init__()
         inputs = self.add_steps(config, shape)
         self.thinking = config.thinking.build(config.size)
-        self.repeats = not (isinstance(self.thinking, Fixed) and self.thinking.most == 1)
+        self.repeats = not (isinstance(self.thinking, FixedRepeats) and self.thinking.most == 1)
         sizes = [inputs + self.repeats, *[config.size] * (config.layers - 1)]
         self.cells = nn.ModuleList(Cell(config.cell, size, config.size) for size in sizes)
         self.dropout = Dropout(config.dropout)
@@ -46,14 +46,14 @@ class RecurrentSteps(Stepping):
         thoughts = list[Thought]()
         for number in range(inputs.shape[1]):
             entered = [one[number] for one in projected]
-            there = None if isinstance(self.thinking, Fixed) else schedule.there[:, number]
+            there = None if isinstance(self.thinking, FixedRepeats) else schedule.there[:, number]
             thought = self.thinking(
                 lambda own, n, entered=entered: self._step(entered[min(n, 2) - 1], own), state, there
             )
             thoughts.append(thought)
             state = thought.state
         features = self.dropout(torch.stack([one.state[0] for one in thoughts], dim=1))
-        if isinstance(self.thinking, Fixed):
+        if isinstance(self.thinking, FixedRepeats):
             return Steps(features)
         cost, repeats = (torch.stack([getattr(one, name) for one in thoughts], dim=1) for name in ("cost", "repeats"))
         most = max(len(one.weights) for one in thoughts)
@@ -89,7 +89,7 @@ class RecurrentStepsConfig(SteppingConfig):
 
     cell: StepCell = "lstm"
     layers: int = 1
-    thinking: ThinkingConfig = field(default_factory=FixedConfig)
+    thinking: ThinkingConfig = field(default_factory=FixedRepeatsConfig)
     kind: ClassVar[str] = "lstm"
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from sightline.models.stacked import TransformerState
 from sightline.models.text_to_text import PADDING, Loss, TextToText, TextToTextConfig, Tying, padding_mask
 from sightline.models.writer import ThoughtLoss, with_ponder
 from sightline.nn.dropout import Dropout
-from sightline.nn.thinking import FixedConfig, Halting, ThinkingConfig, Thought
+from sightline.nn.thinking import FixedRepeatsConfig, Halting, ThinkingConfig, Thought
 from sightline.nn.transformer import Activation, DecoderLayer, LayerShape
 from sightline.nn.universal import UniversalEncoder, coordinates, mean_over_positions, spread_weights
 
@@ -91,7 +91,7 @@ class UniversalTransformerConfig(TextToTextConfig):
     size: int = 128
     heads: int = 4
     feed_forward: int = 256
-    thinking: ThinkingConfig = field(default_factory=lambda: FixedConfig(repeats=4))
+    thinking: ThinkingConfig = field(default_factory=lambda: FixedRepeatsConfig(repeats=4))
     decoder_repeats: int = 4
     dropout: float = 0.3
     norm: Literal["pre", "post"] = "pre"

@@ -52,10 +52,10 @@ class Thinking(nn.Module):
         """Repeat. The first tensor of the state decides when to halt. Places that are not ``there`` need no repeat."""
 
 
-class Fixed(Thinking):
+class FixedRepeats(Thinking):
     """Always as often."""
 
-    def __init__(self, config: "FixedConfig") -> None:
+    def __init__(self, config: "FixedRepeatsConfig") -> None:
         super().__init__()
         self.most = config.repeats
 
@@ -176,7 +176,7 @@ class ThinkingConfig(Config):
 
 
 @dataclass(frozen=True)
-class FixedConfig(ThinkingConfig):
+class FixedRepeatsConfig(ThinkingConfig):
     """Every step is done ``repeats`` times."""
 
     repeats: int = 1
@@ -185,8 +185,8 @@ class FixedConfig(ThinkingConfig):
     def __post_init__(self) -> None:
         check_least(self, 1, "repeats")
 
-    def build(self, size: int) -> Fixed:
-        return Fixed(self)
+    def build(self, size: int) -> FixedRepeats:
+        return FixedRepeats(self)
 
 
 @dataclass(frozen=True)
