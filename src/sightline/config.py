@@ -85,6 +85,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "encoder_decoder": "sightline.models.series_to_series:SeriesToSeriesConfig",
         "ntm": "sightline.models.turing:TuringMachineConfig",
         "lstm": "sightline.models.recurrent_steps:RecurrentStepsConfig",
+        "transformer": "sightline.models.transformer_steps:TransformerStepsConfig",
+        "universal": "sightline.models.transformer_steps:UniversalStepsConfig",
     },
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",

@@ -68,7 +68,7 @@ def test_the_loss_of_pondering_is_the_expected_loss_and_its_cost():
     loss = model.loss(source, target)
     assert float(loss.total) == pytest.approx(float((steps.weights * each).sum() + steps.cost.sum()))
     assert loss.parts["ponder"] == pytest.approx(float(steps.cost.sum()))
-    assert loss.parts["repeats"] / loss.tokens == pytest.approx(float(steps.repeats.mean()))
+    assert loss.measures["repeats"] / loss.tokens == pytest.approx(float(steps.repeats.mean()))
 
 
 @torch.no_grad()

@@ -13,11 +13,13 @@ from sightline.nn.series import EigenFront, ImageFront, SeriesFront, SeriesFront
 
 
 class JointLoss(NamedTuple):
-    """A sum over tokens or frames of several losses, how many there were, and each loss by itself."""
+    """A sum over tokens or frames of several losses, how many there were, and each loss by itself. ``measures`` are
+    sums that are logged beside it and are no parts of it."""
 
     total: Float[Tensor, ""]
     tokens: int
     parts: dict[str, float]
+    measures: dict[str, float] = {}  # noqa: RUF012 - never written to
 
 
 class Annotations(NamedTuple):

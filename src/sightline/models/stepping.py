@@ -96,8 +96,8 @@ class Stepping(SeriesModel, VectorWriter):
         cost = steps.cost[schedule.there].sum()
         count = max(1, int(schedule.there.sum()))
         repeats = float(steps.repeats[schedule.there].sum().detach()) / count * made.tokens  # a mean, as parts are
-        parts = {**made.parts, "ponder": float(cost.detach()), "repeats": repeats}
-        return JointLoss(made.total + cost, made.tokens, parts)
+        parts = {**made.parts, "ponder": float(cost.detach())}
+        return JointLoss(made.total + cost, made.tokens, parts, {"repeats": repeats})
 
     def _expected(
         self, steps: Steps, schedule: Schedule, target: VectorsBatch, true: Tensor, mask: Bool[Tensor, "b u"]

@@ -10,12 +10,22 @@ TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("t
 MACHINES: dict[str, dict[str, dict[str, Any]]] = {
     "ntm": {"tiny": {}, "small": {"read_heads": 4, "write_heads": 4}, "base": {"size": 200, "slots": 256, "width": 32}},
     "lstm": {"tiny": {}, "small": {"size": 256}, "base": {"size": 512, "layers": 3}},
+    "transformer": {
+        "tiny": {},
+        "small": {"size": 256, "feed_forward": 1024, "layers": 4},
+        "base": {"size": 512, "heads": 8, "feed_forward": 2048, "layers": 6},
+    },
+    "universal": {
+        "tiny": {},
+        "small": {"size": 256, "feed_forward": 1024},
+        "base": {"size": 512, "heads": 8, "feed_forward": 2048},
+    },
 }
 MODELS = {"encoder_decoder": LISTENERS["listen_attend_spell"], **MACHINES}
 ALL_RATES: dict[str, object] = {
     "": RATES,
     "ntm": {"tiny": 3e-3, "small": 2e-3, "base": 1e-3},
-    "lstm": {"tiny": 1e-3, "small": 1e-3, "base": 5e-4},
+    **{name: {"tiny": 1e-3, "small": 1e-3, "base": 5e-4} for name in ("lstm", "transformer", "universal")},
 }
 OPTIONS = (
     Option("lengths", "Of made data: how long sequences are, such as 20 or 1-20.", metavar="RANGE"),
