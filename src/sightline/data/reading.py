@@ -5,14 +5,16 @@ A file that cannot be used raises a `UserError`, when the first row is asked for
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sightline.data.columns import Columns, TableRow, named_columns, read_columns, text_problem
 from sightline.data.headers import is_language
+from sightline.data.made import made_rows
 from sightline.data.source import Source
 from sightline.data.tables import decode, lines_of, listed, name_of, nearest
 from sightline.errors import UserError
+from sightline.synthetic.made import SYMBOLS, is_made
 
 SOURCE_NAMES = ("source", "src", "input", "document", "article")
 TARGET_NAMES = ("target", "tgt", "trg", "output", "summary", "highlights")
@@ -29,12 +31,34 @@ def pair_cells(source: Source, columns: Sequence[Any] = ()) -> Iterator[TableRow
     (`sightline.data.headers`), and the first column is the source.
     """
     source.check_columns(("source", "target"))
+    if is_made(source.data, SYMBOLS):
+        return made_rows(source)
     sides = source.options.get("source"), source.options.get("target")
     if sides == ("-", "-"):
         raise UserError("source and target are both standard input; give it one of them, or a table as data")
     rows = _aligned_rows(*map(str, sides)) if source.data is None else _table_rows(source.data, source.columns)
     again = " (it can be read only once)" if source.data == "-" else ""
     return source.some(rows, f"has no rows: found an empty file or a header alone{again}; expected pairs")
+
+
+def is_symbol_source(source: Source) -> bool:
+    """Whether data is pairs of texts by the names of its columns, or made as such."""
+    if source.held is not None:
+        first = None if isinstance(source.held, Iterator) else next(iter(source.held), None)
+        return isinstance(first, Mapping) and {"source", "target"} <= {*first}
+    if source.data is None or is_made(source.data):
+        return is_made(source.data, SYMBOLS)
+    there: list[str] = []
+
+    def find(name: str, header: Sequence[str]) -> Columns:
+        there.extend(one.strip().casefold() for one in header)
+        return Columns(())
+
+    try:
+        next(iter(read_columns(source.data, find)), None)
+    except UserError:  # the reader says what is wrong
+        return False
+    return {"source", "target"} <= {*there} or source.columns == ("source", "target")
 
 
 def _table_rows(data: str, given: tuple[str, ...] | None) -> Iterator[TableRow]:

@@ -6,11 +6,11 @@ from typing import Any
 from sightline.data.columns import TableRow
 from sightline.data.image_tables import ANY_NAMES, FileKind, file_pairs, transcript_cells
 from sightline.data.labelled import TEXT_NAMES
+from sightline.data.made import made_rows
 from sightline.data.source import Source
-from sightline.synthetic.made import OPTIONS, PREFIX, MadeData, is_made
 from sightline.synthetic.made import VECTORS as MADE_VECTORS
+from sightline.synthetic.made import is_made
 
-SCORED_ROWS = 500  # of made data, unless another number is given
 SOUNDS = FileKind(
     "recording",
     ("audio", "sound", "recording", "wav", "audio_path", "speech", *ANY_NAMES),
@@ -38,7 +38,7 @@ def is_sound_source(source: Source) -> bool:
 
 def is_vector_source(source: Source) -> bool:
     """Whether data is of arrays, or made as such."""
-    return VECTORS.is_source(source) if not is_made(source.data) else made_of(source).columns == MADE_VECTORS
+    return is_made(source.data, MADE_VECTORS) or (not is_made(source.data) and VECTORS.is_source(source))
 
 
 def is_labelled_sound(source: Source) -> bool:
@@ -69,23 +69,3 @@ def vector_cells(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
 def vector_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
     """Every row as the path of an array and that of its target, or as their numbers."""
     return made_rows(source) if is_made(source.data) else file_pairs(source, columns, VECTORS)
-
-
-def made_of(source: Source) -> MadeData:
-    """The made data that a source names, with the options beside it. Where it is to be scored (``scored``), it is drawn
-    by another seed than that of training data."""
-    given = {name: source.options.get(name) for name in OPTIONS}
-    if source.options.get("scored"):
-        return MadeData.read(str(source.data), count=SCORED_ROWS, seed=1).changed(str(source.data), given)
-    return MadeData.read(str(source.data), **given)
-
-
-def made_rows(source: Source) -> Iterator[TableRow]:
-    """The rows of made data."""
-    made = made_of(source)
-    return (TableRow(row, f"{PREFIX}{made.name}", number) for number, row in enumerate(made.rows(), start=1))
-
-
-def sound_pairs(source: Source, columns: Sequence[Any]) -> Iterator[TableRow]:
-    """Every row as the path of a recording and that of its target."""
-    return file_pairs(source, columns, SOUNDS)

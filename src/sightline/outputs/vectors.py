@@ -347,9 +347,6 @@ class VectorsOutput(
         """With the mean and the deviation of the first run, so that all have one measure."""
         return VectorsOutput(self.config, cast("VectorsOutput", first).facts)
 
-    def source_options(self) -> dict[str, object]:
-        return {"scored": True} if self.config.made else {}
-
     def batches(self, prepared: Prepared[FileItem, np.ndarray], config: TaskConfig) -> object:
         """Of made data, new sequences each time."""
         return MadeBatches(prepared, config) if config.made else super().batches(prepared, config)

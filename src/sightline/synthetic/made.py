@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sightline.errors import UserError
+from sightline.synthetic.trees import tree_pairs
 
 PREFIX = "made:"
 COUNT = 5_000  # rows, unless another number is given
 MOST_ROWS, LONGEST, WIDEST = 1_000_000, 10_000, 1_024
-VECTORS, POSITIONS = ("features", "target"), ("features", "positions")
+VECTORS, POSITIONS, SYMBOLS = ("features", "target"), ("features", "positions"), ("source", "target")
 
 
 class Range(NamedTuple):
@@ -78,8 +79,14 @@ class MadeData:
     def columns(self) -> tuple[str, str]:
         return MADE[self.name].columns
 
-    def rows(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All rows, the same each time."""
+    def rows(self) -> Iterator[tuple[object, object]]:
+        """All rows, the same each time: arrays, or symbols in a text."""
+        if self.columns == SYMBOLS:
+            try:
+                yield from tree_pairs(self.seed, self.count, self.lengths)
+            except ValueError as error:
+                raise UserError(f"{PREFIX}{self}: {error}") from None
+            return
         draws = np.random.default_rng([self.seed, *map(ord, self.name)])
         for _ in range(self.count):
             x, y = self.draw(draws, 1)
@@ -87,7 +94,9 @@ class MadeData:
 
     def draw(self, draws: np.random.Generator, count: int) -> Drawn:
         """So many inputs of one length, and their targets."""
-        return MADE[self.name].draw(self, draws, self.lengths.draw(draws), count)
+        draw = MADE[self.name].draw
+        assert draw is not None, f"{self.name} is not drawn by the batch"
+        return draw(self, draws, self.lengths.draw(draws), count)
 
 
 def _range(name: str, text: str) -> Range:
@@ -270,7 +279,7 @@ def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
 class MadeKind:
     """A kind of made data: how one is drawn, its lengths and width unless others are given, its columns."""
 
-    draw: Draw
+    draw: Draw | None
     lengths: Range
     width: int = 8
     columns: tuple[str, str] = VECTORS
@@ -290,9 +299,12 @@ MADE: Mapping[str, MadeKind] = {
     "addition": MadeKind(addition, Range(5, 5), 5),
     "sort": MadeKind(sort, Range(5, 10), 1, POSITIONS),
     "convex-hull": MadeKind(convex_hull, Range(5, 10), 2, POSITIONS),
+    "trees": MadeKind(None, Range(3, 20), 1, SYMBOLS),
 }
 
 
-def is_made(data: str | None) -> bool:
-    """Whether data is named as made data is."""
-    return data is not None and data.startswith(PREFIX)
+def is_made(data: str | None, columns: tuple[str, str] | None = None) -> bool:
+    """Whether data is named as made data is; with ``columns``, whether it has these."""
+    if data is None or not data.startswith(PREFIX):
+        return False
+    return columns is None or MadeData.read(data).columns == columns

@@ -16,6 +16,7 @@ from sightline.data.source import RowsLike, Source
 from sightline.data.tables import LINE_LIMIT
 from sightline.errors import UserError
 from sightline.metrics import Resampled, Statistics, paired_bootstrap
+from sightline.synthetic.made import is_made
 from sightline.tasks.card import verdict
 from sightline.tasks.prepare import read_examples, seen_in_training
 from sightline.tasks.task import Example, Pred_co, PredictOptions, Raw_co, SomeExample, X_co, Y_co
@@ -116,6 +117,8 @@ def examples_for(
     if isinstance(data, Sequence) and not isinstance(data, str) and data and isinstance(data[0], Example):
         return list(data), None
     given = {**run.output.source_options(), **{name: one for name, one in options.items() if one is not None}}
+    if isinstance(data, str) and is_made(data):
+        given["scored"] = True  # other rows than those of training
     known = run.output.columns() if columns is None else tuple(columns)
     source = Source.of(data, known, **given)
     return read_examples(source, run.task, run.variant, run.input, run.output, limits or SCORED)

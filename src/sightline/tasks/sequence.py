@@ -1,10 +1,14 @@
 """Sequence: a series of vectors, or a recording, to another sequence of vectors, with attention for each of them."""
 
+from dataclasses import replace
 from typing import Any
 
 from sightline.tasks.task import Column, Option, Task, Variant
 from sightline.tasks.transcribe import MODELS as LISTENERS
 from sightline.tasks.transcribe import RATES, SOUND, VECTORS
+from sightline.tasks.translate import COLUMNS as SYMBOLS
+from sightline.tasks.translate import METRICS as TEXT_METRICS
+from sightline.tasks.translate import writing
 
 TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("targets", "output", "outputs"))
 MACHINES: dict[str, dict[str, dict[str, Any]]] = {
@@ -60,6 +64,18 @@ SEQUENCE = Task(
             accepts="sightline.data.series_tables:is_sound_source",
             columns=(SOUND, TARGET),
             differs={"reader": "sightline.data.series_tables:sound_pairs", "rows": "recordings"},
+        ),
+        replace(
+            writing("sequence_symbols"),
+            config="sightline.tasks.configs.sequence:SymbolSequenceConfig",
+            accepts="sightline.data.reading:is_symbol_source",
+            columns=SYMBOLS,
+            differs={
+                "reader": "sightline.data.reading:pair_cells",
+                "rows": "pairs",
+                "counted": "target tokens",
+                "metrics": ("exact", *(one for one in TEXT_METRICS if one != "exact")),
+            },
         ),
     ),
     metrics=("r2", "mse", "bit_error", "exact", "length_error"),

@@ -3,15 +3,18 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from sightline.data.series_tables import made_of
+from sightline.data.made import made_of
 from sightline.data.source import Source
 from sightline.errors import UserError
+from sightline.metrics import TextMetric
 from sightline.models.series_to_series import SeriesToSeriesConfig
 from sightline.models.stepping import SteppingConfig
 from sightline.models.vector_writer import VectorWriter, VectorWriterConfig
 from sightline.nn.mel import LogMelConfig
 from sightline.synthetic.made import is_made
 from sightline.tasks.configs.series import SeriesTaskConfig, small_mel
+from sightline.tasks.configs.translate import TranslateConfig
+from sightline.text.tokeniser import TokeniserConfig
 from sightline.training.loop import TrainingConfig
 
 if TYPE_CHECKING:
@@ -73,6 +76,19 @@ class SequenceConfig(SeriesTaskConfig):
         model = self.model.build(input.shape, output.facts.shape)
         input.initialise(model)
         return model
+
+
+def _symbols() -> TokeniserConfig:
+    return TokeniserConfig(method="words", min_frequency=1)
+
+
+@dataclass(frozen=True)
+class SymbolSequenceConfig(TranslateConfig):
+    """Symbols for symbols: each word of a text is one, and a sequence is right where all of it is."""
+
+    tokeniser: TokeniserConfig = field(default_factory=_symbols)
+    smoothing: float = 0.0
+    metric: TextMetric = "exact"
 
 
 @dataclass(frozen=True)
