@@ -36,8 +36,8 @@ RECALL = ("made:associative-recall:seed=2", "made:associative-recall:seed=2:leng
 SORT = ("made:priority-sort:seed=2",)
 PARITY = ("made:parity:seed=2:count=2000",)
 BEYOND = (
-    "made:parity:seed=2:width=96:lengths=1-48:count=2000",
-    "made:parity:seed=2:width=96:lengths=49-96:count=2000",
+    "made:scattered-parity:seed=2:width=96:lengths=1-48:count=2000",
+    "made:scattered-parity:seed=2:width=96:lengths=49-96:count=2000",
 )
 OFTEN = "training.validate_every=100"
 LONG = ("training.patience=100000", "training.averaged=1")
@@ -68,10 +68,10 @@ TRAININGS = {
     "parity-act": Training("made:parity", "lstm", 10, (*RNN, thinking("act", cost=0.01)), PARITY),
     "parity-ponder": Training("made:parity", "lstm", 10, (*GRU, thinking("ponder", cost=0.01)), PARITY),
     "beyond-act": Training(
-        "made:parity:width=96:lengths=1-48", "lstm", 12, (*GRU, thinking("act", cost=0.001)), BEYOND
+        "made:scattered-parity:width=96:lengths=1-48", "lstm", 12, (*GRU, thinking("act", cost=0.001)), BEYOND
     ),
     "beyond-ponder": Training(
-        "made:parity:width=96:lengths=1-48", "lstm", 12, (*GRU, thinking("ponder", cost=0.01)), BEYOND
+        "made:scattered-parity:width=96:lengths=1-48", "lstm", 12, (*GRU, thinking("ponder", cost=0.01)), BEYOND
     ),
     "logic-act": Training(
         "made:logic:width=4:lengths=1-5", "lstm", 8, ("batch_rows=32", "model.size=128", thinking("act"), *LONG),

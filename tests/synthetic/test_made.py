@@ -59,11 +59,14 @@ def test_ngrams_have_a_next_bit():
         assert np.array_equal(x[1:], y[:-1])
 
 
-def test_parity_counts_the_ones():
-    for x, y in rows("made:parity:lengths=1-64"):
+@pytest.mark.parametrize("name", ["parity", "scattered-parity"])
+def test_parity_counts_the_ones(name):
+    for x, y in rows(f"made:{name}:lengths=1-64"):
         assert set(np.unique(x)) <= {-1.0, 0.0, 1.0}
         assert y.item() == (x == 1).sum() % 2
         assert 1 <= (x != 0).sum() <= 64
+        if name == "parity":
+            assert (np.diff((x[0] != 0).astype(int)) <= 0).all()
 
 
 def test_gates_of_logic():

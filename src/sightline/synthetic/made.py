@@ -185,11 +185,21 @@ def dynamic_ngrams(made: MadeData, draws: np.random.Generator, length: int, coun
 
 
 def parity(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
-    """One vector of −1 and 1 in so many places, 0 elsewhere; 1 comes out where the number of 1 is odd. Every vector of
-    a batch has a number of places of its own."""
+    """One vector of −1 and 1 in so many of its first places, 0 behind them; 1 comes out where the number of 1 is odd.
+    Every vector of a batch has a number of places of its own."""
+    places = np.broadcast_to(np.arange(made.width), (count, made.width))
+    return _parity(made, draws, length, places)
+
+
+def scattered_parity(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
+    """As `parity`, with the numbers anywhere in the vector: every place is trained, however few numbers there are."""
+    return _parity(made, draws, length, np.argsort(draws.random((count, made.width)), axis=1))
+
+
+def _parity(made: MadeData, draws: np.random.Generator, length: int, order: np.ndarray) -> Drawn:
     least, most = (min(one, made.width) for one in made.lengths)
+    count = len(order)
     lengths = draws.integers(least, most + 1, (count, 1)) if count > 1 else np.full((1, 1), min(length, made.width))
-    order = np.argsort(draws.random((count, made.width)), axis=1)
     x = np.where(order < lengths, 2.0 * draws.integers(0, 2, order.shape) - 1, 0.0).astype(np.float32)
     return x[:, None], ((x == 1).sum(axis=1) % 2).astype(np.float32)[:, None, None]
 
@@ -295,6 +305,7 @@ MADE: Mapping[str, MadeKind] = {
     "priority-sort": MadeKind(priority_sort, Range(20, 20)),
     "dynamic-ngrams": MadeKind(dynamic_ngrams, Range(200, 200), 1),
     "parity": MadeKind(parity, Range(1, 64), 64),
+    "scattered-parity": MadeKind(scattered_parity, Range(1, 64), 64),
     "logic": MadeKind(logic, Range(1, 10), 10),
     "addition": MadeKind(addition, Range(5, 5), 5),
     "sort": MadeKind(sort, Range(5, 10), 1, POSITIONS),
