@@ -76,6 +76,7 @@ class Halting(Thinking):
         super().__init__()
         self.cost, self.most, self.epsilon = config.cost, config.most, config.epsilon
         self.halt = nn.Linear(size, 1)
+        nn.init.xavier_uniform_(self.halt.weight)  # places differ from the start
         with torch.no_grad():
             self.halt.bias.fill_(EXPECTED_AT_FIRST)
 
