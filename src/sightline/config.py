@@ -84,6 +84,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ntm": "sightline.models.turing:TuringMachineConfig",
         "lstm": "sightline.models.recurrent_steps:RecurrentStepsConfig",
     },
+    "series_to_positions": {"pointer": "sightline.models.pointer:PointerConfig"},
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",
         "sequential": "sightline.models.grid_sequential:SequentialConfig",
