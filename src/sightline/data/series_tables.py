@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from sightline.data.columns import Columns, TableRow, choose_columns, read_columns
@@ -59,7 +60,7 @@ def _is_arrays(source: Source, positions: bool) -> bool:
 
 def _first_row(source: Source) -> Source:
     held = () if isinstance(source.held, Iterator) else source.held or ()
-    return Source(None, source.columns, source.options, [row for row, _ in zip(held, range(1), strict=False)])
+    return Source(None, source.columns, source.options, list(islice(held, 1)))
 
 
 def _has_positions(source: Source) -> bool:

@@ -33,6 +33,7 @@ def explain_positions(
         again=lambda: model.follow(model.annotate(batch), given, once),
         subject=lambda: SeriesPositionsSubject(model, batch, places, pointed.complete, once),
         title=f"From the choices to the {run.input.source_name}",
+        heads=False,
     )
     maps = attention_maps(run, view, options, notes)
     return explanation_of(run, x, " ".join(map(str, pointed.places)), maps, notes)

@@ -66,13 +66,15 @@ def explanation_of(run: Run, x: FileItem, output: str, maps: Maps, notes: Sequen
 @dataclass(frozen=True)
 class AttentionView:
     """What is needed to show the attention of an output: ``again`` computes it once more, ``subject`` is the model
-    with parts of the input hidden."""
+    with parts of the input hidden. ``heads``: each of its heads is ablated, which means nothing where the weights
+    themselves are the output."""
 
     rows: Axis
     columns: Axis
     again: Callable[[], object]
     subject: Callable[[], HidingSubject]
     title: str
+    heads: bool = True
 
 
 def attention_maps(run: Run, view: AttentionView, options: ExplainOptions, notes: list[str]) -> Maps:
@@ -89,7 +91,7 @@ def attention_maps(run: Run, view: AttentionView, options: ExplainOptions, notes
         notes.append(too_many_note(longest, most))
     elif options.measure:
         measured = [one for one in records if one.name == names[-1]]
-        belief = of_images(believe(view.subject(), measured, shift=0, special=()))
+        belief = of_images(believe(view.subject(), measured, heads=view.heads, shift=0, special=()))
     return records, [Stack(view.title, "cross", names)], belief
 
 
