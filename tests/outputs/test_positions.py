@@ -265,3 +265,9 @@ def test_runs_of_positions_and_of_vectors_are_not_compared(trained):
     other = replace(made, output=VectorsOutput(made.config, TargetFacts((0.0,), (1.0,), 3)))
     with pytest.raises(UserError, match="gives vectors, the first run gives positions: not comparable"):
         made.compare([other], "made:sort:count=5")
+
+
+def test_a_run_of_positions_is_no_start_for_vectors(trained, tmp_path):
+    done = run("train", "sequence", "--data", "made:copy", "--out", "x", "--from", trained[1] / "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "gives positions, and the data has vectors: begin without --from" in done.stderr

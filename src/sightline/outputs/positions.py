@@ -136,6 +136,7 @@ class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, Posi
     noun = "positions"
     unit = "nats a position"
     predict_options = PositionsOptions
+    less_is_better = ("wrong_positions",)
     names: ClassVar[Mapping[str, str]] = {"exact": "all positions right", "position_accuracy": "positions right"}
     answer = structure(
         "Positions",
