@@ -53,7 +53,9 @@ def transcribed(model, states, summary, places):
         hidden = (1 - update) * np.tanh(entering[2] + reset * going[2]) + update * hidden
         query = own["attention.score.query.weight"].T @ hidden + own["attention.score.query.bias"].ravel()
         keys = [own["attention.score.key.weight"].T @ one for one in columns]
-        made.append(softmax(np.array([own["attention.score.vector"] @ np.tanh(query + key) for key in keys])))
+        scores = np.array([own["attention.score.vector"] @ np.tanh(query + key) for key in keys])
+        scores[-1] -= np.inf if not made else 0.0  # at least one position comes out
+        made.append(softmax(scores))
         last = None if place is None else columns[place]
     return np.stack(made)
 
@@ -118,6 +120,14 @@ def test_the_loss_is_the_log_probability_of_the_choices_and_the_end():
     expected = -sum(math.log(float(weights[step, place])) for step, place in enumerate((2, 2, 5)))
     loss = model.loss(source, PositionsBatch(places, torch.tensor([2])))
     assert float(loss.total.detach()) == pytest.approx(expected, rel=1e-5)
+    places = torch.tensor([[2, 4]])
+    (before,), (after,) = (model.follow(model.annotate(source), places, once).detach() for once in (False, True))
+    without = before.clone()  # what was chosen leaves the softmax, and the others share its weight
+    without[1, 2] = without[2, 2] = without[2, 4] = 0
+    torch.testing.assert_close(after, without / without.sum(dim=-1, keepdim=True))
+    once = model.loss(source, PositionsBatch(places, torch.tensor([2])), once=True)
+    expected = -sum(math.log(float(after[step, place])) for step, place in enumerate((2, 4, 5)))
+    assert float(once.total.detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_no_position_is_chosen_twice():
@@ -128,7 +138,8 @@ def test_no_position_is_chosen_twice():
     weights = model.follow(model.annotate(source), torch.zeros(3, 0, dtype=torch.long))[:, 0]
     repeated, different = model.generate(source, 6), model.generate(source, max(LENGTHS), once=True)
     for number, length in enumerate(LENGTHS):
-        assert weights[number, -1] < weights[number, :length].min()  # the end comes last
+        second = model.follow(model.annotate(row(source, number)), torch.zeros(1, 1, dtype=torch.long))[0]
+        assert second[1, -1] < second[1, :length].min()  # the end comes last
         order = weights[number, :length].argsort(descending=True).tolist()
         assert repeated[number][::2] == ((order[0],) * 6, False)
         assert different[number][::2] == (tuple(order), True)

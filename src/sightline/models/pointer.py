@@ -5,7 +5,8 @@ its attention over the encoder states, ``p_i = softmax_j(v · tanh(W_1 e_j + W_2
 next position: nothing is read with the weights, they are the output. One more annotation, which is learnt, stands
 behind the frames and means the end. What people get wrong: there is no output layer, so the number of classes is the
 number of frames, and a model can answer for longer inputs than it was trained on; a softmax over a fixed number of
-positions cannot.
+positions cannot. Where no position is to be chosen twice, the paper masks the search alone; here those that were chosen
+have no weight in training either (as in Bello et al. 2016), so that the loss is that of what a search can choose.
 """
 
 from abc import abstractmethod
@@ -56,8 +57,8 @@ class PositionWriter(SeriesModel):
     """A model that chooses positions of its input."""
 
     @abstractmethod
-    def loss(self, source: SeriesBatch, target: PositionsBatch) -> JointLoss:
-        """The loss of a batch."""
+    def loss(self, source: SeriesBatch, target: PositionsBatch, once: bool = False) -> JointLoss:
+        """The loss of a batch; ``once``: no target has a position twice."""
 
     @abstractmethod
     def generate(self, source: SeriesBatch, most: int, *, once: bool = False, beam: int = 1) -> list[Pointed]:
@@ -90,7 +91,7 @@ class Pointer(Listening, PositionWriter):
         return PointerState(states, memory, cell, torch.zeros_like(mask))
 
     def weights(
-        self, hidden: Float[Tensor, "b t h"], memory: Memory, allowed: Bool[Tensor, "b t s"] | None
+        self, hidden: Float[Tensor, "b t h"], memory: Memory, allowed: Bool[Tensor, "b t s"]
     ) -> Float[Tensor, "b t s"]:
         """The distribution of each choice: positions, then the end."""
         read = self.attention(hidden, memory, allow=allowed, need_weights=True)
@@ -98,13 +99,10 @@ class Pointer(Listening, PositionWriter):
         return read.weights
 
     def follow(
-        self, annotations: Annotations, places: Int[Tensor, "b u"], once: bool | None = None
+        self, annotations: Annotations, places: Int[Tensor, "b u"], once: bool = False
     ) -> Float[Tensor, "b t s"]:
-        """The distributions of the first choice and of those behind each of the given ones, all queries at once.
-
-        With ``once`` given, what a search cannot choose has no weight (`allowed`); without it, as in training,
-        everything that is there may have some.
-        """
+        """The distributions of the first choice and of those behind each of the given ones, all queries at once. What
+        a search cannot choose has no weight."""
         state = self.begin(annotations)
         chosen = state.states.gather(1, places.unsqueeze(-1).expand(-1, -1, state.states.shape[-1]))
         inputs = torch.cat([self.first.expand(len(places), 1, -1), chosen], dim=1)
@@ -112,11 +110,9 @@ class Pointer(Listening, PositionWriter):
         for projected in self.cell.project(inputs).unbind(1):
             cell = self.cell(projected, cell)
             hidden.append(cell[0])
-        allowed = None
-        if once is not None:
-            before = F.one_hot(places, state.chosen.shape[1]).cumsum(dim=1) > 0
-            allowed = self.allowed(F.pad(before, (0, 0, 1, 0)), once)
-            allowed[:, 0, -1] = False
+        before = F.one_hot(places, state.chosen.shape[1]).cumsum(dim=1) > 0
+        allowed = self.allowed(F.pad(before, (0, 0, 1, 0)), once)
+        allowed[:, 0, -1] = False
         return self.weights(self.dropout(torch.stack(hidden, dim=1)), state.memory, allowed)
 
     def allowed(self, chosen: Bool[Tensor, "*b s"], once: bool) -> Bool[Tensor, "*b s"]:
@@ -125,8 +121,8 @@ class Pointer(Listening, PositionWriter):
         allowed[..., -1] = True
         return allowed
 
-    def loss(self, source: SeriesBatch, target: PositionsBatch) -> JointLoss:
-        weights = self.follow(self.annotate(source), target.places)
+    def loss(self, source: SeriesBatch, target: PositionsBatch, once: bool = False) -> JointLoss:
+        weights = self.follow(self.annotate(source), target.places, once)
         steps, columns = weights.shape[1:]
         places = F.pad(target.places, (0, 1))
         places = places.scatter(1, target.lengths.unsqueeze(-1), columns - 1)

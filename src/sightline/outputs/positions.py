@@ -22,6 +22,7 @@ from sightline.inputs.series import SeriesPart, SeriesWindow
 from sightline.metrics import Statistics
 from sightline.metrics.positions import exact_positions, position_accuracy
 from sightline.models.pointer import Pointed, PositionsBatch, PositionWriter
+from sightline.models.series import JointLoss
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.base import ranked_scores
 from sightline.outputs.positions_explain import explain_positions
@@ -81,8 +82,8 @@ class FramedCell(NamedTuple):
 
 @dataclass(frozen=True)
 class PositionsOptions(PredictOptions):
-    """``beam``: hypotheses to keep; 1 is greedy search. ``once``: never choose a position twice; by default, where no
-    target of the training data has one twice."""
+    """``beam``: hypotheses to keep; 1 is greedy search. ``once``: never choose a position twice; by default as in
+    training, where no target of the training data has one twice."""
 
     beam: int = 1
     once: bool | None = None
@@ -203,6 +204,10 @@ class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, Posi
         for row, own in enumerate(targets):
             places[row, : len(own)] = own
         return PositionsBatch(torch.from_numpy(places), torch.tensor(lengths))
+
+    def loss(self, model: torch.nn.Module, batch: tuple[object, ...], step: int) -> JointLoss:
+        source, target = cast("tuple[SeriesBatch, PositionsBatch]", batch)
+        return cast("PositionWriter", model).loss(source, target, once=self.facts.once)
 
     def counted(self, batch: tuple[object, ...]) -> int:
         """Each position, and each end."""
