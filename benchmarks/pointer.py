@@ -16,7 +16,7 @@ import sys
 import time
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def scored(run: Path, data: str) -> tuple[str, str, str]:
 
     torch.set_num_threads(1)
     rows = list(MadeData.read(data).rows())
-    made = sightline.load(run).predict([x for x, _ in rows])
+    made: Any = sightline.load(run).predict([x for x, _ in rows])
     chosen = [np.array(one.positions, np.int64) for one in made]
     exact = np.array([100.0 * np.array_equal(own, y) for own, (_, y) in zip(chosen, rows, strict=True)])
     if "hull" not in data:

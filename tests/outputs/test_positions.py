@@ -14,7 +14,7 @@ from sightline.data.series_tables import is_position_source, is_vector_source
 from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.metrics.positions import exact_positions, position_accuracy
-from sightline.models.pointer import Pointed, PointerConfig
+from sightline.models.pointer import ChosenPositions, PointerConfig
 from sightline.outputs.positions import PositionFacts, PositionsOptions, PositionsOutput, read_positions
 from sightline.synthetic.made import MadeData, convex_hull, sort
 from sightline.tasks.configs.sequence import PositionsConfig
@@ -167,8 +167,8 @@ def test_parts_of_a_long_series_keep_their_positions():
 
     output = PositionsOutput(config(), PositionFacts(4, 2, True))
     parts = [SeriesWindow(np.zeros((3, 1)), 0, 5), SeriesWindow(np.zeros((2, 1)), 3, 5)]
-    merged = output.merge("x.npy", parts, [Pointed((2, 0), -1.0, True), Pointed((1,), -0.5, True)])
-    assert merged == Pointed((2, 0, 4), -1.5, True)
+    merged = output.merge("x.npy", parts, [ChosenPositions((2, 0), -1.0, True), ChosenPositions((1,), -0.5, True)])
+    assert merged == ChosenPositions((2, 0, 4), -1.5, True)
 
 
 # -- a run

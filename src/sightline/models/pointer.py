@@ -35,7 +35,7 @@ class PositionsBatch(NamedTuple):
     lengths: Int[Tensor, " b"]
 
 
-class Pointed(NamedTuple):
+class ChosenPositions(NamedTuple):
     """Positions, their log-probability, and whether the end was chosen behind them."""
 
     places: tuple[int, ...]
@@ -61,7 +61,7 @@ class PositionWriter(SeriesModel):
         """The loss of a batch; ``once``: no target has a position twice."""
 
     @abstractmethod
-    def generate(self, source: SeriesBatch, most: int, *, once: bool = False, beam: int = 1) -> list[Pointed]:
+    def generate(self, source: SeriesBatch, most: int, *, once: bool = False, beam: int = 1) -> list[ChosenPositions]:
         """At most ``most`` positions of each item; ``once``: none of them twice."""
 
 
@@ -131,7 +131,7 @@ class Pointer(Listening, PositionWriter):
         return JointLoss(own, int(there.sum()), {"cross_entropy": float(own.detach())})
 
     @torch.no_grad()
-    def generate(self, source: SeriesBatch, most: int, *, once: bool = False, beam: int = 1) -> list[Pointed]:
+    def generate(self, source: SeriesBatch, most: int, *, once: bool = False, beam: int = 1) -> list[ChosenPositions]:
         """The likeliest of ``beam`` hypotheses; 1 is greedy search. An output has at least one position."""
         state, rows = self.begin(self.annotate(source)), len(source.lengths)
         columns = state.states.shape[1]
@@ -190,14 +190,16 @@ def _moved(state: PointerState, cell: CellState, parents: Int[Tensor, " n"], pla
     return state._replace(cell=cell, chosen=chosen)
 
 
-def _likeliest(totals: Float[Tensor, "b k"], places: Int[Tensor, "b k u"], end: int, most: int) -> list[Pointed]:
+def _likeliest(
+    totals: Float[Tensor, "b k"], places: Int[Tensor, "b k u"], end: int, most: int
+) -> list[ChosenPositions]:
     """The best hypothesis of each item; without an end, its first positions."""
     made = []
     for scores, some in zip(totals.tolist(), places.tolist(), strict=True):
         best = max(range(len(scores)), key=scores.__getitem__)
         own = some[best]
         complete = end in own
-        made.append(Pointed(tuple(own[: own.index(end) if complete else most]), scores[best], complete))
+        made.append(ChosenPositions(tuple(own[: own.index(end) if complete else most]), scores[best], complete))
     return made
 
 

@@ -21,7 +21,7 @@ from sightline.inputs.files import FileItem
 from sightline.inputs.series import SeriesPart, SeriesWindow
 from sightline.metrics import Statistics
 from sightline.metrics.positions import exact_positions, position_accuracy
-from sightline.models.pointer import Pointed, PositionsBatch, PositionWriter
+from sightline.models.pointer import ChosenPositions, PositionsBatch, PositionWriter
 from sightline.models.series import JointLoss
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.base import ranked_scores
@@ -98,7 +98,7 @@ class PositionsOptions(PredictOptions):
 
 PositionsInput = Input[FileItem, SeriesPart, SeriesBatch]
 PositionsExamples = Sequence[Example[FileItem, Positions]]
-PositionsEvaluation = Evaluation[FileItem, Positions, Pointed, PositionsPrediction]
+PositionsEvaluation = Evaluation[FileItem, Positions, ChosenPositions, PositionsPrediction]
 
 
 def read_positions(given: object, frames: int | None = None) -> Positions:
@@ -131,7 +131,7 @@ def _number(text: str) -> object:
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else text
 
 
-class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, PositionsOptions | None]):
+class PositionsOutput(SeriesOutput[Positions, ChosenPositions, PositionsPrediction, PositionsOptions | None]):
     """Positions of the input. Raw outputs are the positions that were chosen, with their log-probability."""
 
     noun = "positions"
@@ -244,7 +244,7 @@ class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, Posi
         parts: Sequence[SeriesPart],
         batch: SeriesBatch,
         options: PositionsOptions | None,
-    ) -> list[Pointed]:
+    ) -> list[ChosenPositions]:
         model, once = cast("PositionWriter", run.model), self.once(options)
         most = int(batch.lengths.max()) if once else LONGER * self.facts.longest
         return model.generate(batch, most, once=once, beam=1 if options is None else options.beam)
@@ -252,13 +252,13 @@ class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, Posi
     def cost(self, size: int, options: PositionsOptions | None) -> int:
         return size * (1 if options is None else options.beam)
 
-    def merge(self, x: FileItem, parts: Sequence[SeriesPart], outputs: Sequence[Pointed]) -> Pointed:
+    def merge(self, x: FileItem, parts: Sequence[SeriesPart], outputs: Sequence[ChosenPositions]) -> ChosenPositions:
         """The positions of the parts of a long series, one behind the other."""
         starts = [part.start if isinstance(part, SeriesWindow) else 0 for part in parts]
         places = tuple(start + place for start, one in zip(starts, outputs, strict=True) for place in one.places)
-        return Pointed(places, sum(one.log_prob for one in outputs), all(one.complete for one in outputs))
+        return ChosenPositions(places, sum(one.log_prob for one in outputs), all(one.complete for one in outputs))
 
-    def decide(self, x: FileItem, raw: Pointed, options: PositionsOptions | None = None) -> PositionsPrediction:
+    def decide(self, x: FileItem, raw: ChosenPositions, options: PositionsOptions | None = None) -> PositionsPrediction:
         return PositionsPrediction(raw.places, math.exp(min(0.0, raw.log_prob)), raw.complete)
 
     # -- scoring
@@ -268,12 +268,12 @@ class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, Posi
         run: Run,
         examples: PositionsExamples,
         predictions: Sequence[PositionsPrediction],
-        raws: Sequence[Pointed],
+        raws: Sequence[ChosenPositions],
     ) -> dict[str, Statistics]:
         own, true = [one.positions for one in predictions], [one.y for one in examples]
         return {"exact": exact_positions(own, true), "position_accuracy": position_accuracy(own, true)}
 
-    def validate(self, run: Run, raws: Sequence[Pointed], examples: PositionsExamples) -> dict[str, float]:
+    def validate(self, run: Run, raws: Sequence[ChosenPositions], examples: PositionsExamples) -> dict[str, float]:
         """Where the metric is the same, fewer wrong positions are better."""
         predictions = [self.decide(one.x, raw) for one, raw in zip(examples, raws, strict=True)]
         values = self.scores_of(self.statistics(run, examples, predictions, raws), None)
@@ -322,7 +322,7 @@ class PositionsOutput(SeriesOutput[Positions, Pointed, PositionsPrediction, Posi
 
     def explained(self, run: Run, x: FileItem, parts: list[SeriesPart], options: ExplainOptions) -> Explanation:
         (raw,) = run.raw([x], parts=[parts[:1]], options=PositionsOptions())
-        return explain_positions(run, x, parts, cast("Pointed", raw), self.once(None), options)
+        return explain_positions(run, x, parts, cast("ChosenPositions", raw), self.once(None), options)
 
 
 def _text(places: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from sightline.explain.explanation import Explanation
 from sightline.inputs.files import FileItem
 from sightline.inputs.series import SeriesPart
 from sightline.inputs.series_subject import SeriesPositionsSubject
-from sightline.models.pointer import Pointed, Pointer
+from sightline.models.pointer import ChosenPositions, Pointer
 from sightline.outputs.vectors_explain import AttentionView, attention_maps, explanation_of, first_batch
 from sightline.records import Tokens
 from sightline.tasks.explain import ExplainOptions
@@ -19,7 +19,7 @@ END = "end"
 
 
 def explain_positions(
-    run: Run, x: FileItem, parts: Sequence[SeriesPart], pointed: Pointed, once: bool, options: ExplainOptions
+    run: Run, x: FileItem, parts: Sequence[SeriesPart], pointed: ChosenPositions, once: bool, options: ExplainOptions
 ) -> Explanation:
     """The distribution over the positions of the first part of an item at each choice."""
     batch, notes = first_batch(run, parts)
