@@ -88,6 +88,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformer": "sightline.models.transformer_steps:TransformerStepsConfig",
         "universal": "sightline.models.transformer_steps:UniversalStepsConfig",
     },
+    "series_to_positions": {"pointer": "sightline.models.pointer:PointerConfig"},
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",
         "sequential": "sightline.models.grid_sequential:SequentialConfig",

@@ -18,14 +18,14 @@ pytestmark = pytest.mark.unchecked_shapes
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 KINDS = ("translate", "summarise", "classify-text", "classify-pair", "classify-image")
 KINDS = (*KINDS, "tag", "span", "pretrain", "caption", "grid", "transcribe", "transcribe-vectors", "classify-sound")
-KINDS = (*KINDS, "sequence")
+KINDS = (*KINDS, "sequence", "sequence-positions")
 IMAGE, SOUND = ("--image", "image", "images/01.png"), ("--audio", "recording", "sounds/01.wav")
 # Items that are files: the option, the field of a request, and one of them.
 FILES = {
     **dict.fromkeys(("classify-image", "caption", "grid"), IMAGE),
     **dict.fromkeys(("transcribe", "classify-sound"), SOUND),
     "transcribe-vectors": ("--features", "array", "sounds/01.npy"),
-    "sequence": ("--features", "array", "series/01.npy"),
+    **dict.fromkeys(("sequence", "sequence-positions"), ("--features", "array", "series/01.npy")),
 }
 TASKS = {kind: kind.partition("-")[0] for kind in KINDS}
 ITEMS = {

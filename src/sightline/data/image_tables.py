@@ -56,7 +56,7 @@ class FileKind:
         """
         if data == "-":
             return False
-        if Path(data).is_dir() and (table := _table_in(data, ("text",))) is not None:
+        if Path(data).is_dir() and (table := table_in(data, ("text",))) is not None:
             data = table
         if Path(data).is_dir():
             files = [path.name.lower() for path in islice(_files(Path(data), ALL_ENDINGS), LOOKED_AT)]
@@ -156,7 +156,7 @@ def read_image_table(
     as many rows; the path of a mask is complete, or empty where nothing is marked. The line is 0 where a row comes from
     a folder.
     """
-    base = _base_of(_table_in(data, known))
+    base = _base_of(table_in(data, known))
     for row in read_image_cells(data, known, columns, endings=endings):
         if row.problem is not None or not known:
             yield row
@@ -187,7 +187,7 @@ def read_image_cells(
     Parquet they may be numbers or lists. ``kind`` is that of the files."""
     source = Source(data, None if columns is None else tuple(columns))
     source.check_columns((kind.names[0], *known[:1]))
-    table, endings = _table_in(data, known), endings or kind.endings
+    table, endings = table_in(data, known), endings or kind.endings
     folder = table is None
     rows = _folder_rows(Path(data), known, endings) if table is None else _table_rows(table, known, columns, kind)
     expected = f"{kind.noun}s, each with a {known[0]}" if known else f"{kind.noun}s"
@@ -235,7 +235,7 @@ def is_image_data(data: str, columns: Sequence[str] | None = None) -> bool:
     """
     if data == "-":
         return False
-    if Path(data).is_dir() and _table_in(data, ("label",)) is not None:
+    if Path(data).is_dir() and table_in(data, ("label",)) is not None:
         return True
     if Path(data).is_dir():  # of images, unless it holds shards of a table and nothing else
         inside = list(Path(data).iterdir())
@@ -284,7 +284,7 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None, 
         yield TableRow(() if problem else (place, *values[1:]), file, line, problem)
 
 
-def _table_in(data: str, known: Sequence[str]) -> str | None:
+def table_in(data: str, known: Sequence[str]) -> str | None:
     """The table that data is, or that a folder holds under the name that Hugging Face gives it; None of others."""
     if data == "-" or not Path(data).is_dir():
         return data

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.explain.evidence.hiding import HidingSubject
@@ -101,6 +101,40 @@ class SeriesVectorsSubject(SeriesHiding):
         vectors, values = self._again(copies, keep)
         measured = vectors * self.before if keep is None else -(vectors - self.before).square()
         return measured.mean(dim=-1), values
+
+
+class SeriesPositionsSubject(SeriesHiding):
+    """A model from series to positions, one series, and the positions that were chosen, which it is given again.
+
+    The end is the last column, which is no part of the input and is not hidden; where it was chosen, it is the last
+    row.
+    """
+
+    row_name, column_name = "choice", "position"
+
+    def __init__(
+        self, model: nn.Module, source: SeriesBatch, places: Int[Tensor, "1 u"], complete: bool, once: bool
+    ) -> None:
+        super().__init__(model, source, 1)
+        self.hideable[-1] = False
+        end = torch.full((1, int(complete)), self.columns - 1)
+        self.written = torch.cat([places.to(self.device), end.to(self.device)], dim=1)
+        self.once = once
+
+    @property
+    def rows(self) -> int:
+        return self.written.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return super().columns + 1
+
+    def _read(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
+        model: Any = self.model
+        batch = self.variants(copies, keep)
+        weights = model.follow(model.annotate(batch), self.written[:, :-1].expand(copies, -1), self.once)
+        own = weights.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1)
+        return own.clamp(min=torch.finfo(own.dtype).tiny).log(), batch.values
 
 
 class SeriesLabelSubject(SeriesHiding):

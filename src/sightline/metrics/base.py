@@ -43,7 +43,9 @@ class Statistics:
 
 # Metrics of errors; of all others, more is better. What ranks scores (the best checkpoint, a baseline, the point that
 # is marked on a curve) asks `goodness`.
-LESS_IS_BETTER = frozenset({"wer", "cer", "sentence_error", "rmse", "mae", "mse", "length_error", "bit_error"})
+LESS_IS_BETTER = frozenset(
+    {"wer", "cer", "sentence_error", "rmse", "mae", "mse", "length_error", "bit_error", "wrong_positions"}
+)
 
 
 def goodness(name: str, value: float) -> float:

@@ -22,15 +22,15 @@ from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
 from sightline.files import make_folder, whole_file
 from sightline.inputs.base import Input
-from sightline.inputs.files import FileItem, StoredFile
+from sightline.inputs.files import FileItem
 from sightline.inputs.series import SeriesInput, SeriesPart, SeriesWindow
 from sightline.metrics import Statistics
 from sightline.metrics.vectors import bit_statistics, length_statistics, mse_statistics, r2_statistics
 from sightline.models.vector_writer import TargetShape, VectorsBatch, VectorWriter
 from sightline.nn.series import SeriesBatch
-from sightline.outputs.base import Output, SomeOutput
-from sightline.outputs.made_batches import MadeBatches
+from sightline.outputs.base import SomeOutput
 from sightline.outputs.reports import COUNT, NUMBER, listed, structure
+from sightline.outputs.series_output import SeriesOutput, file_name
 from sightline.outputs.vectors_explain import explain_vectors
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.evaluate import Evaluation, path_name
@@ -148,16 +148,12 @@ def _array(given: object) -> np.ndarray:
     return array_of(given) if isinstance(given, bytes) else np.asarray(given)
 
 
-class VectorsOutput(
-    Output[FileItem, np.ndarray, SeriesPart, SeriesBatch, RawVectors, VectorsPrediction, VectorsOptions | None]
-):
+class VectorsOutput(SeriesOutput[np.ndarray, RawVectors, VectorsPrediction, VectorsOptions | None]):
     """Sequences of vectors, each of as many numbers. Raw outputs are the vectors and where they end."""
 
     noun = "vectors"
     unit = "squared error a vector, and nats"
     predict_options = VectorsOptions
-    calibrates = False
-    explains_without = frozenset({"output"})
     sized_by_targets = True
     less_is_better = ("mse", "length_error", "bit_error")
     names: ClassVar[Mapping[str, str]] = {
@@ -335,6 +331,7 @@ class VectorsOutput(
     # -- scoring
 
     def check_comparable(self, first: SomeOutput, name: str) -> None:
+        super().check_comparable(first, name)
         sizes = [len(cast("VectorsOutput", one).facts.mean) for one in (self, first)]
         if sizes[0] != sizes[1]:
             raise UserError(
@@ -346,10 +343,6 @@ class VectorsOutput(
     def scored_as(self, first: SomeOutput) -> "VectorsOutput":
         """With the mean and the deviation of the first run, so that all have one measure."""
         return VectorsOutput(self.config, cast("VectorsOutput", first).facts)
-
-    def batches(self, prepared: Prepared[FileItem, np.ndarray], config: TaskConfig) -> object:
-        """Of made data, new sequences each time."""
-        return MadeBatches(prepared, config) if config.made else super().batches(prepared, config)
 
     def statistics(
         self,
@@ -399,12 +392,6 @@ class VectorsOutput(
     def row(self, example: Example[FileItem, np.ndarray], prediction: VectorsPrediction) -> dict[str, object]:
         return {"vectors_expected": len(example.y), **self.to_json(example.x, prediction)}
 
-    def error_row(self, evaluation: VectorsEvaluation, number: int) -> dict[str, object]:
-        """The worst are named with their scores; their numbers would fill the screen."""
-        x = evaluation.examples[number].x
-        scores = {name: round(one.of_each()[number], 2) for name, one in evaluation.statistics.items()}
-        return {evaluation.run.input.noun.removesuffix("s"): evaluation.run.input.label(x), **scores}
-
     def badness(self, evaluation: VectorsEvaluation) -> list[float]:
         return evaluation.statistics["bit_error" if self.facts.bits else "mse"].of_each()
 
@@ -412,18 +399,15 @@ class VectorsOutput(
 
     def line(self, x: FileItem, prediction: VectorsPrediction) -> str:
         numbers = " ".join(",".join(f"{one:.6g}" for one in vector) for vector in prediction.values)
-        return f"{path_name(_name(x))}\t{numbers}"
+        return f"{path_name(file_name(x))}\t{numbers}"
 
     def to_json(self, x: FileItem, prediction: VectorsPrediction) -> dict[str, object]:
         return {
-            "item": _name(x),
+            "item": file_name(x),
             "vectors": [[float(f"{one:.6g}") for one in vector] for vector in prediction.values.tolist()],
             "count": len(prediction.values),
             "complete": prediction.complete,
         }
-
-    def served(self, x: FileItem, prediction: VectorsPrediction) -> object:
-        return {name: value for name, value in self.to_json(x, prediction).items() if name != "item"}
 
     def write_format(
         self, format: str, run: Run, x: FileItem, prediction: VectorsPrediction, folder: Path, names: set[str]
@@ -437,7 +421,7 @@ class VectorsOutput(
     def remark(self, x: FileItem, prediction: VectorsPrediction) -> str | None:
         if prediction.complete:
             return None
-        return f"{path_name(_name(x))}: the model did not stop within {len(prediction.values):,} vectors"
+        return f"{path_name(file_name(x))}: the model did not stop within {len(prediction.values):,} vectors"
 
     def notes(self, prepared: Prepared[FileItem, np.ndarray]) -> list[str]:
         frames = self._pace(prepared)
@@ -450,12 +434,9 @@ class VectorsOutput(
         ]
         return sum(one for one, _ in pairs) / max(1, sum(other for _, other in pairs)) if pairs else None
 
-    def explain(self, run: Run, x: FileItem, options: ExplainOptions) -> Explanation:
-        if options.output is not None:
-            raise UserError(f"{run.name} is a run of {run.task.name}, and output is a text; leave it out")
-        (parts,) = run.encode([x])
+    def explained(self, run: Run, x: FileItem, parts: list[SeriesPart], options: ExplainOptions) -> Explanation:
         (raw,) = run.raw([x], parts=[parts[:1]], options=VectorsOptions())
-        return explain_vectors(run, x, cast("list[SeriesPart]", parts), cast("RawVectors", raw).values, options)
+        return explain_vectors(run, x, parts, cast("RawVectors", raw).values, options)
 
 
 def _share(part: SeriesPart, length: int) -> int:
@@ -464,11 +445,6 @@ def _share(part: SeriesPart, length: int) -> int:
         return length
     start, end = (length * place // part.whole for place in (part.start, part.start + len(part.values)))
     return end - start
-
-
-def _name(x: FileItem) -> str:
-    """The file of an item, where it has one."""
-    return x.file if isinstance(x, StoredFile) else str(x) if isinstance(x, str | Path) else ""
 
 
 def _fitted(values: np.ndarray, count: int) -> np.ndarray:

@@ -253,14 +253,19 @@ def addition(made: MadeData, draws: np.random.Generator, length: int, count: int
 
 def sort(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Numbers from 0 to 1; their places from the smallest to the largest come out."""
-    x = draws.random((count, length, 1)).astype(np.float32)
+    x = _in_16_bits(draws.random((count, length, 1)))
     return x, np.argsort(x[..., 0], axis=1, kind="stable")
 
 
 def convex_hull(made: MadeData, draws: np.random.Generator, length: int, count: int) -> Drawn:
     """Points in a square; the places of those of their hull come out, counter-clockwise from the first of them."""
-    x = draws.random((count, max(3, length), 2)).astype(np.float32)
+    x = _in_16_bits(draws.random((count, max(3, length), 2)))
     return x, [hull(points) for points in x]
+
+
+def _in_16_bits(x: np.ndarray) -> np.ndarray:
+    """Numbers as they are stored for training: the order of two that are nearly equal must not be lost there."""
+    return x.astype(np.float16).astype(np.float32)
 
 
 def hull(points: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Sequence: a series of vectors, or a recording, to another sequence of vectors, with attention for each of them."""
+"""Sequence: a series of vectors, or a recording, to another sequence of vectors, or to positions of the series."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ from sightline.tasks.translate import METRICS as TEXT_METRICS
 from sightline.tasks.translate import writing
 
 TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("targets", "output", "outputs"))
+POSITIONS = Column("positions", "frames of the array, counted from 0, such as 3 0 2", ("order", "pointers"))
 MACHINES: dict[str, dict[str, dict[str, Any]]] = {
     "ntm": {"tiny": {}, "small": {"read_heads": 4, "write_heads": 4}, "base": {"size": 200, "slots": 256, "width": 32}},
     "lstm": {"tiny": {}, "small": {"size": 256}, "base": {"size": 512, "layers": 3}},
@@ -31,6 +32,14 @@ ALL_RATES: dict[str, object] = {
     "ntm": {"tiny": 3e-3, "small": 2e-3, "base": 1e-3},
     **{name: {"tiny": 1e-3, "small": 1e-3, "base": 5e-4} for name in ("lstm", "transformer", "universal")},
 }
+POINTERS: dict[str, dict[str, dict[str, Any]]] = {
+    "pointer": {
+        "tiny": {},
+        "small": {"size": 256, "decoder_size": 256, "score": {"kind": "additive", "hidden_size": 256}},
+        "base": {"size": 512, "decoder_size": 512, "score": {"kind": "additive", "hidden_size": 512}},
+    }
+}
+POINTER_RATES: dict[str, object] = {"tiny": 3e-3, "small": 2e-3, "base": 1e-3}
 OPTIONS = (
     Option("lengths", "Of made data: how long sequences are, such as 20 or 1-20.", metavar="RANGE"),
     Option("count", "Of made data: how many rows; training draws new ones like them.", metavar="N"),
@@ -40,8 +49,8 @@ OPTIONS = (
 
 SEQUENCE = Task(
     name="sequence",
-    help="vectors out of a series of vectors or of a recording",
-    data="a table with the columns features (or audio) and target, paths of files or lists; or made:copy and others",
+    help="vectors out of a series of vectors or of a recording, or positions of its vectors",
+    data="a table with the columns features (or audio) and target (or positions), files or lists; or made:copy…",
     columns=(VECTORS, TARGET),
     reader="sightline.data.series_tables:vector_pairs",
     variants=(
@@ -53,6 +62,21 @@ SEQUENCE = Task(
             stored="sequence",
             rates=ALL_RATES,
             accepts="sightline.data.series_tables:is_vector_source",
+        ),
+        Variant(
+            input="sightline.inputs.vectors:VectorsInput",
+            output="sightline.outputs.positions:PositionsOutput",
+            config="sightline.tasks.configs.sequence:PositionsConfig",
+            models=POINTERS,
+            stored="sequence_positions",
+            rates=POINTER_RATES,
+            accepts="sightline.data.series_tables:is_position_source",
+            columns=(VECTORS, POSITIONS),
+            differs={
+                "reader": "sightline.data.series_tables:position_pairs",
+                "metrics": ("exact", "position_accuracy"),
+                "counted": "positions",
+            },
         ),
         Variant(
             input="sightline.inputs.sound:SoundInput",
