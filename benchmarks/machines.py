@@ -42,8 +42,9 @@ BEYOND = (
 OFTEN = "training.validate_every=100"
 LONG = ("training.patience=100000", "training.averaged=1")
 # A tanh network of 128 on one step, as in Graves 2016 and Fojo et al. 2018.
-RNN = ("model.cell=rnn", "model.size=128", "batch_rows=128", "training.validate_every=1000", *LONG)
-GRU = ("model.cell=gru", "model.size=128", "batch_rows=128", "training.validate_every=1000", *LONG)
+FLAT = ("batch_rows=128", "training.validate_every=1000", "training.warmup=50000", *LONG)  # a rate that does not fall
+RNN = ("model.cell=rnn", "model.size=128", *FLAT)
+GRU = ("model.cell=gru", "model.size=128", *FLAT)
 
 
 def thinking(kind: str, **fields: float) -> str:
@@ -65,6 +66,7 @@ TRAININGS = {
     "parity-1": Training("made:parity", "lstm", 10, (*RNN, thinking("fixed", repeats=1)), PARITY),
     "parity-2": Training("made:parity", "lstm", 10, (*RNN, thinking("fixed", repeats=2)), PARITY),
     "parity-3": Training("made:parity", "lstm", 10, (*RNN, thinking("fixed", repeats=3)), PARITY),
+    "parity-act-cheap": Training("made:parity", "lstm", 10, (*RNN, thinking("act", cost=0.001)), PARITY),
     "parity-act": Training("made:parity", "lstm", 10, (*RNN, thinking("act", cost=0.01)), PARITY),
     "parity-ponder": Training("made:parity", "lstm", 10, (*GRU, thinking("ponder", cost=0.01)), PARITY),
     "beyond-act": Training(

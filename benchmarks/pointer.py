@@ -126,7 +126,7 @@ def scored(run: Path, data: str) -> tuple[str, str, str]:
     from sightline.synthetic.made import MadeData
 
     torch.set_num_threads(1)
-    rows = list(MadeData.read(data).rows())
+    rows: list[Any] = list(MadeData.read(data).rows())
     made: Any = sightline.load(run).predict([x for x, _ in rows])
     chosen = [np.array(one.positions, np.int64) for one in made]
     exact = np.array([100.0 * np.array_equal(own, y) for own, (_, y) in zip(chosen, rows, strict=True)])

@@ -19,7 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # fmt: off
 ORDER = [
     "lazy", "errors", "files", "config", "vocabulary", "state", "machine", "speed", "records", "picture", "recording",
-    "text", "data", "synthetic", "metrics", "kernels", "attention", "nn", "decoding", "models", "training", "baselines",
+    "text", "synthetic", "data", "metrics", "kernels", "attention", "nn", "decoding", "models", "training", "baselines",
     "explain", "view", "interop", "align", "inputs", "outputs", "tasks", "export", "saliency", "serve", "testing",
     "cli", "api",
 ]

@@ -15,7 +15,9 @@ from sightline.baselines.ridge import Ridge, around
 from sightline.data.sound import wav_bytes
 from sightline.errors import UserError
 from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
-from sightline.models.series_to_series import SeriesToSeriesConfig, VectorsBatch
+from sightline.models.recurrent_steps import RecurrentStepsConfig
+from sightline.models.series_to_series import SeriesToSeriesConfig
+from sightline.models.vector_writer import TargetShape, VectorsBatch
 from sightline.nn.series import SeriesBatch, SeriesFrontConfig, SeriesShape
 from sightline.outputs.vectors import TargetFacts, VectorsOutput, read_vectors
 from sightline.tasks.configs.sequence import SequenceConfig
@@ -266,7 +268,7 @@ def batch(seed=0, lengths=(9, 6)):
 
 def test_the_loss_is_the_squared_error_and_that_of_the_stop():
     torch.manual_seed(0)
-    model = SMALL.build(SeriesShape((3,), 0.01), 2).eval()
+    model = SMALL.build(SeriesShape((3,), 0.01), TargetShape(2)).eval()
     model.standardise(torch.tensor([1.0, -2.0]), torch.tensor([2.0, 0.5]))
     source, true = batch(), torch.randn(2, 4, 2)
     loss = model.loss(source, VectorsBatch(true, torch.tensor([4, 2])))
@@ -290,7 +292,7 @@ def test_the_loss_is_the_squared_error_and_that_of_the_stop():
 def test_dropped_vectors_are_not_seen():
     torch.manual_seed(0)
     config = SeriesToSeriesConfig(**{**vars(SMALL), "dropped": 1.0})
-    model = config.build(SeriesShape((3,), 0.01), 2).train()
+    model = config.build(SeriesShape((3,), 0.01), TargetShape(2)).train()
     source, true = batch(), torch.randn(2, 4, 2, requires_grad=True)
     state = model.begin(source)
     features, _ = model.decode(model._before(true), state)
@@ -304,7 +306,7 @@ def test_dropped_vectors_are_not_seen():
 
 def test_it_stops_at_the_median_of_the_length():
     torch.manual_seed(0)
-    model = SMALL.build(SeriesShape((3,), 0.01), 2).eval()
+    model = SMALL.build(SeriesShape((3,), 0.01), TargetShape(2)).eval()
     torch.nn.init.zeros_(model.stop.weight)
     torch.nn.init.constant_(model.stop.bias, float(np.log(0.2 / 0.8)))  # a fifth at each: below a half after the fourth
     made = model.generate(batch(), most=20)
@@ -318,7 +320,7 @@ def test_it_stops_at_the_median_of_the_length():
 
 def test_what_it_writes_again_is_what_it_wrote():
     torch.manual_seed(0)
-    model = SMALL.build(SeriesShape((3,), 0.01), 2).eval()
+    model = SMALL.build(SeriesShape((3,), 0.01), TargetShape(2)).eval()
     model.standardise(torch.tensor([1.0, -2.0]), torch.tensor([2.0, 0.5]))
     made = model.generate(batch(), most=6, least=6)
     again = model.again(model.annotate(batch()), made.values)
@@ -376,3 +378,123 @@ def test_a_run_of_arrays_is_no_start_for_recordings(tmp_path, trained):
     done = run("train", "sequence", "--data", "data.tsv", "--out", "run", "--from", trained[1] / "run", cwd=tmp_path)
     assert done.returncode == 2
     assert "reads arrays, and the data is of recordings: begin without --from" in done.stderr
+
+
+# -- bits, made data, numbers in rows
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """A machine that has learnt to copy two vectors of two bits."""
+    folder = tmp_path_factory.mktemp("machine")
+    options = ["--data", "made:copy:width=2", "--lengths", "1-2", "--count", "300", "--model", "ntm", "--steps", "250"]
+    options += ["--set", "model.slots=6", "model.width=6", "model.size=24", "batch_rows=32", "training.warmup=20"]
+    options += ["training.learning_rate=0.02", "training.validate_every=125", "--threads", "1"]
+    done = run("train", "sequence", "--out", str(folder / "run"), *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_a_machine_learns_made_bits(machine):
+    done = run(
+        "evaluate",
+        str(machine),
+        "--data",
+        "made:copy:width=2",
+        "--lengths",
+        "1-2",
+        "--count",
+        "60",
+        "--json",
+        cwd=machine.parent,
+    )
+    scores = json.loads(done.stdout)
+    assert scores["exact"] > 90
+    assert scores["bit_error"] < 0.3
+    assert "the more frequent bits" in scores["baselines"]
+    loaded = sightline.load(machine)
+    assert loaded.config.made == "copy:lengths=1-2:width=2"
+    assert loaded.config.model.answers == "after"
+    assert loaded.config.metric == "bit_error"
+    x = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
+    (made,) = loaded.predict([x])
+    assert made.values.tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_resumed_machine_draws_the_same_batches(machine, tmp_path):
+    """Trained in two parts, it is what it is trained in one."""
+    options = ["--data", "made:copy:width=2:lengths=1-2", "--count", "120", "--model", "ntm", "--threads", "1"]
+    sets = ["--set", "model.slots=4", "model.width=3", "model.size=8", "batch_rows=16", "training.validate_every=10"]
+    for name, steps in (("whole", "30"), ("parts", "20")):
+        done = run("train", "sequence", "--out", str(tmp_path / name), *options, "--steps", steps, *sets, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    batches = []
+    for name in ("whole", "parts"):
+        loaded = sightline.load(tmp_path / name)
+        prepared = reopened_data(loaded)
+        batches.append(loaded.output.batches(prepared, loaded.config))
+    first, second = (one.batch(one.epoch(3)[1]) for one in batches)
+    assert torch.equal(first[0].values, second[0].values)
+    assert torch.equal(first[1].values, second[1].values)
+    other = batches[0].batch(batches[0].epoch(3)[2])
+    assert other[0].values.shape != first[0].values.shape or not torch.equal(other[0].values, first[0].values)
+
+
+def reopened_data(loaded):
+    from sightline.tasks.prepare import Setting, reopened
+
+    setting = Setting(loaded.task, loaded.variant, loaded.config, loaded.folder / "data", loaded.task.limits())
+    return reopened(setting, loaded.input, loaded.output)
+
+
+def test_numbers_may_stand_in_the_rows(tmp_path):
+    draw = np.random.default_rng(0)
+    rows = [{"features": (x := draw.integers(0, 2, (4, 3))).tolist(), "target": x[:, :1].tolist()} for _ in range(80)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    config = SequenceConfig(
+        model=RecurrentStepsConfig(size=12),
+        batch_rows=8,
+        training=TrainingConfig(learning_rate=0.02, warmup=5, steps=80, averaged=1),
+    )
+    made = sightline.train(tmp_path / "rows.jsonl", tmp_path / "run", task="sequence", config=config)
+    assert made.config.model.answers == "each"
+    (prediction,) = made.predict([np.array(rows[0]["features"], np.float32)])
+    assert prediction.values.tolist() == rows[0]["target"]
+    held = sightline.train(rows, tmp_path / "held", task="sequence", config=replace(config, seed=0))
+    assert held.evaluate(rows[:10]).values["exact"] == made.evaluate(tmp_path / "rows.jsonl").values["exact"] == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--data", "made:nothing"], "there is no made data 'nothing'"),
+        (["--data", "made:copy", "--lengths", "0"], "lengths is '0'; expected numbers from 1"),
+        (
+            ["--data", "made:copy", "--metric", "r2"],
+            "metric is r2; of bits it is one of bit_error, exact, length_error",
+        ),
+        (["--data", "made:copy", "--model", "ntm", "--set", "model.answers=each"], "set answers=after"),
+        (["--data", "made:sort", "--model", "ntm"], "--model ntm is for other data; here it is one of pointer"),
+    ],
+)
+def test_wrong_options_of_made_data_are_one_sentence(options, said, tmp_path):
+    done = run("train", "sequence", "--out", str(tmp_path / "run"), "--count", "20", *options, cwd=tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_symbols_for_symbols(tmp_path):
+    done = run(
+        *("train", "sequence", "--data", "made:trees", "--lengths", "3-5", "--count", "80", "--model", "grammar"),
+        *("--set", "model.size=16", "model.encoder_size=16", "model.embedding_size=16", "--steps", "4"),
+        *("--out", str(tmp_path / "run")),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sightline.load(tmp_path / "run").config.metric == "exact"
+    scored = run(
+        "evaluate", str(tmp_path / "run"), "--data", "made:trees", "--lengths", "3-5", "--count", "5", "--json"
+    )
+    assert json.loads(scored.stdout)["pairs"] == 5

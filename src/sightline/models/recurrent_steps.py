@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.attention.checks import check_least
-from sightline.models.stepping import Schedule, Stepping, SteppingConfig, Steps
+from sightline.models.stepping import Schedule, StepFeatures, Stepping, SteppingConfig
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import Cell
@@ -36,7 +36,7 @@ class RecurrentSteps(Stepping):
         self.per_layer = 2 if config.cell == "lstm" else 1
         self.add_vectors(config.size, target, stops=not self.each)
 
-    def run(self, schedule: Schedule) -> Steps:
+    def run(self, schedule: Schedule) -> StepFeatures:
         inputs, first = schedule.inputs, self.cells[0]
         assert isinstance(first, Cell)
         zero = inputs.new_zeros(len(inputs), first.size)
@@ -54,7 +54,7 @@ class RecurrentSteps(Stepping):
             state = thought.state
         features = self.dropout(torch.stack([one.state[0] for one in thoughts], dim=1))
         if isinstance(self.thinking, FixedRepeats):
-            return Steps(features)
+            return StepFeatures(features)
         cost, repeats = (torch.stack([getattr(one, name) for one in thoughts], dim=1) for name in ("cost", "repeats"))
         most = max(len(one.weights) for one in thoughts)
         weights = torch.stack([_padded(one.weights, most) for one in thoughts], dim=2)
@@ -62,7 +62,7 @@ class RecurrentSteps(Stepping):
         if thoughts and thoughts[0].states is not None:
             each = [torch.stack([own[0] for own in one.states or ()]) for one in thoughts]
             repeated = self.dropout(torch.stack([_padded(one, most) for one in each], dim=2))
-        return Steps(features, cost, repeats, repeated, weights)
+        return StepFeatures(features, cost, repeats, repeated, weights)
 
     def _step(self, projected: Tensor, state: State) -> State:
         """The top layer comes first in the state: what is written, and whether to halt, is read from it."""

@@ -31,7 +31,7 @@ class Schedule(NamedTuple):
     starts: Int[Tensor, " b"]
 
 
-class Steps(NamedTuple):
+class StepFeatures(NamedTuple):
     """What a machine makes of the steps: features of each; the cost of repeats and their number, where it decides.
 
     Where the loss is that of every repeat (PonderNet), ``repeated`` are the features after each repeat and ``weights``
@@ -58,7 +58,7 @@ class Stepping(SeriesModel, VectorWriter):
         return self.front.size + 1
 
     @abstractmethod
-    def run(self, schedule: Schedule) -> Steps:
+    def run(self, schedule: Schedule) -> StepFeatures:
         """Features of all steps."""
 
     def schedule(self, source: SeriesBatch, answers: Int[Tensor, " b"]) -> Schedule:
@@ -100,7 +100,7 @@ class Stepping(SeriesModel, VectorWriter):
         return JointLoss(made.total + cost, made.tokens, parts, {"repeats": repeats})
 
     def _expected(
-        self, steps: Steps, schedule: Schedule, target: VectorsBatch, true: Tensor, mask: Bool[Tensor, "b u"]
+        self, steps: StepFeatures, schedule: Schedule, target: VectorsBatch, true: Tensor, mask: Bool[Tensor, "b u"]
     ) -> JointLoss:
         """The expectation of the losses of all repeats."""
         assert steps.repeated is not None

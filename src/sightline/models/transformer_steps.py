@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from sightline.attention.checks import check_least
-from sightline.models.stepping import Schedule, Stepping, SteppingConfig, Steps
+from sightline.models.stepping import Schedule, StepFeatures, Stepping, SteppingConfig
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.annotating import sinusoids
 from sightline.nn.dropout import Dropout
@@ -31,12 +31,12 @@ class TransformerSteps(Stepping):
         self.norm, self.dropout = nn.LayerNorm(config.size), Dropout(config.dropout)
         self.add_vectors(config.size, target, stops=not self.each)
 
-    def run(self, schedule: Schedule) -> Steps:
+    def run(self, schedule: Schedule) -> StepFeatures:
         x = self.enter(schedule.inputs)
         x = self.dropout(x + sinusoids(0, x.shape[1], x.shape[2], x))
         for layer in self.layers:
             x = layer(x, schedule.there)
-        return Steps(self.norm(x))
+        return StepFeatures(self.norm(x))
 
 
 class UniversalSteps(Stepping):
@@ -48,13 +48,13 @@ class UniversalSteps(Stepping):
         self.encoder = UniversalEncoder(config.layer_shape, config.thinking)
         self.add_vectors(config.size, target, stops=not self.each)
 
-    def run(self, schedule: Schedule) -> Steps:
+    def run(self, schedule: Schedule) -> StepFeatures:
         thought = self.encoder(self.enter(schedule.inputs), schedule.there)
         features = thought.state[0]
         if isinstance(self.encoder.thinking, FixedRepeats):
-            return Steps(features)
+            return StepFeatures(features)
         repeated = None if thought.states is None else torch.stack([one[0] for one in thought.states])
-        return Steps(features, thought.cost, thought.repeats, repeated, thought.weights)
+        return StepFeatures(features, thought.cost, thought.repeats, repeated, thought.weights)
 
 
 @dataclass(frozen=True)

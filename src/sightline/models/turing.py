@@ -18,7 +18,7 @@ from sightline.attention.checks import check_least
 from sightline.attention.contract import Carry
 from sightline.attention.observed import may_bypass
 from sightline.kernels import turing as kernel
-from sightline.models.stepping import Schedule, Stepping, SteppingConfig, Steps
+from sightline.models.stepping import Schedule, StepFeatures, Stepping, SteppingConfig
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import Cell, CellState
@@ -103,10 +103,10 @@ class TuringMachine(Stepping):
         features = torch.cat([hidden, reads], dim=-1)
         return features, MachineState(memory, own, reads, read.carry, written.carry)
 
-    def run(self, schedule: Schedule) -> Steps:
+    def run(self, schedule: Schedule) -> StepFeatures:
         inputs = schedule.inputs
         steps = kernel.fast if kernel.supported(self, inputs) and may_bypass(self) else kernel.reference
-        return Steps(self.dropout(steps(self, inputs)))
+        return StepFeatures(self.dropout(steps(self, inputs)))
 
 
 def _for_heads(memory: Float[Tensor, "b s m"]) -> Memory:

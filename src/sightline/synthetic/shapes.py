@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageDraw
 
-from sightline.data.images import Box
+Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 Language = Literal["en", "zh"]
 
