@@ -90,7 +90,7 @@ class SeriesVectorsSubject(SeriesHiding):
         return self.written.shape[1]
 
     def effect(self, cost: float) -> str:
-        return f"the numbers of a vector change by {max(cost, 0.0) ** 0.5:.2f} deviations"
+        return numbers_change(cost)
 
     def _again(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         model: Any = self.model
@@ -101,6 +101,11 @@ class SeriesVectorsSubject(SeriesHiding):
         vectors, values = self._again(copies, keep)
         measured = vectors * self.before if keep is None else -(vectors - self.before).square()
         return measured.mean(dim=-1), values
+
+
+def numbers_change(cost: float) -> str:
+    """What a mean squared change of standardised numbers is, in words."""
+    return f"the numbers of a vector change by {max(cost, 0.0) ** 0.5:.2f} deviations"
 
 
 class SeriesLabelSubject(SeriesHiding):
