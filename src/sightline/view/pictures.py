@@ -9,6 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.transforms import Bbox
 
 from sightline.errors import UserError
 from sightline.files import whole_file
@@ -159,7 +160,7 @@ def all_heads(
         axes.tick_params(left=leftmost, labelleft=leftmost, bottom=lowest, labelbottom=lowest)
         if number + 1 == min(across, len(records)):
             add_scale(axes, image, top, size)
-    _name_sides(figure, first, size)
+    _name_sides(figure, first, size, 0.0 if stand(first.columns, size, wide / columns) else below - 1.8 * line)
     add_title(figure, title, size_for(width) + 1, width)
     return save(figure, path)
 
@@ -188,7 +189,10 @@ def all_layers(
     size = SMALLEST if width < 5 else 7.0
     line = line_of(size)
     beside = max(widths(layer_names, size), default=0.0)
-    left, above = 3.4 * line + beside, (1.6 * line_of(size_for(width)) if title else 0.02) + 2.6 * line
+    left, above = (
+        (beside + line if layer_names else 3.4 * line),
+        (1.6 * line_of(size_for(width)) if title else 0.02) + 2.6 * line,
+    )
     gap = 0.05
     wide = min((width - left - RIGHT - gap * (heads - 1)) / heads, 1.2)
     shape = max(len(records[0].rows), 1) / max(len(records[0].columns), 1)
@@ -220,13 +224,16 @@ def all_layers(
     return save(figure, path)
 
 
-def _name_sides(figure: Figure, record: Record, size: float) -> None:
-    """What rows and columns are, where they have names: once for all maps, at the edges of the picture."""
+def _name_sides(figure: Figure, record: Record, size: float, bottom: float = 0.0) -> None:
+    """What rows and columns are, where they have names: once for all maps, ``bottom`` inches from the lower edge."""
     rows, columns = called(record.rows, ""), called(record.columns, "")
+    whole = Bbox.union([axes.get_position() for axes in figure.axes])
+    across, down = (whole.x0 + whole.x1) / 2, (whole.y0 + whole.y1) / 2
+    low = bottom / float(figure.get_size_inches()[1])
     if rows:
-        figure.text(0.0, 0.5, shown(rows, 60), fontsize=size, rotation=90, ha="right", va="center", parse_math=False)
+        figure.text(0.0, down, shown(rows, 60), fontsize=size, rotation=90, ha="right", va="center", parse_math=False)
     if columns:
-        figure.text(0.5, 0.0, shown(columns, 60), fontsize=size, ha="center", va="top", parse_math=False)
+        figure.text(across, low, shown(columns, 60), fontsize=size, ha="center", va="top", parse_math=False)
 
 
 def _check(records: Sequence[Record]) -> None:
