@@ -67,12 +67,12 @@ def explain_machine(
     elif options.measure:
         if memory is not None:
             subject = (MachineSubject if memory.bits else NumbersSubject)(memory, schedule, count)
-            read = np.mean([one.matrix() for one in records if one.name == READ], axis=0)[start : start + count]
+            read = np.stack([one.matrix()[start : start + count] for one in records if one.name == READ])
             costs = leave_one_out(subject, range(count)).clip(min=0).astype(np.float32)
             shift, said = _steps_ahead(read, costs)
             notes.append(said)
             about = f"read heads{', moved down by 1' if shift else ''}"
-            belief = of_images(believe(subject, read, about=about, shift=shift, special=()))
+            belief = of_images(believe(subject, read.mean(axis=0), about=about, shift=shift, special=()))
             answers = Tokens(rows.texts[start : start + count], name=rows.name)
             records.append(Record(HIDING, len(names), 0, answers, columns, costs))
             stacks.append(Stack("What hiding each slot costs each vector", "cross", (HIDING,)))
@@ -184,16 +184,17 @@ class NumbersSubject(MachineSubject):
         return numbers_change(cost)
 
 
-def _steps_ahead(read: Float[np.ndarray, "u s"], costs: Float[np.ndarray, "u s"]) -> tuple[int, str]:
+def _steps_ahead(read: Float[np.ndarray, "h u s"], costs: Float[np.ndarray, "u s"]) -> tuple[int, str]:
     """Whether the slot that an answer needs most is read at its own step (0) or at the one before (1); in words.
 
     Rank agreement says little of a head that has all weight on one slot: the order of the others is chance.
     """
-    needed, looked = costs.argmax(axis=1), read.argmax(axis=1)
-    own, before = int((needed == looked).sum()), int((needed[1:] == looked[:-1]).sum())
+    needed, looked = costs.argmax(axis=1), read.argmax(axis=2)  # of any head
+    own = int((needed == looked).any(axis=0).sum())
+    before = int((needed[1:] == looked[:, :-1]).any(axis=0).sum())
     return int(before > own), (
-        f"the slot that costs most to hide has the highest weight at the same step in {own:,} of {len(needed):,} answers, "
-        f"at the step before in {before:,} of {len(needed) - 1:,}"
+        f"the slot that costs most to hide has the highest weight at the same step in {own:,} of {len(needed):,} "
+        f"answers, at the step before in {before:,} of {len(needed) - 1:,}"
     )
 
 

@@ -189,10 +189,8 @@ def all_layers(
     size = SMALLEST if width < 5 else 7.0
     line = line_of(size)
     beside = max(widths(layer_names, size), default=0.0)
-    left, above = (
-        (beside + line if layer_names else 3.4 * line),
-        (1.6 * line_of(size_for(width)) if title else 0.02) + 2.6 * line,
-    )
+    left = beside + line if layer_names else 3.4 * line
+    above = (1.6 * line_of(size_for(width)) if title else 0.02) + 2.6 * line
     gap = 0.05
     wide = min((width - left - RIGHT - gap * (heads - 1)) / heads, 1.2)
     shape = max(len(records[0].rows), 1) / max(len(records[0].columns), 1)
