@@ -89,7 +89,7 @@ def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
                 "title": stack.title,
                 "kind": stack.kind,
                 "layers": [_heads(name, one.records) for name in stack.names],
-                "named": list(stack.layers),
+                **({"named": list(stack.layers)} if stack.layers else {}),
             }
             for stack in stacks
         ],
