@@ -69,8 +69,8 @@ def explain_machine(
             subject = (MachineSubject if memory.bits else NumbersSubject)(memory, schedule, count)
             read = np.stack([one.matrix()[start : start + count] for one in records if one.name == READ])
             costs = leave_one_out(subject, range(count)).clip(min=0).astype(np.float32)
-            shift, said = _steps_ahead(read, costs)
-            notes.append(said)
+            shift, when = _steps_ahead(read, costs)
+            notes.append(when)
             about = f"read heads{', moved down by 1' if shift else ''}"
             belief = of_images(believe(subject, read.mean(axis=0), about=about, shift=shift, special=()))
             answers = Tokens(rows.texts[start : start + count], name=rows.name)
