@@ -143,6 +143,14 @@ def test_nothing_hidden_is_what_the_machine_does(first):
     subject = MachineSubject(model, schedule, 3)
     hidden = leave_one_out(subject, range(3))
     np.testing.assert_array_equal(hidden, leave_one_out(subject, range(3)))  # the same first memory
+    if first != "random":  # what is read before the first answer is used in it: hidden as well
+        nothing = subject.log_probs(torch.zeros(1, 6, dtype=torch.bool))
+        with torch.no_grad():
+            for start, same in ((2, True), (3, False)):
+                features = model.answered(
+                    read_without(model, schedule, torch.zeros(1, 1, 1), start), schedule.starts, 3
+                )
+                assert torch.allclose(nothing, -model.errors(features, subject.true)) == same
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
@@ -256,10 +264,15 @@ def test_a_server_explains_a_machine(tmp_path):
         model=TuringMachineConfig(size=8, slots=8, width=4),
         training=TrainingConfig(steps=1, validate_every=1, averaged=1),
     )
-    run = sightline.train("made:copy:lengths=1-2", tmp_path / "run", task="sequence", config=config)
-    frames = np.zeros((3, run.model.front.size), dtype=np.float32)
+    draw, rows = np.random.default_rng(0), ["features\ttarget"]
+    for number in range(12):  # less to make than made data
+        np.save(tmp_path / f"{number}.npy", draw.integers(0, 2, (2 + number % 2, 3)).astype(np.float32))
+        np.save(tmp_path / f"{number}-target.npy", draw.integers(0, 2, (2, 3)).astype(np.float32))
+        rows.append(f"{number}.npy\t{number}-target.npy")
+    (tmp_path / "data.tsv").write_text("\n".join(rows) + "\n")
+    run = sightline.train(tmp_path / "data.tsv", tmp_path / "run", task="sequence", config=config)
     stream = io.BytesIO()
-    np.save(stream, frames)
+    np.save(stream, BITS)
     with client_of({"machine": run}) as client:
         asked = {"array": b64encode(stream.getvalue()).decode(), "measure": True}
         answer = client.post("/explain", json=asked)
