@@ -16,12 +16,14 @@ class Tokens:
     """Words, subwords or characters, in order.
 
     ``words``, where known, is the number of each token's word, counted from 0 without a gap: tokens of one word have
-    the same number. ``special`` are the places of tokens that are not in the text, such as the end.
+    the same number. ``special`` are the places of tokens that are not in the text, such as the end. ``name`` is what
+    one of them is called beside a map, such as "step"; it may be empty.
     """
 
     texts: tuple[str, ...]
     words: tuple[int, ...] | None = None
     special: tuple[int, ...] = ()
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.words is not None and len(self.words) != len(self.texts):
@@ -57,9 +59,13 @@ class Frames:
 
 @dataclass(frozen=True)
 class Slots:
-    """Slots of a memory, or positions without further information."""
+    """Slots of a memory, or positions without further information.
+
+    ``name`` is what one of them is called beside a map, such as "slot": then they are counted from 1. It may be empty.
+    """
 
     count: int
+    name: str = ""
 
     def __len__(self) -> int:
         return self.count
@@ -77,6 +83,13 @@ class Cells:
 
 
 Axis = Tokens | Grid | Frames | Slots | Cells
+
+
+def called(axis: Axis, otherwise: str) -> str:
+    """What one place of an axis is called: its own name, where it has one."""
+    return getattr(axis, "name", "") or otherwise
+
+
 _AXES: dict[str, type[Axis]] = {kind.__name__: kind for kind in (Tokens, Grid, Frames, Slots, Cells)}
 
 
@@ -136,7 +149,8 @@ class Record:
         data: dict[str, object] = {"name": self.name, "layer": self.layer, "head": self.head}
         for side in ("rows", "columns"):
             axis = getattr(self, side)
-            data[side] = {"kind": type(axis).__name__, **asdict(axis)}
+            own = {field: value for field, value in asdict(axis).items() if field != "name" or value}
+            data[side] = {"kind": type(axis).__name__, **own}
         if isinstance(self.weights, TopK):
             data["weights"] = {
                 "places": self.weights.places.tolist(),

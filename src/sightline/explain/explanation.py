@@ -40,12 +40,19 @@ class Stack:
     """The layers of one kind of attention, first layer first: those of an encoder, or those from target to source.
 
     ``kind``: ``cross``-attention, ``self``-attention, ``causal`` self-attention, or a ``pool`` of a sequence into one
-    row.
+    row. ``layers`` are what the layers are called, where they have names and not only numbers.
     """
 
     title: str
     kind: Literal["cross", "self", "causal", "pool"]
     names: tuple[str, ...]
+    layers: tuple[str, ...] = ()
+
+    def layer(self, name: str) -> str:
+        """What the layer of this attention is called; empty where there is only one."""
+        place, count = self.names.index(name), len(self.names)
+        numbered = f"layer {place + 1} of {count}" if count > 1 else ""
+        return self.layers[place] if self.layers else numbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +244,10 @@ class Explanation:
             **{name: fields[name] for name in ("title", "task", "input", "output", "shift")},
             notes=tuple(fields["notes"]),
             records=tuple(map(Record.from_json, fields["records"])),
-            stacks=tuple(Stack(one["title"], one["kind"], tuple(one["names"])) for one in fields["stacks"]),
+            stacks=tuple(
+                Stack(one["title"], one["kind"], tuple(one["names"]), tuple(one.get("layers", ())))
+                for one in fields["stacks"]
+            ),
             steps=tuple(
                 OutputStep(one["written"], one["probability"], _choices(one["likeliest"])) for one in fields["steps"]
             ),

@@ -1,37 +1,42 @@
-"""How often models that decide it repeat their steps (`sightline.nn.thinking`): seen while they run."""
+"""How often models that decide it repeat their steps (`sightline.nn.thinking`): seen while they run, or fixed."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sightline.attention.tap import suffix_of
 from sightline.explain.explanation import Stack
-from sightline.nn.thinking import Halting, Thought
-from sightline.records import Axis, Record, Tokens
+from sightline.nn.thinking import FixedRepeatsConfig, Halting, Thought
+from sightline.records import Axis, Record, Slots, Tokens
 
 REPEATS = "repeats"
-NAMED = 3  # tokens in a note
+NAMED = 3  # positions in a note
+
+
+class Repeated(NamedTuple):
+    """The weight of each repeat at each position, and how many repeats a position had."""
+
+    weights: Float[Tensor, "n ..."]
+    repeats: Float[Tensor, "*b"]
 
 
 class SeenRepeats:
     """The repeats of every position, call by call, in this thread."""
 
     def __init__(self) -> None:
-        self._thread = threading.get_ident()
-        self._sum, self._count, self.most = 0.0, 0, 0
-        self.last: Float[Tensor, ...] | None = None  # of the last call
+        self._sum, self._count = 0.0, 0
+        self.last: Repeated | None = None  # of the last call
 
     def see(self, module: Halting, given: tuple[Any, ...], named: Mapping[str, Any], thought: Thought) -> None:
-        if threading.get_ident() != self._thread:  # other threads may use the model
-            return
         there = named.get("there", given[2] if len(given) > 2 else None)
-        self.last, self.most = thought.repeats.detach(), module.most
-        self._sum += float(self.last.sum())  # 0 where there is nothing
-        self._count += self.last.numel() if there is None else int(there.sum())
+        self.last = Repeated(thought.weights.detach(), thought.repeats.detach())
+        self._sum += float(self.last.repeats.sum())  # 0 where there is nothing
+        self._count += self.last.repeats.numel() if there is None else int(there.sum())
 
     @property
     def mean(self) -> float | None:
@@ -43,30 +48,63 @@ class SeenRepeats:
 def watch_repeats(model: nn.Module) -> Iterator[SeenRepeats]:
     """Count the repeats of every part of the model that decides how often to repeat, inside the block."""
     seen = SeenRepeats()
-    halting = [module for module in model.modules() if isinstance(module, Halting)]
-    hooks = [module.register_forward_hook(seen.see, with_kwargs=True) for module in halting]
-    try:
+    with _hooked(model, seen.see):
         yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
-def repeats_map(seen: SeenRepeats, axis: Axis) -> tuple[list[Record], list[Stack], list[str]]:
-    """How often each position of one example was repeated: a record, its stack and a note; nothing where it is fixed.
+@contextmanager
+def fixed_repeats(model: nn.Module, repeats: int) -> Iterator[None]:
+    """Inside the block, every part of the model that decides how often to repeat does so ``repeats`` times.
 
-    The record has one row. Its weights are shares of the most repeats there may be.
+    The result is the state after the last repeat. Nothing of the model is changed; other threads see no difference.
     """
-    if seen.last is None or seen.last.numel() < len(axis):
+    fixed = FixedRepeatsConfig(repeats).build(1)
+
+    def instead(module: Halting, given: tuple[Any, ...], named: Mapping[str, Any], thought: Thought) -> Thought:
+        made: Thought = fixed(*given, **named)
+        return made
+
+    with _hooked(model, instead):
+        yield
+
+
+@contextmanager
+def _hooked(
+    model: nn.Module, hook: Callable[[Halting, tuple[Any, ...], Mapping[str, Any], Thought], Thought | None]
+) -> Iterator[None]:
+    """Call ``hook`` after every part that decides how often to repeat, in this thread; what it gives is the result."""
+    thread = threading.get_ident()
+
+    def own(module: Halting, given: tuple[Any, ...], named: Mapping[str, Any], thought: Thought) -> Thought | None:
+        return hook(module, given, named, thought) if threading.get_ident() == thread else None
+
+    halting = [module for module in model.modules() if isinstance(module, Halting)]
+    hooks = [module.register_forward_hook(own, with_kwargs=True) for module in halting]
+    try:
+        yield
+    finally:
+        for one in hooks:
+            one.remove()
+
+
+def repeats_map(
+    repeated: Repeated | None, axis: Axis, names: Iterable[str] = ()
+) -> tuple[list[Record], list[Stack], list[str]]:
+    """The weight of each repeat at each position of one example: a record, its stack and a note.
+
+    Rows are positions, columns repeats. ``names`` are those of the attention that is shown beside it. Nothing where the
+    number of repeats is fixed (``repeated`` is None).
+    """
+    if repeated is None or repeated.repeats.numel() < len(axis):
         return [], [], []
-    repeats = seen.last.flatten()[: len(axis)].float().cpu().numpy()
-    record = Record(REPEATS, 0, 0, Tokens((REPEATS,)), axis, (repeats / seen.most)[None].astype(np.float32))
-    stack = Stack(f"How often each position was repeated (1 is {seen.most} times)", "pool", (REPEATS,))
+    weights = repeated.weights.flatten(1)[:, : len(axis)].t().float().cpu().numpy()
+    repeats = repeated.repeats.flatten()[: len(axis)].float().cpu().numpy()
+    record = Record(REPEATS, 0, 0, axis, Slots(weights.shape[1], "repeat"), np.ascontiguousarray(weights))
+    stack = Stack("The weight of each repeat", "self", (REPEATS,))
     longest = np.argsort(-repeats, kind="stable")[:NAMED]
-    names = [axis.texts[place] if isinstance(axis, Tokens) else f"position {place + 1}" for place in longest.tolist()]
-    often = ", ".join(f"{name!r} {repeats[place]:.3g}" for name, place in zip(names, longest.tolist(), strict=True))
-    note = (
-        f"the model decides how often to repeat: {repeats.mean():.2f} times on average, most often {often}; a position "
-        "that has halted still has rows in the maps of later repeats, which it does not use"
-    )
+    texts = [axis.texts[place] if isinstance(axis, Tokens) else f"position {place + 1}" for place in longest.tolist()]
+    often = ", ".join(f"{text!r} {repeats[place]:.3g}" for text, place in zip(texts, longest.tolist(), strict=True))
+    note = f"the model decides how often to repeat: {repeats.mean():.2f} times on average, most often {often}"
+    if any(map(suffix_of, names)):
+        note += "; a position that has halted still has rows in the maps of later repeats, which it does not use"
     return [record], [stack], [note]

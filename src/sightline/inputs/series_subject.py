@@ -90,7 +90,7 @@ class SeriesVectorsSubject(SeriesHiding):
         return self.written.shape[1]
 
     def effect(self, cost: float) -> str:
-        return f"the numbers of a vector change by {max(cost, 0.0) ** 0.5:.2f} deviations"
+        return numbers_change(cost)
 
     def _again(self, copies: int, keep: Bool[Tensor, "n s"] | None) -> tuple[Tensor, Tensor]:
         model: Any = self.model
@@ -135,6 +135,11 @@ class SeriesPositionsSubject(SeriesHiding):
         weights = model.follow(model.annotate(batch), self.written[:, :-1].expand(copies, -1), self.once)
         own = weights.gather(-1, self.written.expand(copies, -1).unsqueeze(-1)).squeeze(-1)
         return own.clamp(min=torch.finfo(own.dtype).tiny).log(), batch.values
+
+
+def numbers_change(cost: float) -> str:
+    """What a mean squared change of standardised numbers is, in words."""
+    return f"the numbers of a vector change by {max(cost, 0.0) ** 0.5:.2f} deviations"
 
 
 class SeriesLabelSubject(SeriesHiding):

@@ -195,7 +195,7 @@ def _text(model: Labeller, texts: Texts, row: Tokens, axis: Tokens, top: int | N
         about = f"last layer, mean of {heads} heads, {rows}"
     title = "From the label to the text" if pooled else f"From the label to the text ({about})"
     own = [Record("label", 0, 0, row, axis, main[None].astype(np.float32))]
-    counted, shown, notes = repeats_map(repeats, axis)
+    counted, shown, notes = repeats_map(repeats.last, axis, trace.names)
     maps = LabelMaps(main, (last,), about, [*own, *records, *counted], [Stack(title, "pool", ("label",)), *stacks])
     if encoder is not None and top is None and kept:
         _add_rollout(maps, records, row, axis, pooled, first)

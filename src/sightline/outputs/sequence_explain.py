@@ -121,7 +121,7 @@ def _maps(
     rolled: list[Record] = []
     if top is None and isinstance(columns, Tokens):
         rolled = rollout_records([record for record in records if kinds[record.name] == "self"])
-    counted, stacks, notes = repeats_map(repeats, columns)
+    counted, stacks, notes = repeats_map(repeats.last, columns, kinds)
     return Explanation(
         title=run.name,
         task=run.task.name,

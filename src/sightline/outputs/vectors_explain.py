@@ -11,7 +11,7 @@ from sightline.explain.capture import capture
 from sightline.explain.evidence import believe
 from sightline.explain.evidence.hiding import HidingSubject
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Belief, Explanation, Stack
+from sightline.explain.explanation import Explanation, Stack
 from sightline.inputs.files import FileItem
 from sightline.inputs.image import of_images
 from sightline.inputs.series import SeriesPart
@@ -20,16 +20,12 @@ from sightline.models.series_to_series import SeriesToSeries
 from sightline.models.stepping import Stepping
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
+from sightline.outputs.machine_explain import Maps, explain_machine
 from sightline.outputs.sequence_explain import first_part_note
-from sightline.records import Axis, Record, Slots, Tokens
+from sightline.records import Axis, Slots
 from sightline.tasks.explain import ExplainOptions
 from sightline.tasks.run import Run
 from sightline.training.steps import to_device
-
-REPEATS = "repeats"  # the name of the map of how often each step was repeated
-
-
-Maps = tuple[list[Record], list[Stack], Belief | None]
 
 
 def explain_vectors(
@@ -37,8 +33,10 @@ def explain_vectors(
 ) -> Explanation:
     """The maps of a model that wrote these vectors from the first part of an item."""
     batch, notes = first_batch(run, parts)
-    show = _machine if isinstance(run.model, Stepping) else _attending
-    maps = show(run, x, parts[0], batch, values, options, notes)
+    if isinstance(run.model, Stepping):
+        maps = explain_machine(run.model, batch, len(values), options, run.input.most_measured or 0, notes)
+    else:
+        maps = _attending(run, x, parts[0], batch, values, options, notes)
     return explanation_of(run, x, f"{len(values):,} vectors of {values.shape[1]:,} numbers", maps, notes)
 
 
@@ -115,45 +113,3 @@ def _attending(
         title=f"From the vectors to the {run.input.source_name}",
     )
     return attention_maps(run, view, options, notes)
-
-
-def _machine(
-    run: Run,
-    x: FileItem,
-    part: SeriesPart,
-    batch: SeriesBatch,
-    values: np.ndarray,
-    options: ExplainOptions,
-    notes: list[str],
-) -> Maps:
-    """Step by step: the slots that heads wrote and read, and how often a step was repeated."""
-    model = cast("Stepping", run.model)
-    schedule = model.schedule(batch, torch.full_like(batch.lengths, len(values)))
-    count = schedule.inputs.shape[1]
-    top = options.top or top_for(model, count)
-    with torch.no_grad(), evaluating(model), capture(model, top=top) as trace:
-        steps = model.run(schedule)
-    rows = step_names(int(schedule.starts[0]), count)
-    records = [
-        one
-        for name in trace.names
-        for one in trace[name].records(rows=rows, columns=Slots(trace[name].weights.shape[-1]))
-    ]
-    stacks = [Stack(f"Slots of the memory: {name}", "cross", (name,)) for name in trace.names]
-    if steps.weights is not None:
-        weights = steps.weights[:, 0].t().float().cpu().numpy()
-        head = 0
-        columns = Tokens(tuple(f"{number}" for number in range(1, weights.shape[1] + 1)))
-        records.append(Record(REPEATS, len(trace.names), head, rows, columns, weights))
-        stacks.append(Stack("How often each step was repeated", "cross", (REPEATS,)))
-        assert steps.repeats is not None
-        notes.append(f"{float(steps.repeats.mean()):.2f} repeats a step")
-    if not records:
-        notes.append(f"{run.config.model.kind} has no attention: there is no map")
-    return records, stacks, None
-
-
-def step_names(frames: int, count: int) -> Tokens:
-    """Steps that read a frame, then those that answer; where each frame has an answer, there are only such."""
-    reading = [f"in {number}" for number in range(1, frames + 1)]
-    return Tokens(tuple(reading + [f"out {number}" for number in range(1, count - frames + 1)]))

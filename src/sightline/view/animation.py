@@ -21,7 +21,7 @@ from sightline.explain.explanation import OutputStep
 from sightline.files import whole_file
 from sightline.picture import WHOLE, Box
 from sightline.recording import Recording
-from sightline.records import Grid, Record
+from sightline.records import Grid, Record, called
 from sightline.view.fonts import fit_fonts, quiet
 from sightline.view.highlight import flow, height_of, sheet, words_along, write
 from sightline.view.layout import (
@@ -284,8 +284,9 @@ def _text_scene(record: Record, title: str | None, width: float, colours: str, m
     size = size_for(width) + 1
     line = line_of(size)
     # A small map keeps the ordinary size of its cells.
-    enough = float(heat_map_figure(record, rows_label="written").get_size_inches()[0])
-    figure = heat_map_figure(record, rows_label="written", width=min(width, enough), colours=colours, most=most)
+    source, written = called(record.columns, "source"), called(record.rows, "written")
+    enough = float(heat_map_figure(record, rows_label=written).get_size_inches()[0])
+    figure = heat_map_figure(record, rows_label=written, width=min(width, enough), colours=colours, most=most)
     figure.set_dpi(DOTS)
     map_width, map_height = figure.get_size_inches()
     own = [flow(words_along(axis), width - 1.1, size) for axis in (record.columns, record.rows)]
@@ -303,7 +304,8 @@ def _text_scene(record: Record, title: str | None, width: float, colours: str, m
     caption = _line(figure, above + 0.6 * line, "", size)
     parts = []
     start = above + 1.5 * line
-    for name, placed, own_height in zip(("source", "written"), own, heights, strict=True):
+    brief = source.partition(" (")[0]  # without the note of what is left out
+    for name, placed, own_height in zip((brief, written), own, heights, strict=True):
         page = sheet(figure, 1.0, start, width - 1.05, own_height)
         parts.append([write(page, one, size) for one in placed])
         _line(figure, start + 0.55 * line, name, size, "#555555")

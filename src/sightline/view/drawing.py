@@ -14,7 +14,7 @@ from sightline.view.layout import TEXT_WIDTH
 from sightline.view.overlay import overlay
 from sightline.view.pictures import all_heads, all_layers, heat_map
 from sightline.view.timed import over_recording
-from sightline.view.words import mean_record, merge_words, shifted
+from sightline.view.words import mean_record, merge_words, shifted, without_empty
 
 LAYOUTS = ("alignment", "heads", "layers")
 ENDINGS = (".png", ".svg", ".pdf", ".gif")
@@ -62,17 +62,17 @@ def draw(
 
     def ready(records: Sequence[Record]) -> list[Record]:
         down = [shifted(record, moved) for record in records]
-        return [merge_words(record) for record in down] if merge else down
+        return without_empty([merge_words(record) for record in down] if merge else down)
 
     if layout == "layers":
         every = ready([record for one in stack.names for record in explanation.of(one)])
-        return all_layers(every, path, **titled(stack.title))
+        return all_layers(every, path, layer_names=stack.layers, **titled(stack.title))
     heads = explanation.of(chosen)
     if layout == "heads":
-        return all_heads(ready(heads), path, **titled(f"{stack.title}, {_layer(stack, chosen) or 'all heads'}"))
+        return all_heads(ready(heads), path, **titled(f"{stack.title}, {stack.layer(chosen) or 'all heads'}"))
     record = mean_record(ready(_one_head(heads, head)))
     of_heads = f"mean of {len(heads)} heads" if head is None else f"head {head + 1} of {len(heads)}"
-    parts = [stack.title, _layer(stack, chosen), of_heads if len(heads) > 1 else ""]
+    parts = [stack.title, stack.layer(chosen), of_heads if len(heads) > 1 else ""]
     shown = titled(", ".join(filter(None, parts)))
     fitting = len(explanation.steps) == len(record.rows) and stack.kind in ("cross", "causal")
     steps = explanation.steps if fitting else None
@@ -147,10 +147,6 @@ def _one_head(heads: Sequence[Record], head: int | None) -> Sequence[Record]:
     if not chosen:
         raise UserError(f"head is {head}; {heads[0].name} has {len(heads)}, counted from 0")
     return chosen
-
-
-def _layer(stack: Stack, name: str) -> str:
-    return f"layer {stack.names.index(name) + 1} of {len(stack.names)}" if len(stack.names) > 1 else ""
 
 
 def _title(text: str, moved: int) -> str:

@@ -20,6 +20,7 @@ from sightline.view.layout import (
     COLOURS,
     INCH,
     TEXT_WIDTH,
+    first_number,
     fits,
     inches,
     ink,
@@ -52,7 +53,7 @@ class Placed:
 
 def words_along(axis: Axis) -> list[str]:
     """The words along an axis, or numbers where it has none."""
-    return names(axis) or [str(place) for place in range(len(axis))]
+    return names(axis) or [str(place + first_number(axis)) for place in range(len(axis))]
 
 
 def flow(texts: Sequence[str], width: float, size: float) -> list[Placed]:

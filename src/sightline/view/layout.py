@@ -11,7 +11,7 @@ from matplotlib.colors import Colormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from sightline.records import Axis, Cells, Frames, Record, Tokens
+from sightline.records import Axis, Cells, Frames, Record, Slots, Tokens
 from sightline.view.fonts import widths
 from sightline.view.words import shown
 
@@ -119,6 +119,11 @@ def names(axis: Axis) -> list[str] | None:
     return None
 
 
+def first_number(axis: Axis) -> int:
+    """Places with a name are counted from 1, others from 0."""
+    return int(isinstance(axis, Slots) and bool(axis.name))
+
+
 def room(axis: Axis, size: float) -> float:
     """How long the longest label of an axis is, in inches."""
     return max(widths(names(axis) or [f"{len(axis):,}"], size), default=0.0) + 0.06
@@ -138,9 +143,10 @@ def label(axes: Axes, side: str, axis: Axis, size: float) -> None:
     own = axes.xaxis if side == "x" else axes.yaxis
     if texts is None:
         step = _round_step(len(axis), max(2, min(10, int(pitch * len(axis) / 0.35))))
-        numbers = list(range(0, len(axis), step))
+        numbers = list(range(step - 1 if first_number(axis) else 0, len(axis), step))
         seconds = axis.seconds if isinstance(axis, Frames) else None
-        own.set_ticks(numbers, [f"{place}" if seconds is None else f"{place * seconds:.3g} s" for place in numbers])
+        counted = [f"{place + first_number(axis)}" for place in numbers]
+        own.set_ticks(numbers, counted if seconds is None else [f"{place * seconds:.3g} s" for place in numbers])
         own.set_tick_params(length=2, width=0.5, labelsize=size, pad=2)
         return
     upright = side == "x" and stand(axis, size, pitch)

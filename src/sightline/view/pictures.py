@@ -9,11 +9,12 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.transforms import Bbox
 
 from sightline.errors import UserError
 from sightline.files import whole_file
-from sightline.records import Record
-from sightline.view.fonts import fit_fonts, quiet
+from sightline.records import Record, called
+from sightline.view.fonts import fit_fonts, quiet, widths
 from sightline.view.layout import (
     COLOURS,
     SMALLEST,
@@ -55,6 +56,7 @@ def heat_map(
 ) -> Path:
     """One attention row for each row of the picture, weights from left to right. The ending gives the format.
 
+    An axis that has a name is labelled with it, and not with ``rows_label`` or ``columns_label``.
     ``width`` is in inches; by default the labels decide it, up to the width of a page. ``most`` is the weight with the
     darkest shade; None takes the largest weight, rounded up. Where labels do not fit, every second, third, ... is
     written.
@@ -73,6 +75,7 @@ def heat_map_figure(
 ) -> Figure:
     """The figure behind `heat_map`."""
     rows, columns = max(len(record.rows), 1), max(len(record.columns), 1)
+    rows_label, columns_label = called(record.rows, rows_label or ""), called(record.columns, columns_label)
     for size in (size_for(width), SMALLEST):  # smaller only where the words would not fit
         left = room(record.rows, size) + (1.5 * line_of(size) if rows_label else 0.02)
         free = max((TEXT_WIDTH if width is None else width) - left - RIGHT, 0.6)
@@ -157,6 +160,7 @@ def all_heads(
         axes.tick_params(left=leftmost, labelleft=leftmost, bottom=lowest, labelbottom=lowest)
         if number + 1 == min(across, len(records)):
             add_scale(axes, image, top, size)
+    _name_sides(figure, first, size, 0.0 if stand(first.columns, size, wide / columns) else below - 1.8 * line)
     add_title(figure, title, size_for(width) + 1, width)
     return save(figure, path)
 
@@ -169,10 +173,12 @@ def all_layers(
     width: float = TEXT_WIDTH,
     colours: str = COLOURS,
     most: float | None = None,
+    layer_names: Sequence[str] = (),
 ) -> Path:
     """Layers from top to bottom, heads from left to right: a small map each, with one scale for all.
 
-    Records of one name are one layer, in the given order. The maps are too small for words, which `all_heads` shows.
+    Records of one name are one layer, in the given order; ``layer_names`` replace their numbers. The maps are too small
+    for words, which `all_heads` shows.
     """
     if not records:
         raise UserError("there is no map to draw")
@@ -182,7 +188,9 @@ def all_layers(
     top = largest(records) if most is None else most
     size = SMALLEST if width < 5 else 7.0
     line = line_of(size)
-    left, above = 3.4 * line, (1.6 * line_of(size_for(width)) if title else 0.02) + 2.6 * line
+    beside = max(widths(layer_names, size), default=0.0)
+    left = beside + line if layer_names else 3.4 * line
+    above = (1.6 * line_of(size_for(width)) if title else 0.02) + 2.6 * line
     gap = 0.05
     wide = min((width - left - RIGHT - gap * (heads - 1)) / heads, 1.2)
     shape = max(len(records[0].rows), 1) / max(len(records[0].columns), 1)
@@ -197,7 +205,8 @@ def all_layers(
             axes.set(xticks=[], yticks=[])
             thin_frame(axes)
             if place == 0:
-                axes.set_ylabel(f"{number + 1}", fontsize=size, rotation=0, ha="right", va="center", labelpad=3)
+                name = layer_names[number] if layer_names else f"{number + 1}"
+                axes.set_ylabel(name, fontsize=size, rotation=0, ha="right", va="center", labelpad=3)
             if number == 0:
                 axes.set_title(f"{record.head + 1}", fontsize=size, pad=2)
             if number == 0 and place == len(layer) - 1:
@@ -206,9 +215,23 @@ def all_layers(
     high = figure.get_size_inches()[1]
     down = len(layers) * (tall + gap) / 2 / high
     figure.text(middle, (high - above + 1.4 * line) / high, "head", fontsize=size, ha="center", va="bottom")
-    figure.text((left - 2.0 * line) / full, down, "layer", fontsize=size, rotation=90, ha="right", va="center")
+    if not layer_names:
+        figure.text((left - 2.0 * line) / full, down, "layer", fontsize=size, rotation=90, ha="right", va="center")
+    _name_sides(figure, records[0], size)
     add_title(figure, title, size_for(width) + 1, full)
     return save(figure, path)
+
+
+def _name_sides(figure: Figure, record: Record, size: float, bottom: float = 0.0) -> None:
+    """What rows and columns are, where they have names: once for all maps, ``bottom`` inches from the lower edge."""
+    rows, columns = called(record.rows, ""), called(record.columns, "")
+    whole = Bbox.union([axes.get_position() for axes in figure.axes])
+    across, down = (whole.x0 + whole.x1) / 2, (whole.y0 + whole.y1) / 2
+    low = bottom / float(figure.get_size_inches()[1])
+    if rows:
+        figure.text(0.0, down, shown(rows, 60), fontsize=size, rotation=90, ha="right", va="center", parse_math=False)
+    if columns:
+        figure.text(across, low, shown(columns, 60), fontsize=size, ha="center", va="top", parse_math=False)
 
 
 def _check(records: Sequence[Record]) -> None:

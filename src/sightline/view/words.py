@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from sightline.records import Axis, Record, Tokens, TopK
+from sightline.records import Axis, Record, Slots, Tokens, TopK
 
 # --- The text of a label.
 
@@ -134,6 +134,27 @@ def mean_record(records: Sequence[Record]) -> Record:
     )
 
 
+LEAST = 0.01  # a weight that makes a slot worth showing
+
+
+def without_empty(records: Sequence[Record]) -> list[Record]:
+    """The maps without the slots behind the last one that has a weight, where fewer than half have one.
+
+    Only named slots are left out, the same ones of every map; their name then says how many.
+    """
+    axes = {one.columns for one in records}
+    axis = axes.pop() if len(axes) == 1 else None
+    if not isinstance(axis, Slots) or not axis.name:
+        return list(records)
+    highest = np.max([one.matrix().max(axis=0, initial=0.0) for one in records], axis=0)
+    shown = int(np.flatnonzero(highest >= LEAST).max(initial=-1)) + 1
+    if not 0 < shown < len(axis) / 2:
+        return list(records)
+    name = f"{axis.name} ({len(axis) - shown:,} more have no weight of {LEAST})"
+    columns = Slots(shown, name)
+    return [replace(one, columns=columns, weights=one.matrix()[:, :shown], scores=None) for one in records]
+
+
 def _grouped(axis: Axis) -> _Grouping:
     if not isinstance(axis, Tokens) or axis.words is None:
         return _Grouping(axis, np.arange(len(axis)))
@@ -147,7 +168,7 @@ def _grouped(axis: Axis) -> _Grouping:
     texts = tuple(_word([axis.texts[place] for place in group], group[0] in special) for group in groups)
     kept = tuple(number for number, group in enumerate(groups) if group[0] in special)
     group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    return _Grouping(Tokens(texts, tuple(range(len(groups))), kept), group_of)
+    return _Grouping(Tokens(texts, tuple(range(len(groups))), kept, axis.name), group_of)
 
 
 def _word(pieces: Sequence[str], special: bool) -> str:

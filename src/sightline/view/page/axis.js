@@ -6,7 +6,7 @@ const NAMERS = {
   Tokens: (axis) => axis.texts.map(visible),
   Grid: (axis) => numbered(axis.size, (i) => `row ${Math.floor(i / axis.width) + 1}, column ${(i % axis.width) + 1}`),
   Frames: (axis) => numbered(axis.size, (i) => `${(i * axis.seconds).toFixed(2)} s`),
-  Slots: (axis) => numbered(axis.size, (i) => `${i + 1}`),
+  Slots: (axis) => numbered(axis.size, (i) => (axis.name ? `${axis.name} ${i + 1}` : `${i + 1}`)),
   Cells: (axis) =>
     numbered(axis.size, (i) => `${visible(axis.columns[Math.floor(i / axis.rows)])}, row ${(i % axis.rows) + 1}`),
 };
@@ -31,7 +31,8 @@ export function canMerge(axis) {
 export function sideOf(axis, merge) {
   const groups = merge ? groupsOf(axis) : null;
   const special = new Set(axis.special ?? []);
-  const side = { axis, groups, special, title: TITLES[axis.kind] ?? (groups ? "words" : "tokens") };
+  // What one place is called: pictures have the same name.
+  const side = { axis, groups, special, name: axis.name ?? "", title: TITLES[axis.kind] ?? (groups ? "words" : "tokens") };
   side.labels = NAMERS[axis.kind](axis);
   side.rightToLeft = axis.kind === "Tokens" && rightToLeft(axis.texts.slice(0, 400));
   if (groups) {
@@ -41,6 +42,7 @@ export function sideOf(axis, merge) {
   side.size = side.labels.length;
   // Beside a map there is little room.
   const place = (i) => `${Math.floor(i / axis.width) + 1}, ${(i % axis.width) + 1}`;
-  side.brief = axis.kind === "Grid" ? numbered(axis.size, place) : side.labels;
+  const briefly = { Grid: place, Slots: (i) => `${i + 1}` }[axis.kind];
+  side.brief = briefly ? numbered(axis.size, briefly) : side.labels;
   return side;
 }

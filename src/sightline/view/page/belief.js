@@ -2,8 +2,8 @@
 
 import { isolated, make } from "./dom.js";
 import { bar } from "./calculation.js";
-import { isOfCosts } from "./look.js";
-import { plural, significant } from "./text.js";
+import { isOfCosts, layerName } from "./look.js";
+import { capital, plural, significant } from "./text.js";
 
 const SHOWN_HEADS = 8;
 
@@ -88,7 +88,8 @@ function headsByCost(app, explanation, heads) {
 
 function nameOf(one, where) {
   if (!where) return `${one.name}, head ${one.head + 1}`;
-  return where.stack.layers.length > 1 ? `Layer ${where.layer + 1}, head ${where.head + 1}` : `Head ${where.head + 1}`;
+  const several = where.stack.layers.length > 1;
+  return capital(`${several ? `${layerName(where.stack, where.layer)}, ` : ""}head ${where.head + 1}`);
 }
 
 function whereIs(explanation, one) {

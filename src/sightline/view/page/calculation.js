@@ -3,7 +3,7 @@
 import { signed } from "./colour.js";
 import { loadCalculation } from "./data.js";
 import { isolated, make, sizeCanvas } from "./dom.js";
-import { strongest } from "./look.js";
+import { layerName, strongest } from "./look.js";
 import { decimals, plural, short } from "./text.js";
 
 const MOST_ROWS = 30;
@@ -24,7 +24,7 @@ export async function calculationOf(explanation, shown, row, weights, place) {
   const layer = shown.stack.layers.findIndex((places) => places.includes(place));
   const heads = shown.stack.layers[layer].length;
   const whose = [];
-  if (shown.stack.layers.length > 1) whose.push(`layer ${layer + 1}`);
+  if (shown.stack.layers.length > 1) whose.push(layerName(shown.stack, layer));
   if (heads > 1) whose.push(`head ${info.head + 1}`);
   const soft = found.scores ? softmax(found.scores.row(row)) : null;
   const plain = soft !== null && weights.every((weight, i) => Math.abs(weight - soft.weights[i]) < ALIKE);
@@ -52,7 +52,7 @@ function readTable(shown, found, row, weights, soft) {
   const scores = found.scores?.row(row);
   const kind = (column) => (shown.columns.special.has(column) ? "special" : null);
   const head = [
-    "attended to",
+    shown.columns.name || "attended to",
     found.values ? `value (${found.values.width} of ${found.size} numbers)` : null,
     scores ? "score" : null,
     soft ? "e^(score − largest)" : null,

@@ -2,7 +2,7 @@
 
 import { canMerge } from "./axis.js";
 import { check, choice, make } from "./dom.js";
-import { stackOf } from "./look.js";
+import { layerName, stackOf } from "./look.js";
 
 export const VIEWS = [
   ["alignment", "Alignment"], ["heads", "Heads × layers"], ["lines", "Lines"], ["replay", "Replay"],
@@ -50,7 +50,11 @@ export function choicesOf(app) {
     made.push(choice("Attention", options, place, open));
   }
   if (state.view !== "heads") {
-    if (layers > 1) made.push(choice("Layer", numbers(layers), state.layer, (layer) => app.set({ layer: Number(layer) })));
+    if (layers > 1) {
+      const own = same.find((stack) => stack.named?.length);
+      const options = own ? own.layers.map((_, layer) => [layer, layerName(own, layer)]) : numbers(layers);
+      made.push(choice("Layer", options, state.layer, (layer) => app.set({ layer: Number(layer) })));
+    }
     if (heads > 1) {
       const options = [["mean", "Mean of heads"], ...numbers(heads)];
       made.push(choice("Head", options, state.head, (head) => app.set({ head: head === "mean" ? head : Number(head) })));

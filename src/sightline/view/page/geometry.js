@@ -12,6 +12,7 @@ const ROOMY = 20; // cells are not made smaller than this for the sake of the he
 const SEPARATE = 8; // cells from this size on have gaps between them
 const TURN = -55;
 const PAD = 8;
+const NAME = 14; // the height of what the columns are called
 export const ZOOMS = [1, 2, 4, 8, 14, 20, 28, 36, 44];
 
 export function geometryOf(shown, room, tall, zoom) {
@@ -26,7 +27,7 @@ export function geometryOf(shown, room, tall, zoom) {
   const high = cell < LABELLED && shown.rows.size * LABELLED < tall / 2 ? LABELLED + 3 : cell;
   const flat = wide + 6 <= cell;
   const turn = (-TURN * Math.PI) / 180;
-  const top = flat ? 24 : Math.ceil(wide * Math.sin(turn)) + 18;
+  const top = (flat ? 24 : Math.ceil(wide * Math.sin(turn)) + 18) + (shown.columns.name ? NAME : 0);
   const over = flat ? 0 : Math.ceil(wide * Math.cos(turn));
   return {
     cell, high, left, top, flat,
@@ -90,6 +91,8 @@ export function drawMap(pen, shown, geometry, part, app, cursor = {}) {
     bold: chosen,
     italic: side.special.has(place),
   });
+  if (shown.rows.name) pen.text(left - PAD, top - PAD, shown.rows.name, { size: 11, anchor: "end", fill: soft });
+  if (shown.columns.name) pen.text(left, NAME - 2, shown.columns.name, { size: 11, fill: soft });
   const { everyRow, everyColumn } = geometry;
   for (let row = Math.ceil(first.row / everyRow) * everyRow; row < last.row; row += everyRow) {
     if (yOf(row) + high / 2 < top - 2 || hides(row, cursor.row, everyRow)) continue;

@@ -5,9 +5,10 @@ import { wordButtons } from "./captioned.js";
 import { level, theme } from "./colour.js";
 import { loadMap } from "./data.js";
 import { check, make, sizeCanvas } from "./dom.js";
+import { layerName } from "./look.js";
 import { drawOver, printed, sizeOf } from "./over.js";
 import { CanvasPen } from "./pen.js";
-import { significant } from "./text.js";
+import { capital, significant } from "./text.js";
 
 const SMALL = 100; // pictures that have no room for name and cost side by side
 const FRAME = 22; // of a picture: its border and the gap to the next
@@ -65,7 +66,8 @@ export function headsView(app, shown, explanation, room) {
   const highOf = (one) => over?.height ?? sideOfHead(explanation, one, side);
 
   const ofLayer = (layer) => heads.filter((one) => one.layer === layer);
-  const layers = shown.stack.layers.map((_, layer) => [`Layer ${layer + 1}`, ofLayer(layer)]);
+  const layerOf = (layer) => capital(layerName(shown.stack, layer));
+  const layers = shown.stack.layers.map((_, layer) => [layerOf(layer), ofLayer(layer)]);
   const groups = sorted ? [["Highest cost of ablation first", heads]] : layers;
   const strongest = over ? "is fully lit" : "has the strongest shade";
   const hint = `Each picture has its own scale: its largest weight ${strongest}. Choose one to open it.`;
@@ -88,11 +90,11 @@ export function headsView(app, shown, explanation, room) {
 
   function button(one) {
     const short = sorted ? `L${one.layer + 1} · H${one.head + 1}` : `Head ${one.head + 1}`;
-    const name = make("span", { class: "name" }, one.alone ? `Layer ${one.layer + 1}` : short);
+    const name = make("span", { class: "name" }, one.alone ? layerOf(one.layer) : short);
     const price = one.cost === null ? "" : `cost ${significant(one.cost)}`;
     const canvas = make("canvas", { "aria-hidden": "true" });
     sizeCanvas(canvas, over?.width ?? side, highOf(one));
-    const label = [`Open layer ${one.layer + 1}`, `head ${one.head + 1}`, price].filter(Boolean).join(", ");
+    const label = [`Open ${layerName(shown.stack, one.layer)}`, `head ${one.head + 1}`, price].filter(Boolean).join(", ");
     const open = () => app.set({ view: "alignment", layer: one.layer, head: one.head });
     const small = side < SMALL;
     const cost = price ? make("span", { class: "cost" }, small ? significant(one.cost) : price) : null;

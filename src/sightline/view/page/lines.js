@@ -65,9 +65,10 @@ export function linesView(app, shown) {
     if (chosen.side === "rows") return sentence(shown, chosen.place);
     const best = attendersOf(shown, chosen.place).slice(0, 4);
     const word = quoted(shown.columns.labels[chosen.place]);
-    if (!best.length) return `${word} was attended to by no row: no weight reaches 0.005.`;
+    const named = shown.columns.name;
+    if (!best.length) return `${word}${named ? "" : " was attended to by no row"}: no weight reaches 0.005.`;
     const list = best.map((link) => `${quoted(shown.rows.labels[link.row])} ${decimals(link.weight, 2)}`);
-    return `${word} was attended to by ${list.join(", ")}.`;
+    return `${word}${named ? ":" : " was attended to by"} ${list.join(", ")}.`;
   }
 
   function paint() {
@@ -204,6 +205,6 @@ function drawLines(pen, shown, layout, part, links, chosen, app) {
   }
   pen.rect(0, 0, layout.width, TOP - 8, { fill: paper });
   const asks = shown.stack.kind === "cross" ? "writes" : "asks";
-  pen.text(layout.left - part.x, 17, asks, { size: 11, anchor: "end", fill: soft });
-  pen.text(layout.right - part.x, 17, "is attended to", { size: 11, fill: soft });
+  pen.text(layout.left - part.x, 17, shown.rows.name || asks, { size: 11, anchor: "end", fill: soft });
+  pen.text(layout.right - part.x, 17, shown.columns.name || "is attended to", { size: 11, fill: soft });
 }

@@ -60,9 +60,14 @@ function emptyRows(map, needed) {
   return needed ? { ...map, row: (i) => map.row(i) ?? new Float32Array(map.columns) } : map;
 }
 
+/** What a layer of a stack is called. */
+export function layerName(stack, layer) {
+  return stack.named?.[layer] ?? `layer ${layer + 1}`;
+}
+
 function nameOf(stack, layer, head, heads) {
   const parts = [stack.title];
-  if (stack.layers.length > 1) parts.push(`layer ${layer + 1}`);
+  if (stack.layers.length > 1) parts.push(layerName(stack, layer));
   if (heads > 1) parts.push(head === "mean" ? `mean of ${heads} heads` : `head ${head + 1}`);
   return parts.join(", ");
 }
@@ -92,8 +97,10 @@ export function sentence(shown, row) {
   const best = strongest(weights, 4);
   const costs = isOfCosts(shown.stack);
   if (!best.length && costs) return `${word} loses nothing: no word costs 0.005.`;
-  if (!best.length) return `${word} attended to nothing in particular: no weight reaches 0.005.`;
+  const named = shown.columns.name; // slots, repeats: their labels say what they are
+  if (!best.length) return `${word}${named ? "" : " attended to nothing in particular"}: no weight reaches 0.005.`;
   const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);
   if (costs && shown.stack.kind !== "pool") return `${word} loses without ${list.join(", ")}.`;
-  return shown.stack.kind === "pool" ? `Highest weights: ${list.join(", ")}.` : `${word} attended to ${list.join(", ")}.`;
+  if (shown.stack.kind === "pool") return `Highest weights: ${list.join(", ")}.`;
+  return `${word}${named ? ":" : " attended to"} ${list.join(", ")}.`;
 }

@@ -85,7 +85,12 @@ def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
         "axes": [_axis(axis) for axis in axes],
         "maps": maps,
         "stacks": [
-            {"title": stack.title, "kind": stack.kind, "layers": [_heads(name, one.records) for name in stack.names]}
+            {
+                "title": stack.title,
+                "kind": stack.kind,
+                "layers": [_heads(name, one.records) for name in stack.names],
+                **({"named": list(stack.layers)} if stack.layers else {}),
+            }
             for stack in stacks
         ],
         "steps": [asdict(step) for step in one.steps],

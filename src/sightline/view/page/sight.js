@@ -27,7 +27,7 @@ function wordSight(shown, app) {
   let now = null;
   const chips = columns.labels.map((label, column) => {
     const number = make("span", { class: "number" });
-    const word = isolated(short(label), { class: "word" });
+    const word = isolated(short(columns.brief[column]), { class: "word" });
     const special = columns.special.has(column);
     const tip = (event) => app.tip(event, `${short(label, 300)}: ${now ? decimals(now[column], app.digits) : "–"}`);
     const element = make(

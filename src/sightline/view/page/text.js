@@ -78,3 +78,8 @@ export function mergedText(pieces) {
 export function plural(count, one, many) {
   return `${count} ${count === 1 ? one : many}`;
 }
+
+/** With a capital letter, as a label begins. */
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
