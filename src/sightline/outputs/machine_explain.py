@@ -21,7 +21,7 @@ from sightline.explain.explanation import Belief, Stack
 from sightline.explain.thinking import Repeated, fixed_repeats, repeats_map
 from sightline.inputs.image import of_images
 from sightline.inputs.series_subject import numbers_change
-from sightline.models.stepping import Schedule, Stepping, Steps
+from sightline.models.stepping import Schedule, StepFeatures, Stepping
 from sightline.models.turing import TuringMachine
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.encoder_maps import HIDING, kept_note, too_many_note, top_for
@@ -83,12 +83,12 @@ def explain_machine(
 
 
 def step_names(frames: int, count: int) -> Tokens:
-    """Steps that read a frame, then those that answer; where each frame has an answer, there are only such."""
+    """StepFeatures that read a frame, then those that answer; where each frame has an answer, there are only such."""
     reading = [f"in {number}" for number in range(1, frames + 1)]
     return Tokens(tuple(reading + [f"out {number}" for number in range(1, count - frames + 1)]), name="step")
 
 
-def _repeated(steps: Steps) -> Repeated | None:
+def _repeated(steps: StepFeatures) -> Repeated | None:
     """Of a machine that decides how often to repeat."""
     if steps.weights is None or steps.repeats is None:
         return None
@@ -207,7 +207,7 @@ def _without_heads(subject: MachineSubject) -> list[str]:
     ]
 
 
-def _with_fixed_repeats(model: Stepping, schedule: Schedule, count: int, made: Steps) -> str:
+def _with_fixed_repeats(model: Stepping, schedule: Schedule, count: int, made: StepFeatures) -> str:
     """What is written when every step is repeated once, twice, … up to the mean number."""
     assert made.repeats is not None
     mean = max(1, round(float(made.repeats[schedule.there].mean())))
