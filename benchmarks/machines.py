@@ -2,6 +2,7 @@
 
     python benchmarks/machines.py list                              # the trainings, with their settings
     python benchmarks/machines.py train copy-ntm --seeds 0 1 2      # one after the other; runs go to --folder
+    python benchmarks/machines.py harder logic-act-0                # repeats against the difficulty of a step
     python benchmarks/machines.py report                            # the table of all runs in --folder
 
 Every training is `sightline train sequence` with one thread, every score `sightline evaluate` on sequences of another
@@ -52,9 +53,9 @@ def thinking(kind: str, **fields: float) -> str:
 
 
 TRAININGS = {
-    "copy-ntm": Training("made:copy", "ntm", 4, ("batch_rows=16", OFTEN, *LONG), COPY),
-    "copy-lstm": Training("made:copy", "lstm", 4, ("batch_rows=16", "model.size=256", OFTEN, *LONG), COPY),
-    "copy-transformer": Training("made:copy", "transformer", 4, ("batch_rows=16", OFTEN, *LONG), COPY),
+    "copy-ntm": Training("made:copy", "ntm", 9, ("batch_rows=16", OFTEN, *LONG), COPY),
+    "copy-lstm": Training("made:copy", "lstm", 9, ("batch_rows=16", "model.size=256", OFTEN, *LONG), COPY),
+    "copy-transformer": Training("made:copy", "transformer", 9, ("batch_rows=16", OFTEN, *LONG), COPY),
     "repeat-copy-ntm": Training("made:repeat-copy", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), REPEAT),
     "repeat-copy-lstm": Training("made:repeat-copy", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), REPEAT),
     "recall-ntm": Training("made:associative-recall", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), RECALL),
@@ -78,6 +79,10 @@ TRAININGS = {
     "logic-act": Training(
         "made:logic:width=4:lengths=1-5", "lstm", 8, ("batch_rows=32", "model.size=128", thinking("act"), *LONG),
         ("made:logic:width=4:lengths=1-5:seed=2",),
+    ),
+    "logic-universal": Training(
+        "made:logic:width=4:lengths=1-5", "universal", 8,
+        ("batch_rows=64", "model.thinking.cost=0.003", *LONG), ("made:logic:width=4:lengths=1-5:seed=2",),
     ),
     "logic-1": Training(
         "made:logic:width=4:lengths=1-5", "lstm", 8, ("batch_rows=32", "model.size=128", *LONG),
@@ -116,6 +121,32 @@ def train(name: str, seed: int, folder: Path, minutes: float | None, rate: float
     (out / "scores.json").write_text(json.dumps(scores, indent=1))
 
 
+def harder(run: Path, rows: int = 1000) -> None:
+    """Whether a run of logic repeats a step more often the more gates it has: the correlation, with its interval."""
+    import numpy as np
+    import torch
+
+    import sightline as package
+    from sightline.nn.series import SeriesBatch
+    from sightline.synthetic.made import MadeData
+
+    torch.set_num_threads(1)
+    model: Any = package.load(run).model
+    made = MadeData.read("made:logic:width=4:lengths=5")
+    x, _ = made.draw(np.random.default_rng(5), rows)
+    source = SeriesBatch(torch.from_numpy(x), torch.full((rows,), x.shape[1]))
+    with torch.no_grad():
+        repeats = model.eval().run(model.schedule(source, source.lengths)).repeats.numpy()
+    gates = x[:, :, 2:].sum(axis=-1)
+    draws = np.random.default_rng(0)
+    drawn = [draws.integers(0, rows, rows) for _ in range(1000)]
+    values = [np.corrcoef(gates[some].ravel(), repeats[some].ravel())[0, 1] for some in drawn]
+    low, high = np.quantile(values, (0.025, 0.975))
+    own = np.corrcoef(gates.ravel(), repeats.ravel())[0, 1]
+    means = ", ".join(f"{number} gates {repeats[gates == number].mean():.2f}" for number in range(1, 5))
+    print(f"{run.name}: correlation of gates and repeats {own:.2f} (95 % interval {low:.2f} to {high:.2f}); {means}")
+
+
 def curve(run: Path) -> list[dict[str, Any]]:
     lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").exists() else []
     return [json.loads(line) for line in lines]
@@ -134,7 +165,7 @@ def report(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("list", "train", "report"))
+    parser.add_argument("command", choices=("list", "train", "report", "harder"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--folder", type=Path, default=Path("runs/machines"))
@@ -146,6 +177,9 @@ def main() -> None:
             print(f"{name:20} {training.data} {training.model} {training.minutes:g} minutes {' '.join(training.sets)}")
     elif options.command == "report":
         report(options.folder)
+    elif options.command == "harder":
+        for name in options.names:
+            harder(options.folder / name)
     else:
         options.folder.mkdir(parents=True, exist_ok=True)
         for name in options.names:
