@@ -43,7 +43,13 @@ BEYOND = (
 OFTEN = "training.validate_every=100"
 LONG = ("training.patience=100000", "training.averaged=1")
 # A tanh network of 128 on one step, as in Graves 2016 and Fojo et al. 2018.
-FLAT = ("batch_rows=128", "training.validate_every=1000", "training.warmup=50000", *LONG)  # a rate that does not fall
+FLAT = (
+    "batch_rows=128",
+    "training.validate_every=1000",
+    "training.warmup=50000",
+    "model.front.centring=none",
+    *LONG,
+)  # a rate that does not fall
 RNN = ("model.cell=rnn", "model.size=128", *FLAT)
 GRU = ("model.cell=gru", "model.size=128", *FLAT)
 

@@ -189,7 +189,7 @@ class SeriesInput(FileInput[SeriesPart, SeriesBatch]):
                 )
             size = min(front.components, size)
             self.axes = principal_axes((store.frames(file) for file in files), self.shape.size, size)
-        elif images:
+        elif images or front.centring == "none":
             return self
         count, sums = 0, np.zeros((2, size))
         for file in files:

@@ -84,14 +84,15 @@ def _stretch(lengths: Float[Tensor, " b"], share: float, longest: int) -> Bool[T
     return (places >= starts.unsqueeze(-1)) & (places < (starts + widths).unsqueeze(-1))
 
 
-Centring = Literal["item", "data"]
+Centring = Literal["item", "data", "none"]
 
 
 class FeatureNorm(nn.Module):
     """Each feature less its mean, in units of its deviation. Padding stays zero, and enters no mean.
 
     ``item``: the mean is that of the series itself, which removes what a microphone or a voice adds to all frames;
-    ``data``: that of the training data. The deviation is that of the training data.
+    ``data``: that of the training data. The deviation is that of the training data. ``none``: numbers stay as they are,
+    for data in which rare numbers are no larger than frequent ones, such as bits.
     """
 
     mean: Tensor
@@ -132,7 +133,7 @@ def with_deltas(x: Float[Tensor, "b t d"], mask: Bool[Tensor, "b t"], orders: in
 class SeriesFrontConfig(Config):
     """How frames become vectors.
 
-    ``centring``: features are normalised with the mean of the item or of the data. ``deltas`` adds slopes in time.
+    ``centring``: features are normalised with the mean of the item or of the data, or not at all. ``deltas`` adds slopes in time.
     ``masking``: what is masked in training (null: nothing). Frames that are images become so many principal
     ``components`` of the training data's pixels, or, with 0, go through convolutions of these ``channels``, of which
     each layer halves both sides, and have ``dropout`` behind them; ``mirrored``: half of them are flipped left to
