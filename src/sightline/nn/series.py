@@ -134,10 +134,10 @@ class SeriesFrontConfig(Config):
     """How frames become vectors.
 
     ``centring``: features are normalised with the mean of the item or of the data, or not at all. ``deltas`` adds
-    slopes in time. ``masking``: what is masked in training (null: nothing). Frames that are images become so many principal
-    ``components`` of the training data's pixels, or, with 0, go through convolutions of these ``channels``, of which
-    each layer halves both sides, and have ``dropout`` behind them; ``mirrored``: half of them are flipped left to
-    right in training.
+    slopes in time. ``masking``: what is masked in training (null: nothing). Frames that are images become so many
+    principal ``components`` of the training data's pixels, or, with 0, go through convolutions of these ``channels``,
+    of which each layer halves both sides, and have ``dropout`` behind them; ``mirrored``: half of them are flipped left
+    to right in training.
     """
 
     centring: Centring = "item"
