@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from report import machine, write_section
+
 
 class Training(NamedTuple):
     """The options of a training, its minutes, and the data that it is scored on, by name."""
@@ -158,15 +160,27 @@ def curve(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def report(folder: Path) -> None:
-    """For each run: when its validation data first had no wrong bit, and its scores."""
+def report(folder: Path, write: bool) -> None:
+    """For each run: steps and minutes, when its validation data first had no wrong bit, and its scores."""
+    lines = ["| run | steps | minutes | no wrong bit first | scored on | wrong bits | exact, % | repeats |"]
+    lines.append("|---|--:|--:|---|---|--:|--:|--:|")
     for run in sorted(path for path in folder.iterdir() if (path / "scores.json").exists()):
-        solved = next((one for one in curve(run) if one.get("bit_error") == 0), None)
-        first = f"no wrong bit at step {solved['step']:,}, minute {solved['seconds'] / 60:.1f}" if solved else ""
-        print(f"{run.name:24} {first}")
+        points = [one for one in curve(run) if "seconds" in one]
+        solved = next((one for one in points if one.get("bit_error") == 0), None)
+        first = "" if solved is None else f"step {solved['step']:,}, minute {solved['seconds'] / 60:.1f}"
+        start = f"{run.name} | {points[-1]['step']:,} | {points[-1]['seconds'] / 60:.0f} | {first}"
         for data, scores in json.loads((run / "scores.json").read_text()).items():
-            shown = ", ".join(f"{key} {value:g}" for key, value in scores.items() if isinstance(value, float))
-            print(f"    {data:60} {shown}")
+            repeats = f"{scores['repeats']:.2f}" if scores.get("repeats") else ""
+            name = data.removeprefix("made:").replace(":seed=2", "").replace(":", ", ")
+            lines.append(f"| {start} | {name} | {scores['bit_error']:.3g} | {scores['exact']:.1f} | {repeats} |")
+            start = " | | | "
+    print(*lines, sep="\n")
+    if write:
+        about = "Wrong bits are those of a sequence, on sequences of another seed. One thread; two to six processes ran"
+        about += " beside each other on two cores, so that minutes are longer than on a quiet machine."
+        again = "Reproduce: `python benchmarks/machines.py train NAME --seeds 0`, then `report --write`."
+        body = ["## Memory and time", "", f"Measured on {machine()}.", "", *lines, "", about, "", again]
+        write_section("machines", "\n".join(body))
 
 
 def main() -> None:
@@ -177,12 +191,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/machines"))
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.command == "list":
         for name, training in TRAININGS.items():
             print(f"{name:20} {training.data} {training.model} {training.minutes:g} minutes {' '.join(training.sets)}")
     elif options.command == "report":
-        report(options.folder)
+        report(options.folder, options.write)
     elif options.command == "harder":
         for name in options.names:
             harder(options.folder / name)
