@@ -110,7 +110,8 @@ def test_search_drives_every_model(model):
 
 
 def test_configs_survive_json():
-    assert set(kinds("text_to_text")) == {"grammar", "seq2seq", "luong", "rnnsearch", "transformer"}
+    known = {"grammar", "seq2seq", "luong", "rnnsearch", "transformer", "universal_transformer"}
+    assert set(kinds("text_to_text")) == known
     for config in MODELS.values():
         assert TextToTextConfig.loads(config.dumps()) == config
 

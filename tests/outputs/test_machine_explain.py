@@ -175,8 +175,8 @@ def thinker(machine, thinking):
     torch.manual_seed(0)
     model = MACHINES[machine](thinking).build(SeriesShape((3,)), TargetShape(3, True)).eval()
     for name, parameter in model.named_parameters():
-        if name.endswith("halt.bias"):
-            torch.nn.init.constant_(parameter, -1.0)  # several repeats
+        if ".halt." in name:
+            torch.nn.init.constant_(parameter, -1.0 if name.endswith("bias") else 0.0)  # several repeats
     return model
 
 

@@ -132,7 +132,7 @@ def test_columns_tell_positions_from_vectors(row, columns, positions, tmp_path):
 
 def test_made_numbers_have_the_order_that_is_stored():
     for draw in (sort, convex_hull):
-        x, _ = draw(MadeData.read("made:sort"), np.random.default_rng(0), 50)
+        x, _ = draw(MadeData.read("made:sort"), np.random.default_rng(0), 50, 2)
         np.testing.assert_array_equal(x, x.astype(np.float16).astype(np.float32))
 
 
