@@ -26,7 +26,8 @@ def encoder(thinking, norm="pre", allow=None):
     one = UniversalEncoder(LayerShape(SIZE, 2, 12, 0.0, norm), thinking, allow).double()
     if not isinstance(thinking, FixedRepeatsConfig):
         with torch.no_grad():  # so that positions differ
-            one.thinking.halt.weight.normal_(0.0, 4.0)
+            one.thinking.halt.weight.zero_()
+            one.thinking.halt.weight[0, 0] = 4.0
             one.thinking.halt.bias.fill_(-1.0)
     return one
 
