@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sightline.models.recurrent_steps import RecurrentStepsConfig
+from sightline.models.transformer_steps import TransformerStepsConfig, UniversalStepsConfig
 from sightline.models.vector_writer import TargetShape, VectorsBatch
 from sightline.nn.series import SeriesBatch, SeriesShape
 from sightline.nn.thinking import AdaptiveConfig, FixedRepeatsConfig, PonderingConfig
@@ -100,3 +101,20 @@ def test_it_stops_where_it_has_learnt_to():
     with torch.no_grad():
         model.stop.bias.fill_(20.0)
     assert (model.generate(source, 50).stops == 1).all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [TransformerStepsConfig, UniversalStepsConfig])
+def test_no_answer_of_a_transformer_depends_on_how_many_follow(kind):
+    torch.manual_seed(0)
+    config = kind(answers="after", size=8, heads=2, feed_forward=8)
+    model = config.build(SeriesShape((3,)), TargetShape(2, True)).double().eval()
+    source, target = batch()
+    few, many = (model.generate(source, count, count) for count in (3, 40))
+    torch.testing.assert_close(few.values, many.values[:, :3])
+    together, alone = model.loss(source, target), 0.0
+    for row, length in enumerate(source.lengths.tolist()):
+        one = SeriesBatch(source.values[row : row + 1, :length], source.lengths[row : row + 1])
+        own = VectorsBatch(target.values[row : row + 1, :length], target.lengths[row : row + 1])
+        alone += float(model.loss(one, own).total)
+    assert float(together.total) == pytest.approx(alone, rel=1e-9)

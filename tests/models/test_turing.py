@@ -172,6 +172,7 @@ def test_capture_sees_every_step_of_both_kinds_of_heads():
     np.testing.assert_allclose(trace["read"].weights.sum(-1), 1, rtol=1e-6)
 
 
+@pytest.mark.unchecked_shapes  # wrong values are given on purpose
 def test_wrong_settings_are_one_sentence():
     for fields, said in (
         ({"slots": 0}, "slots is 0"),

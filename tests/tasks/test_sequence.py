@@ -12,7 +12,9 @@ import torch.nn.functional as F
 import sightline
 from invoke import run
 from sightline.baselines.ridge import Ridge, around
+from sightline.data.made import made_rows
 from sightline.data.sound import wav_bytes
+from sightline.data.source import Source
 from sightline.errors import UserError
 from sightline.metrics.vectors import length_statistics, mse_statistics, r2_statistics
 from sightline.models.recurrent_steps import RecurrentStepsConfig
@@ -464,6 +466,24 @@ def test_numbers_may_stand_in_the_rows(tmp_path):
     assert held.evaluate(rows[:10]).values["exact"] == made.evaluate(tmp_path / "rows.jsonl").values["exact"] == 100
 
 
+def test_a_run_of_bits_goes_on_with_bits_alone(machine, tmp_path):
+    rows = [{"features": [[1, 0, 0], [0, 0, n]], "target": [[n / 7, 0.5]]} for n in range(30)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    done = run("train", "sequence", "--data", "rows.jsonl", "--from", str(machine), "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "writes bits, and the data has other numbers" in done.stderr
+    asked = run("predict", str(machine), "--input", "rows.jsonl", cwd=tmp_path)
+    assert asked.returncode == 2
+    assert "found numbers; save each item as a file (.npy)" in asked.stderr
+
+
+def test_made_data_to_score_differs_by_every_seed():
+    for seed in (0, 1, 3):
+        source = Source(f"made:copy:lengths=9:count=20:seed={seed}")
+        trained, scored = (list(made_rows(replace(source, options=one))) for one in ({}, {"scored": True}))
+        assert not any(np.array_equal(one.values[0], two.values[0]) for one, two in zip(trained, scored, strict=True))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -471,13 +491,18 @@ def test_numbers_may_stand_in_the_rows(tmp_path):
         (["--data", "made:copy", "--lengths", "0"], "lengths is '0'; expected numbers from 1"),
         (
             ["--data", "made:copy", "--metric", "r2"],
-            "metric is r2; of bits it is one of bit_error, exact, length_error",
+            "metric is r2; of these bits it is one of bit_error, exact, length_error",
         ),
         (["--data", "made:copy", "--model", "ntm", "--set", "model.answers=each"], "set answers=after"),
+        (["--data", "made:dynamic-ngrams:lengths=5", "--metric", "length_error"], "it is one of bit_error, exact"),
+        (["--data", "made:addition", "--width", "18"], "width is 18; of made:addition it is at most 17"),
+        (["--data", "made:trees", "--lengths", "99"], "lengths is 99; of made:trees it is at most 50"),
+        (["--data", "rows.tsv", "--lengths", "4"], "--count is for made data, such as --data made:copy"),
         (["--data", "made:sort", "--model", "ntm"], "--model ntm is for other data; here it is one of pointer"),
     ],
 )
 def test_wrong_options_of_made_data_are_one_sentence(options, said, tmp_path):
+    (tmp_path / "rows.tsv").write_text("features\ttarget\n")
     done = run("train", "sequence", "--out", str(tmp_path / "run"), "--count", "20", *options, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr.strip().splitlines()[-1]

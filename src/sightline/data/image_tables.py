@@ -118,6 +118,8 @@ def image_paths(
         for row in read_image_cells(path, (), kind=kind):
             if row.problem is not None:
                 raise UserError(f"{row.file}:{row.line}: {row.problem}")
+            if not isinstance(row.values[0], Path):
+                raise UserError(f"{row.file}:{row.line}: found numbers; save each item as a file (.npy), or use Python")
             paths.append(row.values[0])
         return list(dict.fromkeys(paths))
     try:

@@ -1,6 +1,7 @@
 """Made data (`sightline.synthetic.made`) as the rows of a source."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sightline.data.columns import TableRow
 from sightline.data.source import Source
@@ -10,11 +11,12 @@ SCORED_ROWS = 500  # unless another number is given
 
 
 def made_of(source: Source) -> MadeData:
-    """The made data that a source names, with the options beside it. Where it is to be scored (``scored``), it is drawn
-    by another seed than that of training data."""
+    """The made data that a source names, with the options beside it. Where it is to be scored (``scored``), others are
+    drawn than those of training data, by any seed."""
     given = {name: source.options.get(name) for name in OPTIONS}
     if source.options.get("scored"):
-        return MadeData.read(str(source.data), count=SCORED_ROWS, seed=1).changed(str(source.data), given)
+        made = replace(MadeData.read(str(source.data)), count=SCORED_ROWS, seed=1, scored=True)
+        return made.changed(str(source.data), given)
     return MadeData.read(str(source.data), **given)
 
 

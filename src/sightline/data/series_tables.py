@@ -70,7 +70,8 @@ def _has_positions(source: Source) -> bool:
     stands in it first: paths and lists of lists are vectors."""
     named = source.columns[1].strip().casefold() if source.columns and len(source.columns) > 1 else None
     if named is None:
-        return bool({*_names(source)} & {*POSITION_NAMES})
+        names = {*_names(source)}
+        return bool(names & {*POSITION_NAMES}) and "target" not in names
     if named in POSITION_NAMES or source.held is not None or (table := _table_of(source)) is None:
         return named in POSITION_NAMES
 

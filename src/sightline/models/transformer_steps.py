@@ -1,14 +1,16 @@
 """Transformers over steps: a stack of layers, or one layer that is repeated (Universal Transformer).
 
-All steps attend to each other. The steps that answer have positions, and nothing else that tells them apart: a sequence
-that is longer than those of training has positions that were never trained.
+All frames attend to each other; a step that answers attends to all frames, to itself and to the answers before it, so
+that no answer depends on how many follow. The steps that answer have positions, and nothing else that tells them apart:
+a sequence that is longer than those of training has positions that were never trained.
 """
 
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from torch import nn
+from jaxtyping import Bool
+from torch import Tensor, nn
 
 from sightline.attention.checks import check_least
 from sightline.models.stepping import Schedule, StepFeatures, Stepping, SteppingConfig
@@ -34,8 +36,9 @@ class TransformerSteps(Stepping):
     def run(self, schedule: Schedule) -> StepFeatures:
         x = self.enter(schedule.inputs)
         x = self.dropout(x + sinusoids(0, x.shape[1], x.shape[2], x))
+        allow = seen_by_steps(schedule)
         for layer in self.layers:
-            x = layer(x, schedule.there)
+            x = layer(x, schedule.there, allow)
         return StepFeatures(self.norm(x))
 
 
@@ -49,12 +52,21 @@ class UniversalSteps(Stepping):
         self.add_vectors(config.size, target, stops=not self.each)
 
     def run(self, schedule: Schedule) -> StepFeatures:
-        thought = self.encoder(self.enter(schedule.inputs), schedule.there)
+        thought = self.encoder(self.enter(schedule.inputs), schedule.there, seen_by_steps(schedule))
         features = thought.state[0]
         if isinstance(self.encoder.thinking, FixedRepeats):
             return StepFeatures(features)
         repeated = None if thought.states is None else torch.stack([one[0] for one in thought.states])
         return StepFeatures(features, thought.cost, thought.repeats, repeated, thought.weights)
+
+
+def seen_by_steps(schedule: Schedule) -> Bool[Tensor, "b 1 t t"]:
+    """Which step (the last axis) each step may attend to, for all heads."""
+    steps = torch.arange(schedule.inputs.shape[1], device=schedule.starts.device)
+    frames = steps < schedule.starts.unsqueeze(-1)
+    if not bool(frames.any()):  # each frame has an answer: all attend to all
+        return torch.ones_like(frames).unsqueeze(1).unsqueeze(1).expand(-1, 1, len(steps), -1)
+    return (frames.unsqueeze(1) | (steps <= steps.unsqueeze(-1))).unsqueeze(1)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from sightline.nn.series import SeriesShape
 
 Controller = Literal["lstm", "feed_forward"]
 FirstMemory = Literal["constant", "learned", "random"]
+MOST_SLOTS = 1 << 17
 NEARLY_NOTHING = 1e-6  # in every place of a constant first memory (Collier and Beel 2018)
 
 
@@ -74,7 +75,8 @@ class TuringMachine(Stepping):
         if first == "learned":
             memory = self.first_memory
         elif first == "random":  # drawn once for each batch
-            memory = 0.05 * torch.randn(self.slots, self.width, dtype=like.dtype, device=like.device)
+            fixed = None if self.training else torch.Generator().manual_seed(0)  # scores do not differ by chance
+            memory = 0.05 * torch.randn(self.slots, self.width, generator=fixed).to(like)
         else:
             memory = like.new_full((self.slots, self.width), NEARLY_NOTHING)
         memory = memory.expand(rows, -1, -1)
@@ -131,6 +133,8 @@ class TuringMachineConfig(SteppingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "slots", "width", "read_heads", "write_heads")
+        if self.slots > MOST_SLOTS:
+            raise ValueError(f"slots is {self.slots:,}; it must be at most {MOST_SLOTS:,}")
         for name, kinds in (("controller", Controller), ("first_memory", FirstMemory)):
             if getattr(self, name) not in get_args(kinds):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it is one of {', '.join(get_args(kinds))}")

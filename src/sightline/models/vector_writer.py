@@ -67,7 +67,7 @@ class VectorWriter(nn.Module):
         """What the map to vectors gave as numbers of the data: of bits, their probabilities."""
         return torch.sigmoid(written) if self.bits else written * self.target_deviation + self.target_mean
 
-    def errors(self, features: Float[Tensor, "*b h"], true: Float[Tensor, "*b e"]) -> Float[Tensor, "*b"]:
+    def errors(self, features: Float[Tensor, "... h"], true: Float[Tensor, "... e"]) -> Float[Tensor, "..."]:
         """The loss of each vector; ``true`` are standardised."""
         written = self.output(features)
         if self.bits:

@@ -120,7 +120,10 @@ class EncoderLayer(nn.Module):
         return type(self) is EncoderLayer and isinstance(attention, MultiHead) and attention.is_softmax_of_dots()
 
     def forward(
-        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None, allow: Allow | None = None
+        self,
+        x: Float[Tensor, "b s d"],
+        mask: Bool[Tensor, "b s"] | None,
+        allow: Allow | Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "b s d"]:
         """``allow`` says which positions a position may attend to, such as `Causal()`; all of them without it."""
         y = self.around_attention.enter(x)

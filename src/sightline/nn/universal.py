@@ -48,13 +48,18 @@ class UniversalEncoder(nn.Module):
         self.allow = allow
         spread_weights(self.layer)
 
-    def forward(self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b s"] | None = None) -> Thought:
+    def forward(
+        self,
+        x: Float[Tensor, "b s d"],
+        mask: Bool[Tensor, "b s"] | None = None,
+        allow: Bool[Tensor, "..."] | None = None,
+    ) -> Thought:
         """The states have one tensor, ``b s d``, normalised where layers are not. Padding is zero in all of them."""
 
         def step(state: State, number: int) -> State:
             placed = state[0] + coordinates(0, x.shape[1], number, x)
             with repeat_number(number):
-                return (self.layer(placed, mask, self.allow),)
+                return (self.layer(placed, mask, self.allow if allow is None else allow),)
 
         thought = self.thinking(step, (x,), mask)
         states = None if thought.states is None else tuple(self._finish(one, mask) for one in thought.states)

@@ -235,7 +235,9 @@ class VectorsOutput(SeriesOutput[np.ndarray, RawVectors, VectorsPrediction, Vect
             total, squares = total + values.sum(axis=0), squares + np.square(values).sum(axis=0)
         mean = total / count
         if start is not None:  # its model has the mean and the deviation of its own data
-            return fitted, self._fitted(replace(facts, longest=max(longest, facts.longest)))
+            if facts.bits and not bits:
+                raise UserError(f"{start.path} writes bits, and the data has other numbers; begin without --from")
+            return fitted, self._fitted(replace(facts, longest=max(longest, facts.longest), aligned=aligned))
         if bits:
             plain = (0.0,) * len(mean), (1.0,) * len(mean)
             return fitted, self._fitted(TargetFacts(*plain, longest, bits, aligned))

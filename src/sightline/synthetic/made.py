@@ -16,6 +16,7 @@ from sightline.synthetic.trees import tree_pairs
 PREFIX = "made:"
 COUNT = 5_000  # rows, unless another number is given
 MOST_ROWS, LONGEST, WIDEST = 1_000_000, 10_000, 1_024
+MOST_NUMBERS = 10_000_000  # in a sequence
 VECTORS, POSITIONS, SYMBOLS = ("features", "target"), ("features", "positions"), ("source", "target")
 
 
@@ -46,6 +47,7 @@ class MadeData:
     count: int = COUNT
     repeats: Range = field(default=Range(1, 10))
     seed: int = 0
+    scored: bool = False  # drawn to be scored: others than those of training, by any seed
 
     @classmethod
     def read(cls, text: str, **options: object) -> "MadeData":
@@ -67,7 +69,19 @@ class MadeData:
         own = self
         for key, chosen in given.items():
             own = replace(own, **{key: OPTIONS[key](key, str(chosen))})
-        return own
+        return own.checked()
+
+    def checked(self) -> "MadeData":
+        """Refuse what would take too long to draw, or too much memory."""
+        kind = MADE[self.name]
+        if self.lengths.most > kind.longest:
+            raise UserError(f"lengths is {self.lengths}; of {PREFIX}{self.name} it is at most {kind.longest:,}")
+        if self.width > kind.widest:
+            raise UserError(f"width is {self.width}; of {PREFIX}{self.name} it is at most {kind.widest:,}")
+        repeats = self.repeats.most if self.name == "repeat-copy" else 1
+        if self.lengths.most * repeats * self.width > MOST_NUMBERS:
+            raise UserError(f"{PREFIX}{self}: a sequence has more than {MOST_NUMBERS:,} numbers; make it shorter")
+        return self
 
     def __str__(self) -> str:
         """What `read` reads, without the number of rows."""
@@ -83,11 +97,11 @@ class MadeData:
         """All rows, the same each time: arrays, or symbols in a text."""
         if self.columns == SYMBOLS:
             try:
-                yield from tree_pairs(self.seed, self.count, self.lengths)
+                yield from tree_pairs(self.seed + (0 if self.scored else 10**6), self.count, self.lengths)
             except ValueError as error:
                 raise UserError(f"{PREFIX}{self}: {error}") from None
             return
-        draws = np.random.default_rng([self.seed, *map(ord, self.name)])
+        draws = np.random.default_rng([self.seed, *([] if self.scored else [1]), *map(ord, self.name)])
         for _ in range(self.count):
             x, y = self.draw(draws, 1)
             yield x[0], y[0]
@@ -298,6 +312,8 @@ class MadeKind:
     lengths: Range
     width: int = 8
     columns: tuple[str, str] = VECTORS
+    longest: int = LONGEST
+    widest: int = WIDEST
 
     def default(self, name: str) -> MadeData:
         return MadeData(name, self.lengths, self.width)
@@ -312,10 +328,10 @@ MADE: Mapping[str, MadeKind] = {
     "parity": MadeKind(parity, Range(1, 64), 64),
     "scattered-parity": MadeKind(scattered_parity, Range(1, 64), 64),
     "logic": MadeKind(logic, Range(1, 10), 10),
-    "addition": MadeKind(addition, Range(5, 5), 5),
+    "addition": MadeKind(addition, Range(5, 5), 5, widest=17),
     "sort": MadeKind(sort, Range(5, 10), 1, POSITIONS),
     "convex-hull": MadeKind(convex_hull, Range(5, 10), 2, POSITIONS),
-    "trees": MadeKind(None, Range(3, 20), 1, SYMBOLS),
+    "trees": MadeKind(None, Range(3, 20), 1, SYMBOLS, longest=50),
 }
 
 

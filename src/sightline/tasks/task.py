@@ -197,6 +197,9 @@ class Task:
         for name, value in source.options.items():
             if value and name not in known:
                 raise UserError(f"--{name} is no option of {self.name}; give --data FILE: {self.data}")
+        made = [name for name in ("lengths", "count", "width", "repeats") if source.options.get(name)]
+        if made and not (source.data or "").startswith("made:"):
+            raise UserError(f"--{made[0]} is for made data, such as --data made:copy; leave it out")
         names = [one.name for one in self.options if one.metavar == "FILE"]
         given = [name for name in names if source.options.get(name)]
         spelled = " and ".join(f"--{name} FILE" for name in names)

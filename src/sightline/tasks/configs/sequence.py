@@ -67,9 +67,10 @@ class SequenceConfig(MadeSeriesConfig):
     def for_targets(self, facts: "TargetFacts") -> "SequenceConfig":
         """The configuration as these targets need it: metric, and when a machine answers."""
         config = self if self.metric != "auto" else replace(self, metric="bit_error" if facts.bits else "r2")
-        if config.metric not in METRICS[facts.bits]:
+        known = tuple(one for one in METRICS[facts.bits] if one != "length_error" or not facts.aligned)
+        if config.metric not in known:
             what = "bits" if facts.bits else "numbers"
-            raise UserError(f"metric is {config.metric}; of {what} it is one of {', '.join(METRICS[facts.bits])}")
+            raise UserError(f"metric is {config.metric}; of these {what} it is one of {', '.join(known)}")
         model = config.model
         if isinstance(model, SteppingConfig):
             if model.answers == "each" and not facts.aligned:
