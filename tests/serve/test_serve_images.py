@@ -278,6 +278,7 @@ def test_an_image_is_dropped_pasted_or_chosen(runs, open_page):
         assert page.locator("option[value=frozen]").last.evaluate("(option) => option.hidden")
         page.get_by_role("button", name="Explain").click()
         page.wait_for_selector("text=floor has no attention")
+        page.wait_for_selector(".captioned")
         assert page.locator(".captioned").count() == 1
         page.evaluate(DROP, ["bad.png", "drop", sent(b"no image at all")])
         assert "It says: images[0] cannot be used: it is no image" in problem(page)

@@ -2,7 +2,7 @@
 
 A step is some fifty small operations, and PyTorch's own backward pass takes twice as many. Written out, heads share
 what they can, the gradients of all weights are one product over all steps at the end, and norms of the memory's
-gradient come from the cosines. Gain: 2.5 to 3 in training, at 128 slots of 20 numbers (`benchmarks/kernel_gains.py`).
+gradient come from the cosines. Gain: 2.1 in training, at 128 slots of 20 numbers (`benchmarks/kernel_gains.py`).
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
