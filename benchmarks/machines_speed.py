@@ -154,7 +154,9 @@ def grow(out: Path) -> None:
         for column, (value, unit) in enumerate((("seconds", "s a step"), ("megabytes", "MB"))):
             axes[row, column].loglog([one[what] for one in some], [one[value] for one in some], "o-")
             axes[row, column].set(xlabel=what, ylabel=unit)
-            axes[row, column].grid(alpha=0.3, which="both")
+            axes[row, column].set_xticks([one[what] for one in some], [f"{one[what]:,}" for one in some])
+            axes[row, column].minorticks_off()
+            axes[row, column].grid(alpha=0.3)
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / "machines.png", dpi=150)
     print(out / "machines.png")
