@@ -107,12 +107,12 @@ def test_backwards_is_the_source_turned_by_hand(cell):
     forwards.load_state_dict(backwards.state_dict())
     source, words = batch()
     with torch.no_grad(), capture(backwards) as ours:
-        found = backwards.logits(source, words)
+        logits = backwards.logits(source, words)
     with torch.no_grad(), capture(forwards) as theirs:
         expected = forwards.logits(turned(source), words)
         other = forwards.logits(source, words)
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
-    assert not torch.allclose(found, other)
+    torch.testing.assert_close(logits, expected, atol=1e-10, rtol=0)
+    assert not torch.allclose(logits, other)
     for row, length in enumerate(LENGTHS):
         one, by_hand = (trace.maps[0].weights[row, 0] for trace in (ours, theirs))
         torch.testing.assert_close(one[:, :length], by_hand[:, :length].flip(1), atol=1e-6, rtol=0)

@@ -133,10 +133,10 @@ class Pondering(Halting):
         for number in range(1, self.most + 1):
             new = step(state, number)
             state = tuple(torch.where(going.unsqueeze(-1), one, old) for one, old in zip(new, state, strict=True))
-            chance = self.probability(state)
-            weights.append(torch.where(going, chance * survives, 0.0))
+            halts = self.probability(state)
+            weights.append(torch.where(going, halts * survives, 0.0))
             states.append(state)
-            survives = torch.where(going, survives * (1 - chance), survives)
+            survives = torch.where(going, survives * (1 - halts), survives)
             going = going & (survives >= self.epsilon)
             if not going.any():
                 break

@@ -56,9 +56,9 @@ def explain_machine(
     elif names:
         stacks.append(Stack("From step to step", "self", names))
     notes += [kept_note(top)] if top is not None and names else []
-    repeated, ways, said = repeats_map(_repeated(made), rows, names)
+    repeated, ways, about_repeats = repeats_map(_repeated(made), rows, names)
     records, stacks = records + repeated, stacks + ways
-    notes += said
+    notes += about_repeats
     if not records:
         notes.append(f"{model.config.kind} has no attention: there is no map")
     belief = None

@@ -184,10 +184,10 @@ class SameTask:
         self.path, self.run = path, Run.load(path)
         if self.run.task.name == task.name and self.run.variant.stored != variant.stored:
             own, other = self.run.input.noun, imported(variant.input).noun
-            said = f"{path} reads {own}, and the data is of {other}"
+            reason = f"{path} reads {own}, and the data is of {other}"
             if own == other:
-                said = f"{path} gives {self.run.output.noun}, and the data has {imported(variant.output).noun}"
-            raise UserError(f"{said}: begin without --from")
+                reason = f"{path} gives {self.run.output.noun}, and the data has {imported(variant.output).noun}"
+            raise UserError(f"{reason}: begin without --from")
         if self.run.variant.stored != variant.stored:
             raise UserError(
                 f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} can only start from "
