@@ -88,6 +88,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformer": "sightline.models.transformer_steps:TransformerStepsConfig",
         "universal": "sightline.models.transformer_steps:UniversalStepsConfig",
     },
+    "asker": {
+        "neural_programmer": "sightline.models.neural_programmer:NeuralProgrammerConfig",
+        "cell_reader": "sightline.models.cell_reader:CellReaderConfig",
+    },
     "series_to_positions": {"pointer": "sightline.models.pointer:PointerConfig"},
     "grid_model": {
         "at_once": "sightline.models.grid_at_once:AtOnceConfig",

@@ -38,6 +38,7 @@ def test_a_text_of_blanks_is_an_empty_text(name):
         ("pretrain", ["a"], "expected one text"),
         ("tag", ["a", 3], "expected a sentence"),
         ("span", ["a", "b", "c"], "expected a question and a text"),
+        ("ask", ["a", "b", "c"], "expected a question and a table"),
     ],
 )
 def test_several_items_are_not_explained_as_one(name, item, reason):

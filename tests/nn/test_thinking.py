@@ -172,6 +172,28 @@ def test_what_has_halted_keeps_its_state():
             assert torch.equal(later[place], states[number - 1, place])
 
 
+def test_a_lower_bias_begins_with_more_repeats():
+    x = torch.randn(PLACES, 8)
+    halting = [AdaptiveConfig(bias=bias).build(8) for bias in (6.0, 1.0, -2.0)]
+    repeats = [float(one(lambda state, n: state, (x,)).repeats.mean()) for one in halting]
+    assert repeats == sorted(repeats)
+    assert repeats[0] < 1.5 < 4 < repeats[2]
+    assert AdaptiveConfig().build(8).halt.bias.item() == 1.0
+    assert PonderingConfig().build(8).halt.bias.item() == 0.0
+
+
+def test_the_cost_rises_with_training_and_is_whole_elsewhere():
+    torch.manual_seed(0)
+    halting, x = AdaptiveConfig(cost=0.1, rises=100).build(8), torch.randn(PLACES, 8)
+    whole = halting(lambda state, n: state, (x,)).cost
+    for step, share in ((0, 0.0), (25, 0.25), (100, 1.0), (1000, 1.0)):
+        halting.at_step(step)
+        assert torch.allclose(halting(lambda state, n: state, (x,)).cost, share * whole)
+    always = AdaptiveConfig(cost=0.1).build(8)
+    always.at_step(0)
+    assert always.cost == 0.1
+
+
 def test_fixed_repeats_cost_nothing():
     states = drawn()
     thought = run(FixedRepeatsConfig(3).build(2), states)
@@ -188,6 +210,8 @@ def test_fixed_repeats_cost_nothing():
         (AdaptiveConfig, {"most": 0}, "most is 0; it must be at least 1"),
         (AdaptiveConfig, {"cost": -1.0}, "cost is -1.0; it must be at least 0"),
         (AdaptiveConfig, {"epsilon": 1.0}, "epsilon is 1.0; it must be above 0 and below 1"),
+        (AdaptiveConfig, {"rises": -1}, "rises is -1; it must be at least 0"),
+        (PonderingConfig, {"bias": 11.0}, "bias is 11.0; it must be from -10 to 10"),
         (PonderingConfig, {"prior": 0.0}, "prior is 0.0; it must be above 0 and below 1"),
     ],
 )

@@ -77,6 +77,14 @@ def test_morse_code_is_made_heard_and_drawn(run, capsys):
     assert "wrote" in capsys.readouterr().out
 
 
+def test_tables_are_asked_and_drawn(run, capsys):
+    """In so short a time nothing is learnt; that a trained model answers is tested with its task."""
+    measured = run("table_programs")
+    assert 0 <= measured.right <= 1
+    assert 0 < measured.chance < 1
+    assert "wrote" in capsys.readouterr().out
+
+
 def test_made_morse_has_the_code_and_the_times_of_its_letters():
     for one, again in zip(made_morse(5, 7), made_morse(5, 7), strict=True):
         assert np.array_equal(one.samples, again.samples)

@@ -19,6 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # fmt: off
 ORDER = [
     "lazy", "errors", "files", "config", "vocabulary", "state", "machine", "speed", "records", "picture", "recording",
+    "table", "asked",
     "text", "synthetic", "data", "metrics", "kernels", "attention", "nn", "decoding", "models", "training", "baselines",
     "explain", "view", "interop", "align", "inputs", "outputs", "tasks", "export", "saliency", "serve", "testing",
     "cli", "api",
@@ -29,7 +30,8 @@ EXCEPTIONS = {
     ("explain.explanation", "view"),  # an explanation saves itself
     ("testing.task_contract", "cli"),  # the laws try every verb as a user does
 }
-MODEL_FREE = {"view", "records", "picture", "recording", "text", "data", "metrics", "decoding", "explain.explanation"}
+MODEL_FREE = {"view", "records", "picture", "recording", "table", "asked", "text", "data", "metrics", "decoding"}
+MODEL_FREE |= {"explain.explanation"}
 PLAIN = {*ORDER[: ORDER.index("kernels")], "decoding", "view", "explain.explanation", "explain"}
 TASKS = list(BUILT_IN)
 

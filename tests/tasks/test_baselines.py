@@ -19,6 +19,7 @@ NAMES = {
     "translate": {"a copy of the source"},
     "caption": {"one caption for every image"},
     "grid": {"none marked", "all marked", "a threshold on the pixels"},
+    "ask": {"the most frequent answer", "the cell in the row and the column that the question names"},
     "classify-text": {"linear", "nb-svm", "ngrams"},
 }
 

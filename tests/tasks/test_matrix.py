@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unchecked_shapes
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 KINDS = ("translate", "summarise", "classify-text", "classify-pair", "classify-image")
 KINDS = (*KINDS, "tag", "span", "pretrain", "caption", "grid", "transcribe", "transcribe-vectors", "classify-sound")
-KINDS = (*KINDS, "sequence", "sequence-positions")
+KINDS = (*KINDS, "sequence", "sequence-positions", "ask")
 IMAGE, SOUND = ("--image", "image", "images/01.png"), ("--audio", "recording", "sounds/01.wav")
 # Items that are files: the option, the field of a request, and one of them.
 FILES = {
@@ -50,6 +50,8 @@ def data_of(here):
 
 
 def items_of(kind, here):
+    if kind == "ask":
+        return ["--table", here / "table.csv", "--text", "which name has the most points?"]
     return [FILES[kind][0], here / FILES[kind][2]] if kind in FILES else ITEMS.get(kind, ["--text", "a red dog"])
 
 
@@ -168,6 +170,9 @@ def serve(kind, here, place):
         _, field, file = FILES[kind]
         content = base64.b64encode((here / file).read_bytes()).decode()
         many, one = {f"{field}s": [content]}, {field: content}
+    elif kind == "ask":
+        one = {"question": given[3], "table": {"header": ["Name", "Points"], "rows": [["Anna", "3"], ["Ben", "5"]]}}
+        many = {"questions": [one]}
     else:
         one = dict(zip(("text", "text2"), given[1::2], strict=False))
         many = {f"{name.removesuffix('2')}s{'2' if name.endswith('2') else ''}": [text] for name, text in one.items()}

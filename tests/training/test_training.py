@@ -16,6 +16,7 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.training.checkpoint import Progress, checkpoints
 from sightline.training.folder import RunFolder, average, load_tensors, save_tensors
 from sightline.training.loop import TrainingConfig, rank_of, train
+from sightline.training.steps import add_noise
 from training_runs import CONFIG
 
 
@@ -45,10 +46,10 @@ def test_it_learns_and_keeps_a_record(tmp_path):
     assert Reversal().validate(model.eval())["exact"] == outcome.scores["exact"]
 
 
-@pytest.mark.parametrize("stop_at", [1, 4, 6, 7, 11])
-def test_going_on_changes_nothing(tmp_path, stop_at):
+@pytest.mark.parametrize(("stop_at", "noise"), [(1, 0.0), (4, 0.0), (6, 0.0), (7, 0.01), (11, 0.0)])
+def test_going_on_changes_nothing(tmp_path, stop_at, noise):
     """Interrupted anywhere, also within an epoch: every parameter equals the uninterrupted run's."""
-    config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=6)
+    config = TrainingConfig(learning_rate=1e-2, warmup=5, steps=15, validate_every=6, gradient_noise=noise)
     whole = train(small_model(), Reversal(), config, RunFolder.create(tmp_path / "whole"), device="cpu")
     folder = RunFolder.create(tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
@@ -100,11 +101,37 @@ def test_accumulation_is_a_larger_batch(tmp_path):
         torch.testing.assert_close(states[0][name], states[1][name], atol=1e-9, rtol=0)
 
 
+def test_gradient_noise_is_drawn_by_the_step_and_fades():
+    weights = [torch.nn.Parameter(torch.zeros(400, 50)) for _ in range(2)]
+
+    def noise(step):
+        for one in weights:
+            one.grad = torch.zeros_like(one)
+        add_noise(weights, 0.3, step)
+        return torch.cat([one.grad.flatten() for one in weights])
+
+    torch.testing.assert_close(noise(7), noise(7), rtol=0, atol=0)
+    assert not torch.equal(noise(7), noise(8))
+    for step in (0, 1000):
+        assert float(noise(step).var()) == pytest.approx(0.3 / (1 + step) ** 0.55, rel=0.03)
+    with pytest.raises(ValueError, match="gradient_noise is -1"):
+        TrainingConfig(gradient_noise=-1)
+
+
 def test_old_checkpoints_go(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
     train(small_model(), Reversal(), TrainingConfig(epochs=5, averaged=2, validate_every=6), folder, device="cpu")
     assert [path.name for path in checkpoints(folder.path)] == ["step-24", "step-30"]
     assert not list(folder.path.rglob("*.part*"))
+
+
+def test_without_decay_the_rate_falls_only_at_the_end():
+    config = TrainingConfig(learning_rate=1.0, warmup=100, steps=2000, decay="none", cooldown=0.5)
+    assert config.rate(49) == 0.5
+    assert config.rate(99) == config.rate(1000, done=0.5) == 1.0
+    assert config.rate(1500, done=0.75) == 0.5
+    with pytest.raises(ValueError, match="decay is 'linear'; it is root or none"):
+        TrainingConfig(decay="linear")
 
 
 def test_the_rate_rises_and_falls():

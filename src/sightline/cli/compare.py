@@ -24,6 +24,7 @@ def compare_command(
     columns: Sequence[str] | None,
     source: str | None,
     target: str | None,
+    table: str | None,
     encoding: str | None,
     lengths: str | None,
     count: str | None,
@@ -51,7 +52,7 @@ def compare_command(
         raise UserError(
             f"--out draws scores by the length of the source; {first.name} has no source texts: leave it out"
         )
-    examples = read_for(first, data, columns, source=source, target=target, **made)
+    examples = read_for(first, data, columns, source=source, target=target, table=table, **made)
     draw = {"samples": samples, "seed": seed}
     with spelling(given), progress_bar("predicting", len(runs) * len(examples)) as advance:
         comparison = compare(loaded, examples, metrics=metrics, **draw, on_predicted=advance, **options)

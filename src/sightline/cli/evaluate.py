@@ -33,6 +33,7 @@ def evaluate_command(
     columns: Sequence[str] | None,
     source: str | None,
     target: str | None,
+    table: str | None,
     encoding: str | None,
     lengths: str | None,
     count: str | None,
@@ -53,7 +54,7 @@ def evaluate_command(
         check_ending(out, (".jsonl",))
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = load_run(run)
-    examples = read_for(loaded, data, columns, source=source, target=target, **made)
+    examples = read_for(loaded, data, columns, source=source, target=target, table=table, **made)
     with spelling(given), progress_bar("predicting", len(examples)) as advance:
         evaluation = evaluate(loaded, examples, on_predicted=advance, **options)
     for warning in loaded.output.warnings(evaluation):
@@ -78,7 +79,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
         print(f"{evaluation.repeats:.2f} repeats of a position on average")
     if evaluation.seen is not None and evaluation.seen.any():
         seen = int(evaluation.seen.sum())
-        print(f"{seen:,} of {count:,} {run.task.rows} are in the run's own data: scores on them are too high")
+        about = f"the {run.input.known_by} of " if run.input.known_by else ""
+        print(f"{about}{seen:,} of {count:,} {run.task.rows} are in the run's own data: scores on them are too high")
     elif evaluation.seen is None and run.folder is not None and not (run.folder / DATA / TRAIN).is_dir():
         print("the run folder has no training data: whether it has some of these rows is not known")
     if evaluation.verdict:

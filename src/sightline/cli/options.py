@@ -20,7 +20,7 @@ REQUIRED: Any = dataclasses.MISSING
 # Options that name items which are files, by the column of the input that reads them (`Input.column`).
 FILE_OPTIONS = {"image": "images", "audio": "recordings", "features": "arrays (.npy)", "frames": "clips"}
 # Other options that name files to read.
-READ = {"data", "valid", "source", "target", "input", "images", "config", "gold", "truth"}
+READ = {"data", "valid", "source", "target", "input", "images", "config", "gold", "truth", "table"}
 RUN_FILES = ("config.json", "sightline.json", "model.safetensors")  # of a run, an export, a checkpoint
 METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "TEXT"}
 # Options that have a new name, by command: the old one works for one release. {"train": {"--old": "--new"}}

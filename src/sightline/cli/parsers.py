@@ -14,11 +14,13 @@ def several(name: str, metavar: str, help: str) -> Arg:
 
 RUN = Arg("run", Path, "The run folder.", REQUIRED, "RUN", positional=True)
 SEARCH, ITEMS, PICTURE = "search", "items", "picture"
+TABLE = Arg("table", str, "For runs that answer questions about tables: the table of all questions.", None, "FILE")
 DATA = (
     Arg("data", str, "Data with targets, in the same formats as for training; - reads a pipe.", None, "FILE"),
     Arg("columns", tuple[str, ...], "Names of the columns, if they are not the usual ones.", None, "NAME"),
     Arg("source", str, "For runs that translate, instead of --data: the sources, one per line.", None, "FILE"),
     Arg("target", str, "Instead of --data: the targets, one per line.", None, "FILE"),
+    TABLE,
     ENCODING,
     Arg("lengths", str, "Of made data: how long sequences are, such as 20 or 1-20.", None, "RANGE"),
     Arg("count", str, "Of made data: how many rows; 500 by default.", None, "N"),
@@ -128,6 +130,7 @@ PREDICT = Command(
             group=ITEMS,
         ),
         Arg("text", tuple[str, ...], "Predict for these texts instead.", (), group=ITEMS),
+        replace(TABLE, group=ITEMS),
         *file_options(" or folders of them", ITEMS),
         replace(ENCODING, group=ITEMS),
         Arg("out", Path, "Write this file, atomically; a folder where each item has a file of its own.", None),
@@ -181,6 +184,7 @@ VIEW = Command(
         Arg("out", Path, "Write .png, .svg, .pdf, .gif, .html (the page) or .json (plain data).", REQUIRED, "FILE"),
         Arg("text", tuple[str, ...], "A text; a page shows several.", (), group=ITEMS),
         Arg("text2", tuple[str, ...], "The second text of each pair, or the text to find answers in.", (), group=ITEMS),
+        replace(TABLE, group=ITEMS),
         *file_options(", one for a picture, several for a page", ITEMS),
         Arg("input", str, "Read items from this file, one per line; - reads a pipe.", None, "FILE", group=ITEMS),
         replace(ENCODING, group=ITEMS),
@@ -272,6 +276,7 @@ LIMITS = {
     "image_bytes": "Most bytes of all files of a request together; its body may be larger by that.",
     "pixels": "Most pixels of an image.",
     "sound_seconds": "Most seconds of a recording, for runs that read recordings.",
+    "table_cells": "Most cells of all tables of a request, for runs that read tables.",
 }
 SERVE = Command(
     "serve",

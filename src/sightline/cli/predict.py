@@ -23,6 +23,7 @@ def predict_command(
     format: str,
     threads: int | None,
     encoding: str | None = None,
+    table: str | None = None,
     engine: str | None = None,
     ensemble: Sequence[Path] = (),
     **given: Any,
@@ -32,7 +33,7 @@ def predict_command(
     read_as(encoding)
     lines, as_json = Lines(input, text), format == "jsonl"
     options = {name: value for name, value in given.items() if value is not None and value is not False}
-    loaded = _loaded(run, ensemble, engine, threads)
+    loaded = _loaded(run, ensemble, engine, threads).about_table(table)
     of_files = _check_format(loaded, format, out)
     folder = out if loaded.output.writes_files or of_files else None
     if folder is not None and is_no_folder(folder):

@@ -112,7 +112,8 @@ def train_command(task: Task, values: dict[str, Any]) -> None:
     sets, reader = task.own_options(values)
     source = Source.of(values["data"], values["columns"], **reader)
     task.check_source(source)
-    valid = None if values["valid"] is None else replace(source, data=values["valid"], options={})
+    shared = {one.name: reader[one.name] for one in task.options if one.everywhere and one.name in reader}
+    valid = None if values["valid"] is None else replace(source, data=values["valid"], options=shared)
     variant = task.variant_for(source)
     task = task.of(variant)
     own = [f"{name}={one if isinstance(one, str) else json.dumps(one)}" for name, one in sets.items()]

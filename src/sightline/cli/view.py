@@ -61,6 +61,7 @@ def view_command(
     threads: int | None,
     beam: int | None,
     shift: int | None,
+    table: str | None = None,
     **drawn: Any,
 ) -> None:
     """Explain each item with each run, and write the format that the extension of ``out`` names."""
@@ -74,7 +75,7 @@ def view_command(
     options = ExplainOptions(output, beam or 5, top=top, shift=shift, measure=not quick)
     _check_seconds(lines, text2)
     set_up(threads)
-    explainers = [_explainer(run, options, beam, shift) for run in runs]
+    explainers = [_explainer(run, options, beam, shift, table) for run in runs]
     items = [explainer.items(lines, text2, files) for explainer in explainers]
     count = sum(map(len, items))
     if not count:
@@ -134,10 +135,14 @@ class Explainer:
     picture: Callable[[Any, Path], str] = lambda item, path: ""  # writes one; returns the prediction as a line
 
 
-def _explainer(run: Path, options: ExplainOptions, beam: int | None, shift: int | None) -> Explainer:
+def _explainer(
+    run: Path, options: ExplainOptions, beam: int | None, shift: int | None, table: str | None = None
+) -> Explainer:
     if str(run).startswith(FOREIGN):
+        if table is not None:
+            raise UserError(f"{run} reads texts, and --table is for runs that answer questions about tables")
         return _foreign(run, options)
-    loaded = load_run(run)
+    loaded = load_run(run).about_table(table)
     loaded.output.check_explained(loaded, {"--beam": beam, "--shift": shift})
 
     def items(lines: Lines, seconds: Sequence[str], files: Files) -> list[Any]:

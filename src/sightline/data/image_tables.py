@@ -172,7 +172,7 @@ def read_image_table(
             text = "" if text is None and known[0] == "mask" else text
             problem = text_problem(text, f"the {known[0]}")
             if problem is None and known[0] == "mask" and base is not None and text.strip():
-                place, problem = _placed(base, text, "mask")
+                place, problem = placed(base, text, "mask")
                 text = str(place)
             yield TableRow(() if problem else (image, text), row.file, row.line, problem)
 
@@ -226,7 +226,7 @@ def file_pairs(source: Source, columns: Sequence[Any], kind: FileKind) -> Iterat
         if problem is not None:
             yield row._replace(values=(), problem=problem)
             continue
-        place, problem = _placed(base, str(row.values[1]), "target")
+        place, problem = placed(base, str(row.values[1]), "target")
         yield row._replace(values=() if problem else (row.values[0], str(place)), problem=problem)
 
 
@@ -282,7 +282,7 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None, 
             problem = f"{kind.noun} in the table: expected the path of a file, so save the {kind.noun}s as files"
         problem = problem or text_problem(values[0], f"the {kind.noun}")
         if problem is None:
-            place, problem = _placed(base, values[0], kind.noun)
+            place, problem = placed(base, values[0], kind.noun)
         yield TableRow(() if problem else (place, *values[1:]), file, line, problem)
 
 
@@ -300,7 +300,7 @@ def _base_of(table: str | None) -> Path | None:
     return None if table is None else Path() if table == "-" else Path(table).parent
 
 
-def _placed(base: Path, text: str, what: str) -> tuple[Path, str | None]:
+def placed(base: Path, text: str, what: str) -> tuple[Path, str | None]:
     """The file that a table names (`PATH_RULE`), and what is wrong with its name. ``\\`` may stand for ``/``."""
     text = text.strip()
     if not text:

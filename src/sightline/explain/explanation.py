@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from sightline.asked import AskedTable
 from sightline.files import write_text
 from sightline.picture import Labelling, Picture
 from sightline.recording import Recording
@@ -174,7 +175,7 @@ class Explanation:
     ``shift`` is by how many rows the maps are moved down when they are shown, because this model attends to a word
     before or after it writes that word. ``highlights`` are those of a classifier. ``image`` is the image of records
     whose columns are a `Grid`; ``cells`` are labels for the cells of a grid over it. ``recording`` is the sound or clip
-    of records whose columns are `Frames`.
+    of records whose columns are `Frames`. ``table`` is a table with the program that answered a question about it.
     """
 
     title: str
@@ -193,6 +194,7 @@ class Explanation:
     image: Picture | None = None
     cells: Labelling | None = None
     recording: Recording | None = None
+    table: AskedTable | None = None
 
     def __post_init__(self) -> None:
         known = {record.name for record in self.records}
@@ -232,7 +234,7 @@ class Explanation:
             data[name] = [asdict(one) for one in getattr(self, name)]
         data["calculations"] = [_calculation_to_json(one) for one in self.calculations]
         data["belief"] = None if self.belief is None else asdict(self.belief)
-        for name in ("highlights", "image", "cells", "recording"):
+        for name in ("highlights", "image", "cells", "recording", "table"):
             if getattr(self, name) is not None:
                 data[name] = getattr(self, name).to_json()
         return data
@@ -258,6 +260,7 @@ class Explanation:
             image=Picture.from_json(fields["image"]) if fields.get("image") else None,
             cells=Labelling.from_json(fields["cells"]) if fields.get("cells") else None,
             recording=Recording.from_json(fields["recording"]) if fields.get("recording") else None,
+            table=AskedTable.from_json(fields["table"]) if fields.get("table") else None,
         )
 
 

@@ -210,6 +210,10 @@ class Input(ABC, Generic[X, Part, Batch]):
         """The name of an item in errors."""
         return f"{self.noun.removesuffix('s')} {number + 1:,}"
 
+    def about_table(self, table: str, name: str) -> "Input[X, Part, Batch]":
+        """The same input with the table in a file that all items are about (--table); ``name`` is the run's."""
+        raise UserError(f"{name} reads {self.noun}, and --table is for runs that answer questions about tables")
+
     def pair(self, first: str, second: str, name: str) -> X:
         """An item out of --text and --text2, where items are two texts; ``name`` is the run's."""
         raise UserError(f"{name} reads one text; --text2 is for runs that classify pairs of texts")
@@ -250,6 +254,7 @@ class Input(ABC, Generic[X, Part, Batch]):
 
     columns: ClassVar[tuple[Column, ...]] = ()  # those that `read` reads, for lines of JSON
     reads_files: ClassVar[bool] = False  # items are files
+    reads_table: ClassVar[bool] = False  # an item is a question and a table
     reads_folders: ClassVar[bool] = False  # one item may be a folder, such as the images of a clip
     column: ClassVar[str] = "image"  # of files: that of their paths, and the option that names them
     joins_lines: ClassVar[bool] = False  # an item may be several lines
@@ -286,6 +291,10 @@ class Input(ABC, Generic[X, Part, Batch]):
         ``decoding`` decodes images and sounds in a process that can be killed.
         """
         raise UserError(f"{self.noun} are no files")
+
+    def requested(self, x: X) -> dict[str, object]:
+        """The fields of a request to the server for a question and a table (`reads_table`)."""
+        raise UserError(f"{self.noun} are no questions about tables")
 
     def bad_line(self, x: X, reason: str, as_json: bool) -> str:
         """The line of an item that cannot be used: it keeps its place."""

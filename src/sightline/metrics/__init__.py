@@ -13,6 +13,7 @@ from sightline.metrics.calibration import (
     probabilities,
     reliability_bins,
 )
+from sightline.metrics.denotations import denotation, equal_items, normalise_answer, same_denotation
 from sightline.metrics.error_rates import Edit, cer, error_counts, sentence_error, wer, word_edits, word_errors
 from sightline.metrics.labels import (
     OfClass,
@@ -56,6 +57,7 @@ from sightline.metrics.texts import (
 
 __all__ = ["METRICS", "Metric", "MetricScore", "Resampled", "Statistics", "TextMetric", "accuracy"]
 __all__ += ["answer_exact", "answer_f1", "best_threshold", "bleu", "brier", "chrf", "confusion", "ece"]
+__all__ += ["denotation", "equal_items", "normalise_answer", "same_denotation"]
 __all__ += ["exact_match", "fit_temperature", "macro_f1", "mae", "micro_f1", "nll", "paired_bootstrap"]
 __all__ += ["pearson", "per_class", "rmse", "rouge", "span_f1", "spearman", "subset_accuracy", "token_accuracy"]
 __all__ += ["cer", "error_counts", "sentence_error", "tokenised_bleu", "wer", "word_edits", "word_errors"]

@@ -25,7 +25,7 @@ from sightline.config import Config
 
 State = tuple[Float[Tensor, "*b h"], ...]  # each tensor has a number of its own
 Step = Callable[[State, int], State]  # the state after repeat n, counted from 1
-EXPECTED_AT_FIRST = 1.0  # the bias of the probability to halt: it begins with few repeats
+LARGEST_BIAS = 10  # beyond it the probability to halt has no gradient to speak of
 
 
 class Thought(NamedTuple):
@@ -74,11 +74,17 @@ class Halting(Thinking):
 
     def __init__(self, config: "HaltingConfig", size: int) -> None:
         super().__init__()
-        self.cost, self.most, self.epsilon = config.cost, config.most, config.epsilon
+        self.most, self.epsilon = config.most, config.epsilon
+        self.full_cost, self.rises = config.cost, config.rises
+        self.cost = config.cost  # that of now
         self.halt = nn.Linear(size, 1)
         nn.init.xavier_uniform_(self.halt.weight)  # places differ from the start
         with torch.no_grad():
-            self.halt.bias.fill_(EXPECTED_AT_FIRST)
+            self.halt.bias.fill_(config.bias)
+
+    def at_step(self, step: int) -> None:
+        """The cost that it has after so many steps of training."""
+        self.cost = self.full_cost * min(1.0, step / self.rises) if self.rises else self.full_cost
 
     def probability(self, state: State) -> Float[Tensor, "*b"]:
         """To halt after this repeat."""
@@ -122,8 +128,6 @@ class Pondering(Halting):
     def __init__(self, config: "PonderingConfig", size: int) -> None:
         super().__init__(config, size)
         self.prior = config.prior
-        with torch.no_grad():
-            self.halt.bias.fill_(0.0)
 
     def forward(self, step: Step, state: State, there: Bool[Tensor, "*b"] | None = None) -> Thought:
         places = state[0].shape[:-1]
@@ -193,18 +197,25 @@ class FixedRepeatsConfig(ThinkingConfig):
 @dataclass(frozen=True)
 class HaltingConfig(ThinkingConfig):
     """``cost`` is what a repeat adds to the loss. There are never more than ``most`` repeats. ``epsilon``: what may be
-    left of the probability when it halts."""
+    left of the probability when it halts. ``bias``: that of the probability to halt at the start; the lower it is, the
+    more repeats training begins with. ``rises``: the steps of training over which the cost rises from nothing. Where it
+    is there before anything is learnt, it can leave one repeat, of which nothing is learnt."""
 
     cost: float = 0.01
     most: int = 20
     epsilon: float = 0.01
+    bias: float = 1.0
+    rises: int = 0
 
     def __post_init__(self) -> None:
         check_least(self, 1, "most")
+        check_least(self, 0, "rises")
         if not 0 <= self.cost < float("inf"):
             raise ValueError(f"cost is {self.cost}; it must be at least 0")
         if not 0 < self.epsilon < 1:
             raise ValueError(f"epsilon is {self.epsilon}; it must be above 0 and below 1")
+        if not abs(self.bias) <= LARGEST_BIAS:
+            raise ValueError(f"bias is {self.bias}; it must be from -{LARGEST_BIAS} to {LARGEST_BIAS}")
 
 
 @dataclass(frozen=True)
@@ -223,6 +234,7 @@ class PonderingConfig(HaltingConfig):
     1 / ``prior`` repeats cost nothing."""
 
     epsilon: float = 0.05
+    bias: float = 0.0
     prior: float = 0.2
     kind: ClassVar[str] = "ponder"
 

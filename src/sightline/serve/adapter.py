@@ -58,11 +58,23 @@ def described(name: str, run: Run) -> schema.ServedRun:
         task=run.task.name,
         searches=run.output.searches,
         pairs=run.input.two_texts,
-        texts=list(run.input.text_names) if run.input.two_texts else [] if run.input.reads_files else ["text"],
+        texts=_names_of_texts(run),
+        tables=run.input.reads_table,
         images=files_of(run) == "images",
         files=files_of(run),
         labels=run.output.label_names(),
     )
+
+
+def _names_of_texts(run: Run) -> list[str]:
+    if run.input.two_texts:
+        return list(run.input.text_names)
+    return [] if run.input.reads_files else ["question" if run.input.reads_table else "text"]
+
+
+def field_of(run: Run) -> str:
+    """The field of a request that has the items of a run: its files, its questions, or texts."""
+    return files_of(run) or (schema.QUESTIONS if run.input.reads_table else "texts")
 
 
 def files_of(run: Run) -> str:

@@ -18,7 +18,7 @@ from sightline import __version__
 from sightline.errors import SightlineError, UserError
 from sightline.explain.explanation import Explanation
 from sightline.serve import refusals, schema
-from sightline.serve.adapter import FileDecoder, TurnKey, described, files_of
+from sightline.serve.adapter import FileDecoder, TurnKey, described, field_of, files_of
 from sightline.serve.guard import Guard
 from sightline.serve.limits import Limits
 from sightline.serve.refusals import RefusedError
@@ -31,7 +31,7 @@ from sightline.view.page.packing import pack
 
 T = TypeVar("T")
 LAST = 5.0  # seconds of the time to stop that are left for the last batch
-ITEMS = frozenset({"run", "texts", "texts2"})
+ITEMS = frozenset({"run", "texts", "texts2", schema.QUESTIONS})
 FOR_TEXTS = frozenset({"prefix", "split", "keep_unknown"})  # options of /predict that only runs that read texts take
 FOR_WRITING = frozenset({"beam", "alternatives", "shift"})  # options of /explain that only runs that search take
 REFUSALS = {
@@ -64,6 +64,7 @@ class Service:
         self.described = [described(name, run) for name, run in self.runs.items()]
         self.pairs = any(run.input.two_texts for run in self.runs.values())
         self.files = {name: files_of(run) for name, run in self.runs.items() if run.input.reads_files}
+        self.tables = {name for name, run in self.runs.items() if run.input.reads_table}
         self.writing = asyncio.Semaphore(1)  # explanations are large: one is serialised at a time
 
     async def predict(self, request: schema.Predict) -> Response:
@@ -78,19 +79,38 @@ class Service:
             field = files_of(run)
             async with self.decoder.decoded(run, getattr(request, field), field, shown=False) as files:
                 return await self._predicted(PredictJob(key, files))
+        if run.input.reads_table:
+            return await self._predicted(PredictJob(key, self._asked(run, getattr(request, schema.QUESTIONS))))
         return await self._predicted(PredictJob(key, _items(run, request, request.texts, "texts2")))
+
+    def _asked(self, run: Run, questions: list[Any]) -> list[Any]:
+        """Questions with their tables, as the run reads them. A table is never a path: the schema has no such thing."""
+        cells, most = sum(one.table.cells for one in questions), self.limits.table_cells
+        if cells > most:
+            raise RefusedError(
+                413, f"the tables have {cells:,} cells, more than the limit of {most:,}; send fewer rows"
+            )
+        try:
+            return [run.input.item(one.model_dump()) for one in questions]
+        except UserError as error:
+            raise RefusedError(422, str(error)) from None
 
     def _check_input(self, run: Run, request: Any, texts: str, second: str) -> None:
         """Check that a run that reads images gets images, and a run that reads texts gets texts."""
         plural = "s" if texts.endswith("s") else ""
-        named = {noun: noun.removesuffix("s") + plural for noun in {"images", *self.files.values()}}
-        what = files_of(run) or "texts"
+        named = {noun: noun.removesuffix("s") + plural for noun in {"images", *self.files.values(), schema.QUESTIONS}}
+        what = field_of(run)
         expected = named.get(what, texts)
-        for other in {texts, *named.values(), *((second,) if run.input.reads_files else ())} - {expected}:
+        others = {texts, *named.values(), *(() if what == "texts" else (second,))}
+        for other in sorted(others | (set() if run.input.reads_table else {"table"})):
+            if other == expected:
+                continue
             if getattr(request, other, None) is not None:
                 raise RefusedError(422, f"{request.run} reads {what}: leave {other} out, and give {expected}")
-        if getattr(request, expected, None) is None:
-            raise RefusedError(422, f"{request.run} reads {what}: give {expected}")
+        needed = (expected, "table") if run.input.reads_table and not plural else (expected,)
+        for one in needed:
+            if getattr(request, one, None) is None:
+                raise RefusedError(422, f"{request.run} reads {what}: give {' and '.join(needed)}")
 
     def _key(self, run: Run, request: schema.Predict) -> TurnKey:
         """The run and options of a request; options that do not apply to the run are refused, not ignored."""
@@ -129,7 +149,10 @@ class Service:
             field = files_of(run).removesuffix("s")
             async with self.decoder.decoded(run, [getattr(request, field)], field, shown=True) as (file,):
                 return await self._explained(ExplainJob(request.run, file, options), request.form)
-        (item,) = _items(run, request, [request.text], "text2")
+        if run.input.reads_table:
+            (item,) = self._asked(run, [schema.SentQuestion.model_construct(**_fields(request, "question", "table"))])
+        else:
+            (item,) = _items(run, request, [request.text], "text2")
         return await self._explained(ExplainJob(request.run, item, options), request.form)
 
     async def _explained(self, job: ExplainJob, form: str) -> Response:
@@ -172,6 +195,7 @@ class Service:
             most_waiting=self.limits.waiting,
             most_characters=self.limits.characters,
             most_beam=self.limits.beam,
+            most_table_cells=self.limits.table_cells,
             **more,
         )
 
@@ -214,13 +238,15 @@ def application(
     _add_addresses(app, service, token is not None)
     if service.files:  # they come in base64, inside the JSON
         limits = replace(limits, body=limits.body + limits.base64)
+    if service.tables:
+        limits = limits.with_tables()
     return Guard(app, limits, token, hosts)
 
 
 def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
     names = list(service.runs)
-    predict_request = schema.predict_request(names, service.limits, service.pairs, service.files)
-    explain_request = schema.explain_request(names, service.limits, service.pairs, service.files)
+    predict_request = schema.predict_request(names, service.limits, service.pairs, service.files, service.tables)
+    explain_request = schema.explain_request(names, service.limits, service.pairs, service.files, service.tables)
 
     async def predict(request: predict_request) -> Response:  # type: ignore[valid-type]
         return await service.predict(request)
@@ -269,7 +295,8 @@ def _add_addresses(app: FastAPI, service: Service, guarded: bool) -> None:
 
 
 def _summary(service: Service) -> str:
-    return f"The predictions of {' or '.join(dict.fromkeys(['texts', *service.files.values()]))}"
+    asked = ["questions about tables"] if service.tables else []
+    return f"The predictions of {' or '.join(dict.fromkeys(['texts', *service.files.values(), *asked]))}"
 
 
 def _described(service: Service) -> str:
@@ -296,6 +323,10 @@ def _items(run: Run, request: Any, texts: list[str], second: str) -> list[Any]:
         return [run.input.item(one) for one in pairs]
     except UserError as error:
         raise RefusedError(422, str(error)) from None
+
+
+def _fields(request: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in names}
 
 
 def _not_for(run: Run, request: Any, option: str, kind: str) -> str:

@@ -33,7 +33,6 @@ HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")  # an
 POLICY = "default-src 'none'; frame-ancestors 'none'"
 # A string that is never closed extends to the end, so every byte is read once.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-FIELDS, LISTS = 64, 1_000  # no valid request has more; naming each unknown one in an error would take time
 BRACKETS = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -100,7 +99,7 @@ class Guard:
         held = [0]  # bytes of this body
         try:
             body = await self._body(headers, receive, held)
-            _check_json(body, self.limits.depth)
+            _check_json(body, self.limits)
             await self._run(scope, body, receive, send)
         finally:
             self.active -= 1
@@ -194,7 +193,7 @@ def _check_type(headers: Headers) -> None:
         raise RefusedError(415, "the body must not be compressed")
 
 
-def _check_json(body: bytes, depth: int) -> None:
+def _check_json(body: bytes, limits: Limits) -> None:
     """Check that it is UTF-8 and not nested too deeply, before any parser reads it."""
     try:
         body.decode("utf-8")
@@ -203,16 +202,16 @@ def _check_json(body: bytes, depth: int) -> None:
     if b"\0" in body:  # JSON has none, but UTF-16 does, and parsers accept it
         raise RefusedError(400, "the body is not JSON in UTF-8: it has a byte 0")
     bare = STRING.sub(b"", body)
-    if bare.count(b":") > FIELDS:
-        raise RefusedError(400, f"the body has more than {FIELDS} fields")
+    if bare.count(b":") > limits.names:
+        raise RefusedError(400, f"the body has more than {limits.names} fields")
     brackets = bare.translate(BRACKETS, NO_BRACKETS)
     lists = brackets.count(b"[")
-    for _ in range(depth):
+    for _ in range(limits.depth):
         brackets = brackets.replace(b"[]", b"")  # exactly the innermost level
     if brackets:
-        raise RefusedError(400, f"the body is not JSON, or is nested more than {depth} deep")
-    if lists > LISTS:
-        raise RefusedError(400, f"the body has more than {LISTS:,} lists and objects")
+        raise RefusedError(400, f"the body is not JSON, or is nested more than {limits.depth} deep")
+    if lists > limits.lists:
+        raise RefusedError(400, f"the body has more than {limits.lists:,} lists and objects")
 
 
 def _name(host: str) -> str:

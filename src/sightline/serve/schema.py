@@ -1,9 +1,9 @@
 """The schemas of requests and answers, with the limits. Strict: values are not converted, unknown fields refused."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from sightline.serve.limits import Limits
 
@@ -39,6 +39,7 @@ class ServedRun(BaseModel):
     searches: bool = Field(description="Whether it writes text by beam search.")
     pairs: bool = Field(description="Whether it reads two texts.")
     texts: list[str] = Field(description="The names of its texts, such as question and text; empty for files.")
+    tables: bool = Field(description="Whether it reads a table and a question about it.")
     images: bool = Field(description="Whether it reads images.")
     files: str = Field(description="The files that it reads: images, recordings or arrays; empty for texts.")
     labels: list[str] = Field(description="The labels that it may predict; empty if it predicts something else.")
@@ -53,6 +54,7 @@ class Health(BaseModel):
     most_waiting: int = Field(description="Beyond this many, requests are refused with 503.")
     most_characters: int = Field(description="Of one text.")
     most_beam: int = Field(description="The widest beam.")
+    most_table_cells: int = Field(description="Of all tables of a request, where a run reads tables.")
 
 
 class FileHealth(Health):
@@ -121,11 +123,66 @@ SHORTEST = {
 }
 
 
+QUESTIONS = "questions"  # the field of questions about tables
+TABLE = {"header": ["Year", "Nation"], "rows": [["1994", "Russia"], ["1998", "Germany"]]}  # to try the API with
+
+
+class SentTable(Strict):
+    """A table, all of it text."""
+
+    header: list[str]
+    rows: list[list[str]]
+
+    @property
+    def cells(self) -> int:
+        return len(self.header) + sum(map(len, self.rows))
+
+
+class SentQuestion(Strict):
+    """A question and the table that it is about."""
+
+    question: str
+    table: SentTable
+
+
+def _tables(limits: Limits) -> tuple[Any, Any]:
+    """A table, and a question with its table, within the limits."""
+    text = _text(limits)
+
+    def checked(rows: Any) -> Any:
+        """Before the schema, which would name each of many wrong cells."""
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+            raise ValueError("the rows of a table are a list of lists")
+        if not all(isinstance(cell, str) and len(cell) <= limits.characters for row in rows for cell in row):
+            raise ValueError(f"each cell of a table is a string of at most {limits.characters:,} characters")
+        return rows
+
+    row = Annotated[list[text], Field(max_length=limits.table_cells)]  # type: ignore[valid-type]
+    table: Any = create_model(
+        "Table",
+        __base__=SentTable,
+        __doc__=SentTable.__doc__,
+        header=(row, Field(min_length=1, description="The names of the columns.")),
+        rows=(
+            Annotated[list[row], BeforeValidator(checked), Field(max_length=limits.table_cells)],
+            Field(description=f"Rows of cells; at most {limits.table_cells:,} cells in a request."),
+        ),
+    )
+    about = Field(description="The question.")
+    asked: Any = create_model(
+        "Question", __base__=SentQuestion, __doc__=SentQuestion.__doc__, question=(text, about), table=(table, ...)
+    )
+    return table, asked
+
+
 Files = Mapping[str, str]  # what runs read that read files, by their names
 
 
-def predict_request(runs: list[str], limits: Limits, pairs: bool = False, files: Files | None = None) -> type[Predict]:
-    """The request of /predict with its limits. ``pairs``: a run reads two texts; ``files``: runs that read files."""
+def predict_request(
+    runs: list[str], limits: Limits, pairs: bool = False, files: Files | None = None, tables: Collection[str] = ()
+) -> type[Predict]:
+    """The request of /predict with its limits. ``pairs``: a run reads two texts; ``files``: runs that read files;
+    ``tables``: names of runs that read tables."""
     text = _text(limits)
     fields: dict[str, Any] = {
         "run": _run(runs),
@@ -142,19 +199,25 @@ def predict_request(runs: list[str], limits: Limits, pairs: bool = False, files:
     if pairs:
         about = "Of a run that reads two texts, such as questions and texts: the second of each."
         fields["texts2"] = (list[text] | None, Field(None, max_length=limits.texts, description=about))  # type: ignore[valid-type]
-    if files:
+    if tables:
+        (_, asked), about = _tables(limits), "Of a run that reads tables."
+        asking = Annotated[list[asked], Field(min_length=1, max_length=limits.texts)]  # type: ignore[valid-type]
+        fields[QUESTIONS] = (asking | None, Field(None, description=about))
+    if files or tables:
         some, file = Annotated[list[text], Field(min_length=1, max_length=limits.texts)], _file(limits)  # type: ignore[valid-type]
         many = Annotated[list[file], Field(min_length=1, max_length=limits.images)]  # type: ignore[valid-type]
         fields["texts"] = (some | None, Field(None, description="Of a run that reads texts."))
-        for noun in files.values():
+        for noun in (files or {}).values():
             about = f"Of a run that reads {noun}: each {KINDS.get(noun, 'as a file in base64')}."
             fields[noun] = (many | None, Field(None, description=about))
     made = create_model("PredictRequest", __base__=Predict, __doc__=Predict.__doc__, **fields)
-    return _with_example(made, runs[0], files, "texts")
+    return _with_example(made, runs[0], files, tables, "texts")
 
 
-def explain_request(runs: list[str], limits: Limits, pairs: bool = False, files: Files | None = None) -> type[Explain]:
-    """The request of /explain with its limits. ``pairs``: a run reads two texts; ``files``: runs that read files."""
+def explain_request(
+    runs: list[str], limits: Limits, pairs: bool = False, files: Files | None = None, tables: Collection[str] = ()
+) -> type[Explain]:
+    """The request of /explain with its limits; as in `predict_request`."""
     fields: dict[str, Any] = {
         "run": _run(runs),
         "text": (_text(limits), Field(description="The input.")),
@@ -166,22 +229,29 @@ def explain_request(runs: list[str], limits: Limits, pairs: bool = False, files:
     }
     if pairs:
         fields["text2"] = (_text(limits) | None, Field(None, description="Of a run that reads two texts: the second."))
-    if files:
+    if tables:
+        about = "Of a run that reads tables: the question."
+        fields["question"] = (_text(limits) | None, Field(None, description=about))
+        fields["table"] = (_tables(limits)[0] | None, Field(None, description="The table of the question."))
+    if files or tables:
         fields["text"] = (_text(limits) | None, Field(None, description="Of a run that reads texts: the input."))
-        for noun in files.values():
+        for noun in (files or {}).values():
             about = f"Of a run that reads {noun}: it, {KINDS.get(noun, 'as a file in base64')}."
             fields[noun.removesuffix("s")] = (_file(limits) | None, Field(None, description=about))
     made = create_model("ExplainRequest", __base__=Explain, __doc__=Explain.__doc__, **fields)
-    return _with_example(made, runs[0], files, "text")
+    return _with_example(made, runs[0], files, tables, "text")
 
 
-def _with_example(made: Any, run: str, files: Files | None, texts: str) -> Any:
+def _with_example(made: Any, run: str, files: Files | None, tables: Collection[str], texts: str) -> Any:
     """If neither texts nor files are required, an example in the schema shows what to send."""
-    if files:
-        several, noun = texts == "texts", files.get(run)
+    if files or tables:
+        several, noun = texts == "texts", (files or {}).get(run)
         example = "hello" if noun is None else SHORTEST.get(noun, "")
         field = texts if noun is None else noun if several else noun.removesuffix("s")
         given: dict[str, Any] = {field: [example] if several else example}
+        if run in tables:
+            asked = {"question": "which nation was first?", "table": TABLE}
+            given = {QUESTIONS: [asked]} if several else asked
         made.model_config = ConfigDict(**made.model_config, json_schema_extra={"example": {"run": run, **given}})
         made.model_rebuild(force=True)
     return made
@@ -214,6 +284,7 @@ EXPLANATION: dict[str, Any] = {
                 "belief": {"type": ["object", "null"]},
                 "image": {"type": "object", "description": "Of a run that reads images: a small picture, in base64."},
                 "recording": {"type": "object", "description": "Of a run that reads recordings: frames and sound."},
+                "table": {"type": "object", "description": "Of a run that reads tables: the table and the program."},
             },
         },
         {"required": ["about"], "additionalProperties": {"type": "string"}},

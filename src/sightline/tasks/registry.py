@@ -20,6 +20,7 @@ BUILT_IN = {
     "grid": "sightline.tasks.grid:GRID",
     "transcribe": "sightline.tasks.transcribe:TRANSCRIBE",
     "sequence": "sightline.tasks.sequence:SEQUENCE",
+    "ask": "sightline.tasks.ask:ASK",
 }
 
 

@@ -63,6 +63,10 @@ class Run:
         """The same run with another model."""
         return replace(self, model=model)
 
+    def about_table(self, table: str | None) -> "Run":
+        """The same run with the table in a file that all items are about, for runs that answer questions about one."""
+        return self if table is None else replace(self, input=self.input.about_table(table, self.name))
+
     # -- predicting
 
     @overload

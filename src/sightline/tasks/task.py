@@ -108,7 +108,8 @@ class Option:
 
     ``sets`` is the field of the configuration that it sets; without one it is an option of the reader
     (`Source.options`). ``choices`` are the values it may have; ``flag``: it takes no value, and writes ``value``.
-    ``only_with`` is another option and the value that it must have, where both are given.
+    ``only_with`` is another option and the value that it must have, where both are given. ``everywhere``: it is an
+    option of the reader of validation data too.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Option:
     value: object = None
     metavar: str = ""
     only_with: tuple[str, str] | None = None
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)

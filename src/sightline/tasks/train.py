@@ -19,6 +19,7 @@ from sightline.data.source import Source
 from sightline.errors import UserError, lacks_memory
 from sightline.files import write_text
 from sightline.nn.lora import merge_lora
+from sightline.nn.thinking import Halting
 from sightline.tasks.card import ABOUT, CARD, CURVES, card, verdict
 from sightline.tasks.prepare import DATA, OnItems, Setting, SomePrepared, preparing, reopened
 from sightline.tasks.run import Run
@@ -50,6 +51,9 @@ class TaskLesson:
         return self.run.output.counted(batch)
 
     def loss(self, model: nn.Module, batch: Any) -> BatchLoss:
+        for module in model.modules():
+            if isinstance(module, Halting):
+                module.at_step(self.step)
         return self.run.output.loss(model, batch, self.step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:

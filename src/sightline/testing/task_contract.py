@@ -417,11 +417,14 @@ def law_serving(case: TaskCase) -> None:
         assert answer.status_code == 200, f"explain is answered with {answer.status_code}: {answer.text[:300]}"
 
 
-def _asked(run: Run, items: Sequence[Any], xs: Sequence[Any], plural: str) -> dict[str, list[str]]:
+def _asked(run: Run, items: Sequence[Any], xs: Sequence[Any], plural: str) -> dict[str, list[Any]]:
     """Items as fields of a request."""
     if run.input.reads_files:
         name = run.input.noun.removesuffix("s")
         return {f"{name}{plural}": [base64.b64encode(Path(one).read_bytes()).decode() for one in items]}
+    if run.input.reads_table:
+        asked = list(map(run.input.requested, xs))
+        return {"questions": asked} if plural else {name: [one[name] for one in asked] for name in asked[0]}
     if run.input.two_texts:
         firsts, seconds = zip(*map(run.input.texts, xs), strict=True)
         return {f"text{plural}": list(firsts), f"text{plural}2": list(seconds)}

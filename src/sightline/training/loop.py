@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,9 @@ class TrainingConfig(Config):
     steps at the end are worth about as much as many more epochs (Hägele et al. 2024). ``validate_every`` counts steps;
     left out, it is an epoch, but no less than 100 steps and no more than 2,000. ``save_minutes`` is the longest that a
     killed process loses: so often a checkpoint for resuming is written between validations. ``layer_decay`` is the
-    share of its learning rate that each layer of an encoder passes on to the one below.
+    share of its learning rate that each layer of an encoder passes on to the one below. ``gradient_noise`` is η of the
+    noise that is added to gradients (`sightline.training.steps.add_noise`), 0 for none. ``decay`` is how the rate falls
+    between warm-up and cool-down: with the ``root`` of the step, or not at all (``none``).
     """
 
     learning_rate: float = 4e-3
@@ -88,6 +90,8 @@ class TrainingConfig(Config):
     validate_every: int | None = None
     save_minutes: float = 10.0
     layer_decay: float = 1.0
+    gradient_noise: float = 0.0
+    decay: Literal["root", "none"] = "root"
     family: ClassVar[str] = "training"
 
     def __post_init__(self) -> None:
@@ -96,8 +100,12 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
+        if not 0 <= self.gradient_noise < math.inf:
+            raise ValueError(f"gradient_noise is {self.gradient_noise}; it must be at least 0")
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay is {self.layer_decay}; it must be above 0 and at most 1")
+        if self.decay not in ("root", "none"):
+            raise ValueError(f"decay is {self.decay!r}; it is root or none")
         for name in ("epochs", "steps", "minutes", "validate_every", "save_minutes"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
@@ -123,7 +131,8 @@ class TrainingConfig(Config):
         return self.validate_every or min(max(self.steps_in(batches), 100), 2000)
 
     def rate(self, step: int, done: float = 0.0, batches: int | None = None) -> float:
-        """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017), and cools down at the end.
+        """Rises over the warm-up, falls with the root of the step (Vaswani et al. 2017) unless ``decay`` is none, and
+        cools down at the end.
 
         The warm-up is at most a tenth of the way, in steps where their number is known and by the clock where only that
         is: a short training is not all warm-up.
@@ -133,7 +142,8 @@ class TrainingConfig(Config):
             known.append(self.epochs * self.steps_in(batches))
         warmup = min([self.warmup, *(max(1, steps // 10) for steps in known)])
         risen = (step + 1) / warmup if known else max((step + 1) / warmup, 10 * done)
-        rate = self.learning_rate * min(1.0, risen, math.sqrt(warmup / (step + 1)))
+        fallen = math.sqrt(warmup / (step + 1)) if self.decay == "root" else 1.0
+        rate = self.learning_rate * min(1.0, risen, fallen)
         return rate * min(1.0, (1 - done) / self.cooldown) if self.cooldown else rate
 
     def share(self, progress: Progress, batches: int) -> float:

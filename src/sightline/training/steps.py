@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,10 +33,15 @@ class Event(NamedTuple):
     measures: dict[str, float] = {}  # noqa: RUF012
 
 
+NOISE_DECAY = 0.55  # of the variance of gradient noise
+
+
 def to_device(batch: Any, device: torch.device) -> Any:
-    """The same tuples, lists and dictionaries with their tensors on the device; all else stays as it is."""
+    """The same tuples, lists and dictionaries with their tensors, and what has a ``to`` of its own, on the device."""
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=device.type == "cuda")
+    if hasattr(batch, "to"):
+        return batch.to(device)
     if isinstance(batch, dict):
         return {name: to_device(one, device) for name, one in batch.items()}
     if isinstance(batch, tuple | list):
@@ -93,7 +98,22 @@ def gradients(
         # In the optimiser's order: the norm is a sum, and a sum in another order rounds otherwise.
         learning = [parameter for group in optimiser.param_groups for parameter in group["params"]]
         nn.utils.clip_grad_norm_(learning, config.clip, error_if_nonfinite=False)
+        if config.gradient_noise:
+            add_noise(learning, config.gradient_noise, getattr(lesson, "step", 0))
     return Gradients(total, tokens, bool(asked), parts, measures)
+
+
+def add_noise(parameters: Iterable[nn.Parameter], scale: float, step: int) -> None:
+    """Gaussian noise of the variance η / (1 + t)^0.55 on clipped gradients (Neelakantan et al. 2015).
+
+    It is drawn by the step alone: a resumed training draws the same, and so do several processes.
+    """
+    deviation = math.sqrt(scale / (1 + step) ** NOISE_DECAY)
+    draws = torch.Generator().manual_seed(step)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            noise = torch.randn(parameter.shape, generator=draws) * deviation
+            parameter.grad.add_(noise.to(parameter.grad))
 
 
 def _add(sums: dict[str, float], more: Mapping[str, float]) -> None:

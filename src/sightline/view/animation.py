@@ -1,44 +1,34 @@
 """Decoding step by step as a GIF: the attention of each word, and the output up to there."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
-from PIL import Image
 
-from sightline.errors import UserError
 from sightline.explain.explanation import OutputStep
-from sightline.files import whole_file
 from sightline.picture import WHOLE, Box
 from sightline.recording import Recording
 from sightline.records import Grid, Record, called
-from sightline.view.fonts import fit_fonts, quiet
+from sightline.view.film import DOTS, MARGIN, Scene, Words, put_line, put_title, put_written, scene_frames, write_gif
 from sightline.view.highlight import flow, height_of, sheet, words_along, write
 from sightline.view.layout import (
     COLOURS,
     COLUMN_WIDTH,
     SIZE,
     TEXT_WIDTH,
-    fits,
     inches,
     ink,
-    largest,
     line_of,
     show_image,
     size_for,
 )
 from sightline.view.overlay import frame, grid_of, scale_of, to_pixels, veil
-from sightline.view.pictures import STEADY, heat_map_figure
+from sightline.view.pictures import heat_map_figure
 from sightline.view.timed import (
     Times,
     best_frames,
@@ -49,47 +39,14 @@ from sightline.view.timed import (
     recording_figure,
     times_of,
 )
-from sightline.view.words import shown
 
-DOTS = 100  # per inch: enough for a screen
-HOLD = 4  # how many times longer the last frame is shown
-MOST_FRAMES = 200
-COLOURS_OF_A_GIF = 255  # as many as a GIF can have, one of them reserved for unchanged pixels
 WIDTH = 1.4 * COLUMN_WIDTH  # inches, of a film of an image
 TALLEST = 5.0  # inches of an image: a film is seen on a screen
 CLIP = 3.0  # inches of a frame of a clip, at most
-MARGIN = 0.1
-Words = list[tuple[Rectangle, Text]]
 
 
 @dataclass
-class _Scene(ABC):
-    """A picture and the parts of it that change from frame to frame."""
-
-    figure: Figure
-    caption: Text
-    written: Words
-    weights: np.ndarray
-    most: float
-
-    @abstractmethod
-    def paint(self, step: int | None) -> None:
-        """The attention of one step; None shows the whole."""
-
-    def show(self, step: int | None, caption: str) -> Image.Image:
-        """The frame of one step, with the output up to there."""
-        self.paint(step)
-        for place, (box, text) in enumerate(self.written):
-            text.set_visible(step is None or place <= step)
-            box.set_edgecolor("black" if place == step else "none")
-        self.caption.set_text(caption)
-        canvas = FigureCanvasAgg(self.figure)
-        canvas.draw()
-        return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-
-
-@dataclass
-class _TextScene(_Scene):
+class _TextScene(Scene):
     """The words of the source and of the output above, the map below."""
 
     source: Words
@@ -109,7 +66,7 @@ class _TextScene(_Scene):
 
 
 @dataclass
-class _ImageScene(_Scene):
+class _ImageScene(Scene):
     """The image, bright where the attention of the current word is, and the words below."""
 
     dark: AxesImage
@@ -128,7 +85,7 @@ class _ImageScene(_Scene):
 
 
 @dataclass
-class _RecordingScene(_Scene):
+class _RecordingScene(Scene):
     """The spectrogram with the weights of the current word over it, and the map as it grows."""
 
     heard: Axes
@@ -147,7 +104,7 @@ class _RecordingScene(_Scene):
 
 
 @dataclass
-class _ClipScene(_Scene):
+class _ClipScene(Scene):
     """The frame that the current word attended to most."""
 
     image: AxesImage
@@ -178,10 +135,10 @@ def replay_gif(
     for longer; then it starts again.
     """
 
-    def scene(end: float) -> _Scene:
+    def scene(end: float) -> Scene:
         return _text_scene(record, title, width, colours, end)
 
-    frames = _frames(record, steps, path, scene, most, "the whole map")
+    frames = scene_frames(record, steps, path, scene, most, "the whole map")
     return write_gif(frames, path, seconds)
 
 
@@ -204,10 +161,10 @@ def image_gif(
     """
     grid = grid_of(record)
 
-    def scene(end: float) -> _Scene:
+    def scene(end: float) -> Scene:
         return _image_scene(image, record, grid, title, width, end, box)
 
-    frames = _frames(record, steps, path, scene, most, "the whole caption")
+    frames = scene_frames(record, steps, path, scene, most, "the whole caption")
     return write_gif(frames, path, seconds, photograph=True)
 
 
@@ -225,58 +182,11 @@ def recording_gif(
 ) -> Path:
     """One frame for each row: its weights over the spectrogram, or the frame of the clip with the most of them."""
 
-    def scene(end: float) -> _Scene:
+    def scene(end: float) -> Scene:
         return _recording_scene(recording, record, title, width, colours, end)
 
-    frames = _frames(record, steps, path, scene, largest_weight(record) if most is None else most, "the whole map")
+    frames = scene_frames(record, steps, path, scene, largest_weight(record) if most is None else most, "the whole map")
     return write_gif(frames, path, seconds, photograph=recording.values.ndim == 3)
-
-
-def _frames(
-    record: Record,
-    steps: Sequence[OutputStep] | None,
-    path: Path,
-    scene_of: Callable[[float], _Scene],
-    most: float | None,
-    last: str,
-) -> list[Image.Image]:
-    """A frame for each row and one of the whole. ``scene_of`` takes the end of the scale."""
-    rows = len(record.rows)
-    if not 1 <= rows <= MOST_FRAMES:
-        raise UserError(f"a replay has 1 to {MOST_FRAMES} steps; the map has {rows} rows")
-    if steps is not None and len(steps) != rows:
-        raise UserError(f"there are {len(steps)} steps for {rows} rows")
-    probabilities = [""] * rows if steps is None else [f", probability {one.probability:.2f}" for one in steps]
-    with matplotlib.rc_context(STEADY), quiet():
-        scene = scene_of(largest([record]) if most is None else most)
-        fit_fonts(scene.figure, path)
-        # The word itself is framed in the picture.
-        frames = [scene.show(step, f"step {step + 1} of {rows}{probabilities[step]}") for step in range(rows)]
-        return [*frames, scene.show(None, last)]
-
-
-def write_gif(frames: Sequence[Image.Image], path: Path, seconds: float, *, photograph: bool = False) -> Path:
-    """The frames in a loop; the last one is shown for longer.
-
-    A ``photograph`` has more colours than a GIF: each frame gets its own palette, and is dithered.
-    """
-    if photograph:
-        flat = [_flat(frame, _palette([frame]), Image.Dither.FLOYDSTEINBERG) for frame in frames]
-    else:
-        palette = _palette(frames)
-        flat = [_flat(frame, palette) for frame in frames]
-    pause = round(1000 * seconds)
-    with whole_file(path) as part:
-        flat[0].save(
-            part,
-            format="GIF",
-            save_all=True,
-            append_images=flat[1:],
-            duration=[pause] * (len(frames) - 1) + [HOLD * pause],
-            loop=0,
-            optimize=False,  # it would give each frame its own palette
-        )
-    return path
 
 
 def _text_scene(record: Record, title: str | None, width: float, colours: str, most: float) -> _TextScene:
@@ -300,15 +210,15 @@ def _text_scene(record: Record, title: str | None, width: float, colours: str, m
         left = (box.x0 * map_width + max(width - map_width, 0) / 2) / width
         high = map_height / height
         axes.set_position((left, box.y0 * high, box.width * map_width / width, box.height * high))
-    _title(figure, title, size + 1, width - 2 * MARGIN, line)
-    caption = _line(figure, above + 0.6 * line, "", size)
+    put_title(figure, title, size + 1, width - 2 * MARGIN, line)
+    caption = put_line(figure, above + 0.6 * line, "", size)
     parts = []
     start = above + 1.5 * line
     brief = source.partition(" (")[0]  # without the note of what is left out
     for name, placed, own_height in zip((brief, written), own, heights, strict=True):
         page = sheet(figure, 1.0, start, width - 1.05, own_height)
         parts.append([write(page, one, size) for one in placed])
-        _line(figure, start + 0.55 * line, name, size, "#555555")
+        put_line(figure, start + 0.55 * line, name, size, "#555555")
         start += own_height + 0.2
     return _TextScene(figure, caption, parts[1], record.matrix(), most, parts[0], colours)
 
@@ -331,17 +241,17 @@ def _image_scene(
     axes = figure.add_axes(inches(figure, (width - wide) / 2, height - above - tall, wide, tall))
     show_image(axes, pixels, "auto")
     dark = axes.imshow(np.zeros((*pixels.shape[:2], 4)), aspect="auto")
-    _title(figure, title, size + 1, room, line)
+    put_title(figure, title, size + 1, room, line)
     page = sheet(figure, MARGIN, below, room, height_of(placed) + 0.02)
     written = [write(page, one, size) for one in placed]
-    caption = _line(figure, height - 1.9 * line, "", size - 1)
-    _line(figure, height - 0.8 * line, scale_of(most, len(record.rows)), size - 2, "#555555")
+    caption = put_line(figure, height - 1.9 * line, "", size - 1)
+    put_line(figure, height - 0.8 * line, scale_of(most, len(record.rows)), size - 2, "#555555")
     return _ImageScene(figure, caption, written, record.matrix(), most, dark, grid, pixels.shape[:2], box)
 
 
 def _recording_scene(
     recording: Recording, record: Record, title: str | None, width: float, colours: str, most: float
-) -> _Scene:
+) -> Scene:
     """The words, and below them the spectrogram with the map, or a frame of the clip."""
     size = size_for(width) + 1
     line = line_of(size)
@@ -356,9 +266,9 @@ def _recording_scene(
         figure = Figure(figsize=(width, top + wide * high / across + MARGIN), dpi=DOTS)
         axes = figure.add_axes(inches(figure, (width - wide) / 2, MARGIN, wide, wide * high / across))
         show_image(axes, np.repeat(recording.values[0][:, :, None], 3, axis=2), "auto")
-        written = _written(figure, placed, start, width, size)
-        _title(figure, title, size + 1, width - 2 * MARGIN, line)
-        caption = _line(figure, above + 0.6 * line, "", size)
+        written = put_written(figure, placed, start, width, size)
+        put_title(figure, title, size + 1, width - 2 * MARGIN, line)
+        caption = put_line(figure, above + 0.6 * line, "", size)
         return _ClipScene(figure, caption, written, record.matrix(), most, axes.images[0], recording, times)
     figure, heard, image = recording_figure(recording, record, None, width, colours, most)
     figure.set_dpi(DOTS)
@@ -367,47 +277,7 @@ def _recording_scene(
     for axes in figure.axes:
         box = axes.get_position()
         axes.set_position((box.x0, box.y0 * own / (own + top), box.width, box.height * own / (own + top)))
-    written = _written(figure, placed, start, width, size)
-    _title(figure, title, size + 1, width - 2 * MARGIN, line)
-    caption = _line(figure, above + 0.6 * line, "", size)
+    written = put_written(figure, placed, start, width, size)
+    put_title(figure, title, size + 1, width - 2 * MARGIN, line)
+    caption = put_line(figure, above + 0.6 * line, "", size)
     return _RecordingScene(figure, caption, written, record.matrix(), most, heard, image, times)
-
-
-def _written(figure: Figure, placed: Sequence[Any], start: float, width: float, size: float) -> Words:
-    page = sheet(figure, MARGIN, start, width - 2 * MARGIN, height_of(placed) + 0.02)
-    return [write(page, one, size) for one in placed]
-
-
-def _title(figure: Figure, title: str | None, size: float, width: float, top: float) -> None:
-    if title:
-        _line(figure, top, shown(title, fits(title, size, width)), size)
-
-
-def _line(figure: Figure, top: float, text: str, size: float, colour: str = "black") -> Text:
-    """A line of text, in inches from the top."""
-    x, y = MARGIN / figure.get_size_inches()[0], 1 - top / figure.get_size_inches()[1]
-    return figure.text(x, y, text, fontsize=size, va="center", color=colour, parse_math=False)
-
-
-def _palette(frames: Sequence[Image.Image]) -> Image.Image:
-    """The colours of all frames together, so that nothing flickers."""
-    few = [frames[place] for place in sorted({0, len(frames) // 2, len(frames) - 1})]
-    together = Image.new("RGB", (few[0].width, few[0].height * len(few)))
-    for number, one in enumerate(few):
-        together.paste(one, (0, number * one.height))
-    few_colours = COLOURS_OF_A_GIF - 1
-    palette = together.quantize(few_colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    colours = np.full((COLOURS_OF_A_GIF, 3), 255, dtype=np.uint8)  # the last one is white
-    own = np.array(palette.getpalette(), dtype=np.uint8).reshape(-1, 3)[:few_colours]
-    colours[: len(own)] = own
-    palette.putpalette(colours.tobytes())
-    return palette
-
-
-def _flat(frame: Image.Image, palette: Image.Image, dither: Image.Dither = Image.Dither.NONE) -> Image.Image:
-    """A frame in the colours of a palette. Pillow takes near colours; paper has to be white."""
-    places = np.array(frame.quantize(palette=palette, dither=dither))
-    places[(np.asarray(frame) == 255).all(axis=2)] = COLOURS_OF_A_GIF - 1
-    flat = Image.fromarray(places).convert("P")
-    flat.putpalette(palette.getpalette() or [])
-    return flat

@@ -13,6 +13,8 @@ from sightline.view.highlight import highlight, highlight_text, label_line
 from sightline.view.layout import TEXT_WIDTH
 from sightline.view.overlay import overlay
 from sightline.view.pictures import all_heads, all_layers, heat_map
+from sightline.view.table_film import table_gif
+from sightline.view.tables import table_picture
 from sightline.view.timed import over_recording
 from sightline.view.words import mean_record, merge_words, shifted, without_empty
 
@@ -37,7 +39,8 @@ def draw(
 
     A map of an image's places is drawn over the image, once for each word; cells with labels are tinted, unless
     ``name`` or ``head`` asks for a map. A map of the frames of a recording is drawn below its spectrogram; of a clip,
-    the frames are shown that each word attended to most.
+    the frames are shown that each word attended to most. A table is drawn as it is behind each pass of the program that
+    answered, unless ``name`` or ``head`` asks for a map of its choices.
 
     ``name`` is the attention; by default the last layer of the first cross-attention, or of the first stack. ``head``
     counts from 0; by default the mean of all heads. ``merge`` joins subwords into words. ``shift`` moves the rows of
@@ -51,6 +54,11 @@ def draw(
     if cells is not None and plain:
         options = _options(explanation.output if title is None else title, width)
         return label_cells(cells, path, **_image(explanation), **options)
+    if explanation.table is not None and plain:
+        draw_table = table_gif if ending == ".gif" else table_picture
+        asked = "" if ending == ".gif" else explanation.input  # a film has its words at the top
+        options = _options(asked if title is None else title, width)
+        return draw_table(explanation.table, explanation.output, path, **options)
     if marked is not None and marked.texts and plain:
         return highlight_text(marked, path, title=title, width=TEXT_WIDTH if width is None else width)
     stack = _stack(explanation, name)

@@ -303,11 +303,11 @@ def highlight(
             paper, _ = ink(float(marks[number]), mark_end, SENTENCES)
             page.add_patch(Rectangle((0, top), BAR, height_of(placed), facecolor=paper, edgecolor="#888888", lw=0.4))
         top += height_of(placed) + gap
-    behind = _legend(page, 0.0, top + 0.4 * line, unit, end, colours, size - 1)
+    behind = legend(page, 0.0, top + 0.4 * line, unit, end, colours, size - 1)
     if any((one < 0).any() for one in weights):
-        _legend(page, behind + 0.3, top + 0.4 * line, "against the label", end, SENTENCES, size - 1)
+        legend(page, behind + 0.3, top + 0.4 * line, "against the label", end, SENTENCES, size - 1)
     if marks is not None:
-        _legend(page, behind + 0.3, top + 0.4 * line, "sentence", mark_end, SENTENCES, size - 1)
+        legend(page, behind + 0.3, top + 0.4 * line, "sentence", mark_end, SENTENCES, size - 1)
     for number, note in enumerate(below):
         page.text(0, top + (2.0 + number) * line, note, fontsize=size - 1, color="#555555", parse_math=False)
     return save(figure, path)
@@ -371,7 +371,7 @@ def _weights(record: Record, row: int | None) -> np.ndarray:
     return matrix.mean(axis=0) if row is None else matrix[row]
 
 
-def _legend(page: Axes, left: float, top: float, what: str, most: float, colours: str, size: float) -> float:
+def legend(page: Axes, left: float, top: float, what: str, most: float, colours: str, size: float) -> float:
     """Which shade is which weight. Returns its right end."""
     height, step, gap = 0.09, 0.12, 0.06
     texts = [f"{what}: 0", f"{most:g}"]

@@ -21,7 +21,7 @@ from sightline.view.page.packing import pack
 MODULES = (
     "text", "dom", "colour", "pen", "data", "axis", "look", "over", "table", "legend", "captioned", "player", "heard",
     "sight", "geometry", "heatmap", "lines", "heads", "calculation", "replay", "belief", "about", "marked", "labelled",
-    "exporting", "controls", "app",
+    "asked", "exporting", "controls", "app",
 )  # fmt: skip
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\.{1,2}/(\w+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async function|function|class|const) (\w+)", re.MULTILINE)

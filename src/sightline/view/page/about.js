@@ -10,9 +10,10 @@ export function aboutOf(explanation, several) {
   const marked = Boolean(explanation.highlights); // the text and the labels follow, in full
   const image = Boolean(explanation.image);
   const heard = Boolean(explanation.recording);
-  const file = image ? "Image" : heard ? "Recording" : "Input";
+  const asked = Boolean(explanation.table);
+  const file = asked ? "Question" : image ? "Image" : heard ? "Recording" : "Input";
   const facts = marked && !image && !heard ? [] : [fact(file, explanation.input)];
-  const answer = marked && explanation.steps.length > 1; // where it starts and where it ends
+  const answer = asked || (marked && explanation.steps.length > 1); // where it starts and where it ends
   const made = answer ? "Answer" : marked ? "Label" : "Output";
   if (explanation.output) facts.push(fact(made, explanation.output)); // an encoder writes nothing
   const others = (marked ? [] : explanation.alternatives).map((one) =>

@@ -2,6 +2,7 @@
 
 import { aboutOf, clean } from "./about.js";
 import { beliefPanel } from "./belief.js";
+import { askedTable } from "./asked.js";
 import { choicesOf, tabsOf, transportOf } from "./controls.js";
 import { isDark } from "./colour.js";
 import { readAbout } from "./data.js";
@@ -79,8 +80,9 @@ export class App {
       const cells = labelledCells(this, explanation);
       const marked = markedText(this, explanation);
       const about = aboutOf(explanation, several);
-      panes.append(make("article", { class: "pane" }, about, marked, cells?.element ?? null, map));
-      return { explanation, body, name, cells, view: null, shown: null };
+      const asked = askedTable(this, explanation);
+      panes.append(make("article", { class: "pane" }, about, asked?.element ?? null, marked, cells?.element ?? null, map));
+      return { explanation, body, name, cells, asked, view: null, shown: null };
     });
     const task = [...new Set(this.explanations.map((one) => one.task))].join(", ");
     setText(document.getElementById("title"), short(clean(this.title), 120));
@@ -135,7 +137,10 @@ export class App {
   pick(row) {
     if (row === this.state.row) return;
     this.state.row = row;
-    for (const pane of this.panes) pane.view?.pick();
+    for (const pane of this.panes) {
+      pane.view?.pick();
+      pane.asked?.show(row);
+    }
     this.transport?.show();
   }
 
@@ -156,7 +161,10 @@ export class App {
     if (mine !== this.turn) return;
     this.top = Math.max(...found.map((shown) => shown?.largest ?? 0), 0);
     this.panes.forEach((pane, i) => this.renderPane(pane, found[i]));
-    for (const pane of this.panes) pane.cells?.paint?.();
+    for (const pane of this.panes) {
+      pane.cells?.paint?.();
+      pane.asked?.show(this.state.row);
+    }
     this.transport = this.state.view === "replay" ? transportOf(this) : null;
     const transport = this.transport ? [this.transport.element] : [];
     refill(document.getElementById("controls"), ...choicesOf(this), ...transport);

@@ -9,9 +9,22 @@ const MARGIN = 24;
 const HEADING = 34;
 const LARGEST = 8192; // pixels of a side: more than some browsers can draw
 
+/** What a pane shows: a table with its program above the map. */
+function pictureOf(pane) {
+  const map = (pane.view ?? pane.cells).picture();
+  if (!pane.asked) return map;
+  const table = pane.asked.picture();
+  const draw = (pen, loaded) => {
+    table.draw(pen);
+    pen.group(0, table.height + MARGIN, () => map.draw(pen, loaded));
+  };
+  const width = Math.max(table.width, map.width);
+  return { width, height: table.height + MARGIN + map.height, ready: map.ready, draw };
+}
+
 /** Every pane with its heading, side by side. */
 async function composed(panes, view) {
-  const pictures = panes.map((pane) => (pane.view ?? pane.cells).picture());
+  const pictures = panes.map(pictureOf);
   const loaded = await Promise.all(pictures.map((picture) => picture.ready ?? null));
   const width = MARGIN + pictures.reduce((sum, picture) => sum + Math.max(picture.width, 260) + MARGIN, 0);
   const height = 2 * MARGIN + HEADING + Math.max(...pictures.map((picture) => picture.height));

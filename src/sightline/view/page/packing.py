@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from sightline.asked import AskedPass, AskedTable
 from sightline.explain.explanation import Calculation, Explanation, Highlights, Span, Stack
 from sightline.picture import Labelling, Picture
 from sightline.recording import Recording
 from sightline.records import Axis, Record, TopK
 from sightline.view.highlight import excerpt
+from sightline.view.table_excerpt import Gap, Part, excerpt_columns, excerpt_rows, gap_text
 
 # Most weights, and the steps that they get. Half a step is the largest error: 0.000008, 0.00012, 0.00024.
 STEPS = ((1 << 22, 65535), (1 << 24, 4095))
@@ -26,6 +28,8 @@ FEWEST_STEPS = 2047
 ROOM = 1 << 19  # scores and numbers of vectors on one page: about 3 MB. The heads that are opened first come first.
 
 MOST_MARKED, LABELS = 3_000, 20  # words of a marked text, and labels beside it
+TABLE_ROWS, TABLE_COLUMNS = 60, 30  # of a table: the rest is left out, and counted
+OPERATIONS = 4  # the likeliest of a pass
 
 
 class PageBlocks:
@@ -100,6 +104,7 @@ def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
         **({} if one.image is None else {"image": _image(one.image, blocks)}),
         **({} if one.recording is None else {"recording": _recording(one.recording, blocks)}),
         **({} if one.cells is None else {"cells": _cells(one.cells, blocks)}),
+        **({} if one.table is None else {"table": _table(one.table)}),
     }
 
 
@@ -142,6 +147,42 @@ def _cells(cells: Labelling, blocks: PageBlocks) -> dict[str, Any]:
     height, width = cells.labels.shape
     block = blocks.add(cells.labels.astype(np.int32), cells.probabilities.astype(np.float32))
     return {"names": cells.names, "plain": cells.plain, "height": height, "width": width, "block": block}
+
+
+def _table(table: AskedTable) -> dict[str, Any]:
+    """The rows and columns that matter. A row is its number and its cells; what is left out is how much that is."""
+    rows, columns = excerpt_rows(table, TABLE_ROWS), excerpt_columns(table, TABLE_COLUMNS)
+    kept = [part for part in columns if not isinstance(part, Gap)]
+
+    def row_of(part: Part) -> dict[str, Any]:
+        if isinstance(part, Gap):
+            return {"gap": part.count}
+        return {"number": table.numbers[part] + 1, "cells": [table.rows[part][column] for column in kept]}
+
+    return {
+        "header": [{"gap": one.count} if isinstance(one, Gap) else {"text": table.header[one]} for one in columns],
+        "rows": [row_of(part) for part in rows],
+        "words": table.words,
+        "total": table.total,
+        "passes": [_pass(table, one, rows, kept) for one in table.passes],
+        "printed": [[rows.index(row), kept.index(at)] for row, at in table.cells if row in rows and at in kept],
+    }
+
+
+def _pass(table: AskedTable, one: AskedPass, rows: Sequence[Part], columns: list[int]) -> dict[str, Any]:
+    best = np.argsort(-one.operation_probs, kind="stable")[:OPERATIONS]
+    return {
+        "operation": table.operations[one.operation],
+        "on": table.header[one.column] if one.column >= 0 else None,
+        "column": columns.index(one.column) if one.column in columns else None,
+        "probability": one.probability,
+        "operations": [[table.operations[place], float(one.operation_probs[place])] for place in best],
+        "columns": [float(one.column_probs[place]) for place in columns],
+        "words": [round(float(weight), 5) for weight in one.word_weights],
+        "rows": [gap_text(row, one.rows) if isinstance(row, Gap) else float(one.rows[row]) for row in rows],
+        "selected": one.rows_selected,
+        "sentence": one.sentence,
+    }
 
 
 def _marked(text: str, word: Span) -> list[Any]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from sightline.view.page import HOLE, MODULES, _asset, joined, policy
 
-FRONT = (*MODULES, "live/talk", "live/token", "live/microphone", "live/dropping", "live/asking", "live/front")
+FIELDS = ("live/microphone", "live/dropping", "live/pasting")
+FRONT = (*MODULES, "live/talk", "live/token", *FIELDS, "live/asking", "live/front")
 DOCUMENTATION = ("text", "dom", "live/talk", "live/token", "live/schema", "live/documentation")
 
 
@@ -20,7 +21,8 @@ class Document(NamedTuple):
 
 
 def front_page() -> Document:
-    """Type a text, drop a file or record one, see the prediction, its alternatives, the map and the evidence."""
+    """Type a text, drop a file, record one or ask about a table; see the prediction, its alternatives, the map and the
+    evidence."""
     return _document("front", FRONT)
 
 

@@ -2,6 +2,7 @@
 
 import { check, choice, make, newId, setText } from "../dom.js";
 import { fileField } from "./dropping.js";
+import { tableField } from "./pasting.js";
 import { Refusal } from "./talk.js";
 
 const grouped = (number) => number.toLocaleString("en");
@@ -26,6 +27,8 @@ export function askingForm(health, onask, refuse) {
   const label = make("label", { for: id });
   const field = health.most_image_bytes ? fileField(health, () => go(), refuse) : null;
   const asked = () => health.runs.filter((run) => run.name === chosen.run || run.name === chosen.other);
+  const pasted = health.runs.some((run) => run.tables) ? tableField(health, refuse) : null;
+  const readsTable = (name) => health.runs.find((run) => run.name === name)?.tables ?? false;
   const filesOf = (name) => health.runs.find((run) => run.name === name)?.files ?? "";
   const tallies = make("span", { class: "hint" }, count, " · Ctrl + Enter explains");
   const compare = choice("Compare with", [["", "no other"], ...names], "", (other) => fit({ other }));
@@ -34,17 +37,19 @@ export function askingForm(health, onask, refuse) {
     Object.assign(chosen, changes);
     const files = filesOf(chosen.run);
     const select = compare.querySelector("select");
-    for (const option of select.options) option.hidden = option.value !== "" && filesOf(option.value) !== files;
-    if (chosen.other && filesOf(chosen.other) !== files) chosen.other = select.value = "";
+    const alike = (name) => filesOf(name) === files && readsTable(name) === readsTable(chosen.run);
+    for (const option of select.options) option.hidden = option.value !== "" && !alike(option.value);
+    if (chosen.other && !alike(chosen.other)) chosen.other = select.value = "";
     const { pairs, texts } = asked().find((run) => run.pairs) ?? asked()[0];
     pair.hidden = !pairs;
     setText(label, capital(texts[0] ?? ""));
     setText(secondLabel, capital(texts[1] ?? ""));
-    text.placeholder = `Type or paste a ${texts[0] ?? "text"}`;
+    text.placeholder = readsTable(chosen.run) ? "Which nation won most gold?" : `Type or paste a ${texts[0] ?? "text"}`;
     second.placeholder = `The ${texts[1] ?? ""}`;
     beam.hidden = asked().every((run) => !run.searches);
     for (const part of [label, text, tallies]) part.hidden = Boolean(files);
     if (field) field.element.hidden = !files;
+    if (pasted) pasted.element.hidden = !readsTable(chosen.run);
     if (files) field.fit(files);
   };
   const showCount = () => {
@@ -66,7 +71,9 @@ export function askingForm(health, onask, refuse) {
       const long = `That text is too long: it has ${grouped(length)} characters, and this server takes ${most}. Shorten it.`;
       return refuse(new Refusal(413, long));
     }
-    return onask({ ...how, file: null, text: text.value, text2: second.value });
+    const table = readsTable(chosen.run) ? pasted.table() : null;
+    if (readsTable(chosen.run) && !table) return undefined;
+    return onask({ ...how, file: null, table, text: text.value, text2: second.value });
   };
   text.addEventListener("input", showCount);
   for (const field of [text, second]) {
@@ -84,6 +91,7 @@ export function askingForm(health, onask, refuse) {
   };
   const several = health.runs.length > 1;
   form.replaceChildren(
+    ...(pasted ? [pasted.element] : []),
     label,
     text,
     ...(field ? [field.element] : []),
@@ -101,5 +109,6 @@ export function askingForm(health, onask, refuse) {
   );
   fit({});
   if (filesOf(chosen.run)) field.focus();
+  else if (readsTable(chosen.run)) pasted.focus();
   else text.focus();
 }

@@ -13,6 +13,7 @@ const OF_FILES = {
   images: "Drop an image and see the attention of the model",
   recordings: "Speak, or drop a recording, and see the attention of the model",
 };
+const OF_TABLES = "Paste a table, ask a question, and see the program that answers";
 const OF_OTHERS = "Drop a file and see the attention of the model";
 const app = new App({ title: TITLE, steps: 1, explanations: [] });
 let asked = 0;
@@ -40,8 +41,10 @@ function plain(request, run, outputs, more) {
   return { ...empty, title: run, task: "", input: request.text, output: best.text, alternatives, ...more };
 }
 
-/** What a run is asked about, for one input or for a list of one: its text, its two texts, or its file. */
-function inputOf(request, { files, pairs }, listed) {
+/** What a run is asked about, for one input or for a list of one: its text, its two texts, its table, or its file. */
+function inputOf(request, { files, pairs, tables }, listed) {
+  const asked = { question: request.text, table: request.table };
+  if (tables) return listed ? { questions: [asked] } : asked;
   const wrap = (name, value) => (listed ? { [`${name}s`]: [value] } : { [name]: value });
   if (files) return wrap(files.slice(0, -1), request.file.content);
   const second = listed ? { texts2: [request.text2] } : { text2: request.text2 };
@@ -60,6 +63,7 @@ function outputsOf(one) {
   if (one.classes) return cellsOf(one);
   if ("label" in one) return labelsOf(one);
   if (one.tags) return [{ text: one.words.map((word, i) => `${word}/${one.tags[i]}`).join(" ") }];
+  if (one.answers) return [{ text: one.answers.join(", ") || "no answer" }];
   if ("answer" in one) return [{ text: one.answer || "no answer" }];
   return [{ text: one.filled ?? JSON.stringify(one) }];
 }
@@ -150,7 +154,8 @@ async function begin() {
     showProblem(null);
     known = new Map(health.runs.map((run) => [run.name, run]));
     askingForm(health, explain, showProblem);
-    const { files } = health.runs[0];
+    const { files, tables } = health.runs[0];
+    if (tables) setText(document.getElementById("title"), OF_TABLES);
     if (files) setText(document.getElementById("title"), OF_FILES[files] ?? OF_OTHERS);
     document.documentElement.dataset.open = "yes";
   } catch (error) {
