@@ -25,12 +25,13 @@ from sightline.models.text_to_labels import Texts
 from sightline.models.text_to_text import TextToText
 from sightline.outputs.label_scores import Labels
 from sightline.outputs.reports import object_of
-from sightline.outputs.unknown import Word, attended_words, words_of
+from sightline.outputs.unknown import attended_words
 from sightline.records import Record, Tokens
 from sightline.tasks.configs.base import WHOLE_TEXTS, TaskConfig
 from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Rows, Setting, normalised
 from sightline.tasks.task import BadValueError, Part, X
+from sightline.text.copying import Word, numbered_sources, words_of
 from sightline.text.encoding import Text, TextEncoder, owners, windows
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.text.words import token_axis

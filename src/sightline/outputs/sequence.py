@@ -31,7 +31,7 @@ from sightline.machine import one_thread
 from sightline.metrics import BleuTokeniser, Metric, MetricScore, Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
-from sightline.outputs.unknown import words_of, written_out
+from sightline.outputs.unknown import written_out
 from sightline.state import State, select
 from sightline.tasks.card import Wording
 from sightline.tasks.configs.base import TaskConfig
