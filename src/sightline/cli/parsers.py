@@ -149,6 +149,7 @@ PREDICT = Command(
         Arg("min-length", int, "The fewest tokens of an output.", group=SEARCH),
         Arg("max-length", int, "The most tokens; by default, three times the source's plus twenty.", group=SEARCH),
         Arg("no-repeat", int, "Never repeat a sequence of this many tokens.", group=SEARCH),
+        Arg("coverage", float, "Lower scores for attending to the same words again; 1 is strong.", group=SEARCH),
         Arg("prefix", str, "Start every output with this text; end it where a word ends.", group=SEARCH),
         Arg("keep-unknown", bool, "Keep <unk> instead of copying a word from the source.", group=SEARCH),
         Arg("sample", bool, "Draw outputs at random instead of searching for the most likely.", group=SEARCH),

@@ -452,7 +452,11 @@ class OneTokenDecoder:
         return x, torch.einsum("shkn,h->skn", weights, self.copying.heads)
 
     def _with_copies(
-        self, log_probs: Float[Tensor, "b v"], x: Float[Tensor, "b d"], weights: Float[Tensor, "s k n"], sources: Sources
+        self,
+        log_probs: Float[Tensor, "b v"],
+        x: Float[Tensor, "b d"],
+        weights: Float[Tensor, "s k n"],
+        sources: Sources,
     ) -> Float[Tensor, "b w"]:
         assert self.copying is not None
         of_sentences = weights.shape[:2]

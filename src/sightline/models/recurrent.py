@@ -38,6 +38,7 @@ class RecurrentModel(TextToText):
         if feature_size is None:
             self.add_output(self.decoder.feature_size, tied != "none")
         attention = self.decoder.attention
+        self.looks = attention is not None
         if copying:
             if attention is None:
                 raise ValueError("copying needs attention to copy from; this decoder has one context vector")

@@ -16,9 +16,9 @@ from torch import Tensor
 from sightline.config import Config
 from sightline.decoding.search import Step
 from sightline.kernels.loss import Mixture
-from sightline.models.writer import Loss, ThoughtLoss, Writer  # noqa: F401 - others import them from here
-from sightline.nn.copying import Copying, CopyState, Looked, Sources, attended_again, one_of_heads
+from sightline.models.writer import Loss, ThoughtLoss, Writer
 from sightline.nn.annotating import TokenEmbedding
+from sightline.nn.copying import Copying, CopyState, Looked, Sources, attended_again, one_of_heads
 from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
 Tying = Literal["all", "output", "none"]
@@ -39,6 +39,7 @@ class TextToText(Writer):
     """
 
     copying: Copying | None
+    looks = False  # whether `look` is there
 
     def __init__(
         self, source_words: int, target_words: int, embedding_size: int, feature_size: int | None, tied: Tying
@@ -61,9 +62,7 @@ class TextToText(Writer):
         self.copying = Copying(gate_size, heads)
         self.source_embedding.unknown_beyond = self.target_embedding.unknown_beyond = True
 
-    def look(
-        self, words: Int[Tensor, "b t"], state: Any, covering: bool = False
-    ) -> tuple[Looked, Any]:
+    def look(self, words: Int[Tensor, "b t"], state: Any, covering: bool = False) -> tuple[Looked, Any]:
         """As `decode`, with the weights of attention; ``covering``: a loss will be made of their coverage."""
         raise TypeError(f"{type(self).__name__} has no attention to the source to look at")
 

@@ -25,6 +25,8 @@ from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, Lay
 class Transformer(StackedWriter, TextToText):
     """Embed, encode, attend, write."""
 
+    looks = True
+
     def __init__(self, config: "TransformerConfig", source_words: int, target_words: int) -> None:
         super().__init__(source_words, target_words, config.size, config.size, config.tied)
         self.config = config
@@ -73,7 +75,9 @@ class Transformer(StackedWriter, TextToText):
     def copying_layer(self) -> CopyingLayer | None:
         if self.copying is None:
             return None
-        return CopyingLayer(self._copies_from(), self.copying.gate, self.copying.head_shares(), self.output.out_features)
+        return CopyingLayer(
+            self._copies_from(), self.copying.gate, self.copying.head_shares(), self.output.out_features
+        )
 
     def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, Any]:
         if coverage:

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from sightline.attention import Attention
 
-
 LEAST = 1e-30  # a weight below it counts as none
 
 
@@ -75,9 +74,7 @@ class Copying(nn.Module):
         """How much each head counts; together 1."""
         return self.gate.weight.new_ones(1) if self.heads is None else torch.softmax(self.heads, dim=0)
 
-    def mixed(
-        self, log_probs: Float[Tensor, "b t v"], looked: Looked, sources: Sources
-    ) -> Float[Tensor, "b t w"]:
+    def mixed(self, log_probs: Float[Tensor, "b t v"], looked: Looked, sources: Sources) -> Float[Tensor, "b t w"]:
         """Log-probabilities of the words of the vocabulary and of those behind it."""
         gate = self.gate(looked.gate_input).squeeze(-1)
         sources = sources._replace(ids=sources.ids.unsqueeze(1), firsts=sources.firsts.unsqueeze(1))
@@ -138,4 +135,3 @@ def attended_again(weights: Float[Tensor, "b t s"], real: Bool[Tensor, "b t"]) -
     """The coverage loss, summed over the words that are written."""
     before = weights.cumsum(dim=1) - weights
     return torch.minimum(weights, before).sum(dim=-1)[real].sum()
-

@@ -162,9 +162,7 @@ class RecurrentAttentionDecoder(nn.Module):
             return False
         return rnnsearch.supported(self.cells[0], state.cells[0][0], state.memory) and may_bypass(self)  # type: ignore
 
-    def _aligned(
-        self, words: Float[Tensor, "b t e"], state: DecoderState
-    ) -> tuple[Attended, DecoderState]:
+    def _aligned(self, words: Float[Tensor, "b t e"], state: DecoderState) -> tuple[Attended, DecoderState]:
         assert state.carry is not None
         projected = self.cells[0].project(words.transpose(0, 1))  # type: ignore[operator]
         parts = (self.attention, self.cells[0], self.inner_input, projected, state.cells[0][0], state.memory)

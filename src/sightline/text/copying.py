@@ -95,6 +95,5 @@ def numbered_targets(tokeniser: Tokeniser, sources: Sequence[str], targets: Sequ
     """Tokens of targets, each of which may have unknown words of its source."""
     encoded = tokeniser.encode(list(targets))
     return [
-        SourceWords(tokeniser, x).numbered(tokens, y)
-        for x, y, tokens in zip(sources, targets, encoded, strict=True)
+        SourceWords(tokeniser, x).numbered(tokens, y) for x, y, tokens in zip(sources, targets, encoded, strict=True)
     ]
