@@ -26,11 +26,11 @@ class Mixture(NamedTuple):
     probability of its target elsewhere. ``known``: whether the vocabulary has the target; any index stands for it else.
     """
 
-    log_gate: Float[Tensor, " n"]
-    log_other: Float[Tensor, " n"]
-    known: Bool[Tensor, " n"]
+    log_gate: Float[Tensor, "*n"]
+    log_other: Float[Tensor, "*n"]
+    known: Bool[Tensor, "*n"]
 
-    def log_prob(self, log_prob: Float[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    def log_prob(self, log_prob: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """That of the target in both together, and that of having been written, not copied."""
         written = torch.where(self.known, self.log_gate + log_prob, -torch.inf)
         both = torch.logaddexp(written, self.log_other)

@@ -1,11 +1,11 @@
 """Copying from what is attended to: pointer-generator networks (See et al. 2017), with coverage.
 
-``P(w) = p · P_vocab(w) + (1 − p) · Σ_{i: w_i = w} a_i`` with ``p = σ(w · [context; features; word] + b)``: the weights of
-attention are a distribution over the words of the source. Behind the V words of the vocabulary stand those that only
+``P(w) = p · P_vocab(w) + (1 − p) · Σ_{i: w_i = w} a_i`` with ``p = σ(w · [context; features; word] + b)``: the weights
+of attention are a distribution over the words of the source. Behind the V words of the vocabulary stand those that only
 the source has (`sightline.text.copying`).
 
-Coverage: ``c^t = Σ_{t' < t} a^{t'}`` is what has been attended to, and ``Σ_i min(a_i, c_i)`` the loss of attending to it
-again. What people get wrong: it is added after training, as covering from the start keeps a model from learning to
+Coverage: ``c^t = Σ_{t' < t} a^{t'}`` is what has been attended to, and ``Σ_i min(a_i, c_i)`` the loss of attending to
+it again. What people get wrong: it is added after training, as covering from the start keeps a model from learning to
 attend; a word that stands twice in the source gets the sum of its weights; and logarithms of the two parts are added
 where they are summed, not one after the other: a word that the vocabulary has can be copied as well.
 """
@@ -118,7 +118,10 @@ def mixed(
     # A word that stands twice has the sum of its weights at every place: both write the same number.
     summed = torch.zeros_like(weights).scatter_add(-1, firsts, weights).gather(-1, firsts)
     copied = F.logsigmoid(-gate).unsqueeze(-1) + summed.log()
-    return log_probs.scatter(-1, ids, torch.logaddexp(log_probs.gather(-1, ids), copied))
+    total = torch.logaddexp(log_probs.gather(-1, ids), copied)
+    if total.requires_grad:  # of the places that write the same number, one has the gradient
+        total = torch.where(firsts == torch.arange(ids.shape[-1], device=ids.device), total, total.detach())
+    return log_probs.scatter(-1, ids, total)
 
 
 def first_places(ids: Int[Tensor, "b s"]) -> Int[Tensor, "b s"]:
