@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from sightline import kernels
+from sightline.kernels import copying as copying_module
 from sightline.kernels import loss as loss_module
+from sightline.kernels.copying import Sources, first_places
 from sightline.kernels.loss import Mixture, smoothed_cross_entropy
-from sightline.nn.copying import Copying, Looked, Sources, attended_again, first_places
+from sightline.nn.copying import Copying, Looked, attended_again
 
 WORDS, HEADS = 6, 3
 
@@ -33,7 +35,8 @@ def test_the_mixture_is_that_of_the_paper(heads):
     # Of the first source words 4 and 7 (not in the vocabulary, first at place 1) stand twice.
     ids = torch.tensor([[4, WORDS + 1, 4, WORDS + 1, 3], [5, 4, WORDS + 2, 3, 0]])
     vocabulary = torch.log_softmax(torch.randn(2, 4, WORDS, dtype=torch.float64), dim=-1)
-    mixed = copying.mixed(vocabulary.clone(), one, Sources.of(ids, WORDS)).detach().exp().numpy()
+    with torch.no_grad():
+        mixed = copying.mixed(vocabulary.clone(), one, Sources.of(ids, WORDS)).exp().numpy()
     assert mixed.shape == (2, 4, WORDS + 3)
     np.testing.assert_allclose(mixed.sum(axis=-1), 1.0, rtol=0, atol=1e-12)
     gate, bias = copying.gate.weight[0].detach().numpy(), copying.gate.bias.item()
@@ -47,6 +50,20 @@ def test_the_mixture_is_that_of_the_paper(heads):
         for place, word in enumerate(ids[row].tolist()):
             expected[word] += (1 - p) * attended[place]
         np.testing.assert_allclose(mixed[row, step], expected, rtol=0, atol=1e-12)
+
+
+def test_the_fast_mixture_is_the_reference():
+    one, gate = looked(), torch.randn(2, 4, dtype=torch.float64)
+    vocabulary = torch.log_softmax(torch.randn(2, 4, WORDS, dtype=torch.float64), dim=-1)
+    for ids in (
+        torch.tensor([[4, WORDS + 1, 4, WORDS + 1, 3], [5, 4, WORDS + 2, 3, 0]]),
+        torch.randint(0, WORDS, (2, 5)),
+    ):
+        sources = Sources.of(ids, WORDS).for_steps()
+        given = (gate, one.weights, sources)
+        torch.testing.assert_close(
+            copying_module.fast(vocabulary.clone(), *given), copying_module.reference(vocabulary, *given)
+        )
 
 
 def test_shares_are_those_of_the_mixture():
