@@ -39,10 +39,7 @@ class Sources(NamedTuple):
 def mixed(
     log_probs: Float[Tensor, "*b v"], gate: Float[Tensor, "*b"], weights: Float[Tensor, "*b s"], sources: Sources
 ) -> Float[Tensor, "*b w"]:
-    """``log(p · P_vocab + (1 − p) · copied)`` with ``p = σ(gate)``; the words behind the vocabulary stand at the end.
-
-    ``log_probs`` may be overwritten where no gradient is needed.
-    """
+    """``log(p · P_vocab + (1 − p) · copied)``, ``p = σ(gate)``; the words behind the vocabulary stand at the end."""
     needed = torch.is_grad_enabled() and any(one.requires_grad for one in (log_probs, gate, weights))
     return (fast if supported() and not needed else reference)(log_probs, gate, weights, sources)
 
@@ -56,7 +53,7 @@ def reference(log_probs: Tensor, gate: Tensor, weights: Tensor, sources: Sources
 
 def fast(log_probs: Tensor, gate: Tensor, weights: Tensor, sources: Sources) -> Tensor:
     """Without a gradient: it writes the same number at every place of a word that stands several times."""
-    log_probs = log_probs.add_(F.logsigmoid(gate).unsqueeze(-1))
+    log_probs = log_probs + F.logsigmoid(gate).unsqueeze(-1)
     if sources.extra:
         log_probs = F.pad(log_probs, (0, sources.extra), value=-torch.inf)
     ids, firsts = (one.expand(weights.shape) for one in sources[:2])

@@ -118,15 +118,19 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             # divided by its denominator. And what is subtracted from all logits is in the bias already.
             powers, taken = _powers(logits_of, x, shift)
             sums = powers.sum(dim=-1, keepdim=True, dtype=torch.promote_types(powers.dtype, torch.float32))
-            normaliser = sums.squeeze(-1).log() + taken
-            one_hot: Tensor | float = 1 - smoothing
+            log_sums = sums.squeeze(
+                -1
+            ).log()  # apart from what was taken, which may be so large that they are lost in it
+            one_hot = torch.full_like(sums, 1 - smoothing)
             if written is None:
-                loss += normaliser
+                loss += taken
+                loss += log_sums
             else:
                 assert log_gate is not None and log_other is not None and known is not None  # noqa: PT018
                 own = Mixture(*(part[start : start + rows] for part in (log_gate, log_other, known)))
-                both, share = own.log_prob(target_logits - normaliser)
-                loss += smoothing * normaliser - (1 - smoothing) * both
+                both, share = own.log_prob(target_logits - taken - log_sums)
+                loss += smoothing * taken
+                loss += smoothing * log_sums - (1 - smoothing) * both
                 written[start : start + rows] = share
                 one_hot = ((1 - smoothing) * share).unsqueeze(-1)
             total += loss.sum(dtype=torch.float64)

@@ -60,7 +60,7 @@ class RecurrentModel(TextToText):
         started = torch.tanh(self.start(torch.cat(both, dim=-1)))
         return started.unflatten(-1, (len(self.decoder.cells), -1)).transpose(0, 1)
 
-    def look(
+    def look(  # type: ignore[override]
         self, words: Int[Tensor, "b t"], state: DecoderState, covering: bool = False
     ) -> tuple[Looked, DecoderState]:
         embedded = self.dropout(self.target_embedding(words))

@@ -7,7 +7,7 @@ numbers behind the vocabulary. `look` gives what this takes: features, and the w
 import functools
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +20,7 @@ from sightline.kernels.loss import Mixture
 from sightline.models.writer import Loss, ThoughtLoss, Writer
 from sightline.nn.annotating import TokenEmbedding
 from sightline.nn.copying import Copying, CopyState, Looked, attended_again, one_of_heads
+from sightline.state import State
 from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
 Tying = Literal["all", "output", "none"]
@@ -63,7 +64,7 @@ class TextToText(Writer):
         self.copying = Copying(gate_size, heads)
         self.source_embedding.unknown_beyond = self.target_embedding.unknown_beyond = True
 
-    def look(self, words: Int[Tensor, "b t"], state: Any, covering: bool = False) -> tuple[Looked, Any]:
+    def look(self, words: Int[Tensor, "b t"], state: State, covering: bool = False) -> tuple[Looked, State]:
         """As `decode`, with the weights of attention; ``covering``: a loss will be made of their coverage."""
         raise TypeError(f"{type(self).__name__} has no attention to the source to look at")
 
@@ -87,7 +88,7 @@ class TextToText(Writer):
         own = log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
         return own if mixture is None else mixture.log_prob(own)[0]
 
-    def loss(
+    def loss(  # type: ignore[override]
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"], smoothing: float = 0.0, coverage: float = 0.0
     ) -> Loss | ThoughtLoss:
         """Cross-entropy summed over the words of the target; and where ``coverage`` weighs it, the coverage loss."""
@@ -117,7 +118,7 @@ class TextToText(Writer):
     def _one_weight(self, looked: Looked) -> Float[Tensor, "b t s"]:
         return one_of_heads(looked.weights) if self.copying is None else self.copying.one_weight(looked.weights)
 
-    def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, Any]:
+    def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, object]:
         """``coverage`` weighs what is subtracted from log-probabilities for attending to the same words again."""
         if self.copying is None and not coverage:
             return super().searching(source)

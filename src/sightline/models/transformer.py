@@ -7,7 +7,7 @@ default here: it trains without a delicate warm-up) one more stands at the end o
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -79,12 +79,12 @@ class Transformer(StackedWriter, TextToText):
             self._copies_from(), self.copying.gate, self.copying.head_shares(), self.output.out_features
         )
 
-    def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, Any]:
+    def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, object]:
         if coverage or (self.copying is not None and not self.searches_fast(source)):
             return TextToText.searching(self, source, coverage)
         return super().searching(source)
 
-    def look(
+    def look(  # type: ignore[override]
         self, words: Int[Tensor, "b t"], state: TransformerState, covering: bool = False
     ) -> tuple[Looked, TransformerState]:
         """What is written from has seen the context and the word: the gate sees nothing else."""

@@ -30,6 +30,7 @@ from sightline.inputs.text import check_length, resegmented, side_of
 from sightline.machine import one_thread
 from sightline.metrics import BleuTokeniser, Metric, MetricScore, Statistics
 from sightline.outputs.base import Output
+from sightline.outputs.copied import copied_words, without_penalty
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
 from sightline.outputs.unknown import written_out
 from sightline.state import State, select
@@ -41,7 +42,7 @@ from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting, SomeRows
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Batch, Divided, Example, Part, PredictOptions, X, Y
-from sightline.text.copying import SourceWords, Word, words_of
+from sightline.text.copying import SourceWords, words_of
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.training.loop import BatchLoss
@@ -324,7 +325,7 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         # An unknown word is written only where a word of the source can be copied instead.
         step = conditioned(step, options.going, unknown=hasattr(run.input, "attended"))
         beams = self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
-        return _without_penalty(model, batch, beams) if options.coverage else beams
+        return without_penalty(model, batch, beams) if options.coverage else beams
 
     def forced(self, options: SequenceOptions, xs: Sequence[X]) -> list[list[int]]:
         """The tokens that the output of each item begins with."""
@@ -354,7 +355,7 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         self, run: Run, xs: Sequence[X], beams: Sequence[Sequence[Hypothesis]], batch: Batch, options: SequenceOptions
     ) -> list[str]:
         """The texts of all hypotheses, with words of the source instead of unknown ones, or of the prefix."""
-        beams, copied = self._copied_words(xs, beams)
+        beams, copied = copied_words([self.vocabulary_for(x) for x in xs], beams, self.tokeniser.words)
         rows = [row for row, beam in enumerate(beams) for _ in beam]
         tokens = [one.tokens for beam in beams for one in beam]
         texts = self.tokeniser.decode(tokens)
@@ -377,22 +378,6 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
             known = {number: word for number in places if (word := attended_to.get(number)) is not None}
             texts[place] = written_out(self.tokeniser, tokens[place], {**known, **copied[place]})
         return texts
-
-    def _copied_words(
-        self, xs: Sequence[X], beams: Sequence[Sequence[Hypothesis]]
-    ) -> tuple[list[list[Hypothesis]], list[dict[int, Word]]]:
-        """The hypotheses with the unknown word for words that are behind the vocabulary; and for each, those words."""
-        size, copied, known = self.tokeniser.words, list[dict[int, Word]](), list[list[Hypothesis]]()
-        for x, beam in zip(xs, beams, strict=True):
-            vocabulary = self.vocabulary_for(x)
-            known.append([])
-            for one in beam:
-                behind = [place for place, token in enumerate(one.tokens) if token >= size]
-                words = {place: vocabulary.word(one.tokens[place]) for place in behind}  # type: ignore[union-attr]
-                copied.append({place: word for place, word in words.items() if word is not None})
-                tokens = [token if token < size else UNKNOWN for token in one.tokens] if behind else one.tokens
-                known[-1].append(one._replace(tokens=tokens))
-        return known, copied
 
     def perplexity(self, run: Run, examples: Sequence[Example[X, Y]]) -> float:
         """exp of the mean loss of a target token, without any search."""
@@ -595,22 +580,6 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
 
     def served(self, x: X, prediction: Prediction) -> list[dict[str, object]]:
         return [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in prediction.all]
-
-
-@torch.no_grad()
-def _without_penalty(model: Any, batch: Any, beams: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-    """Hypotheses whose log-probabilities are the model's own: those of a search with a penalty contain it."""
-    every = [(row, one) for row, beam in enumerate(beams) for one in beam]
-    log_probs: list[float] = []
-    for start in range(0, len(every), SCORED_ROWS):
-        some = every[start : start + SCORED_ROWS]
-        tokens = pad([[START, *one.tokens, END] for _, one in some]).to(model.output.weight.device)
-        own = model.log_probs(select(batch, torch.tensor([row for row, _ in some])), tokens[:, :-1])
-        following = tokens[:, 1:]
-        chosen = own.gather(-1, following.unsqueeze(-1)).squeeze(-1).masked_fill(following == PADDING, 0.0)
-        log_probs += chosen.sum(dim=-1).tolist()
-    rescored = iter([one._replace(log_prob=value) for (_, one), value in zip(every, log_probs, strict=True)])
-    return [[next(rescored) for _ in beam] for beam in beams]
 
 
 class ResegmentedBatches(RowBatches):
