@@ -47,8 +47,10 @@ def copy_maps(
     ]
     matrix = weights.float().cpu().numpy()
     covered = np.cumsum(matrix, axis=0) - matrix
-    shown = [(COVERED, "Coverage: the sum of the weights before", covered)]
+    maps = {COVERED: covered}
+    stacks = [Stack("Coverage: the sum of the weights of earlier steps", "cross", (COVERED,), unit="sum of weights")]
     if copying.heads is not None:  # else they are those of the attention itself
-        shown.insert(0, (COPIED, "The weights that copy, of all heads together", matrix))
-    records = [Record(name, 0, 0, rows, columns, np.ascontiguousarray(one)) for name, _, one in shown]
-    return copies, records, [Stack(title, "cross", (name,)) for name, title, _ in shown]
+        maps = {COPIED: matrix, **maps}
+        stacks = [Stack("The weights that copy, of all heads together", "cross", (COPIED,)), *stacks]
+    records = [Record(name, 0, 0, rows, columns, np.ascontiguousarray(one)) for name, one in maps.items()]
+    return copies, records, stacks
