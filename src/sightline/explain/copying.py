@@ -48,7 +48,7 @@ def copy_maps(
     matrix = weights.float().cpu().numpy()
     covered = np.cumsum(matrix, axis=0) - matrix
     maps = {COVERED: covered}
-    stacks = [Stack("Coverage: the sum of the weights of earlier steps", "cross", (COVERED,), unit="sum of weights")]
+    stacks = [Stack("Coverage: sum of earlier weights", "cross", (COVERED,), unit="sum of weights")]
     if copying.heads is not None:  # else they are those of the attention itself
         maps = {COPIED: matrix, **maps}
         stacks = [Stack("The weights that copy, of all heads together", "cross", (COPIED,)), *stacks]

@@ -19,7 +19,7 @@ from sightline.view.page.packing import pack
 
 # A module comes after those that it imports; `joined` checks that.
 MODULES = (
-    "text", "dom", "colour", "pen", "data", "axis", "look", "over", "table", "legend", "captioned", "player", "heard",
+    "text", "dom", "colour", "pen", "data", "axis", "copied", "look", "over", "table", "legend", "captioned", "player", "heard",
     "sight", "geometry", "heatmap", "lines", "heads", "calculation", "replay", "belief", "about", "marked", "labelled",
     "asked", "exporting", "controls", "app",
 )  # fmt: skip
