@@ -1,4 +1,4 @@
-"""What a model that can copy did at each token of its output: wrote it or copied it, and what it had attended to before.
+"""Which tokens of its output a model copied and which it wrote, and what it had attended to before each of them.
 
 The weights that copy are one distribution over the source: those of the attention, or of several heads each as much as
 the model has learnt that it counts (`sightline.nn.copying`).
@@ -14,7 +14,7 @@ from sightline.decoding.options import pad
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Copied, Stack
 from sightline.models.text_to_text import TextToText
-from sightline.records import Axis, Record
+from sightline.records import Axis, Record, TopK
 from sightline.vocabulary import START
 
 COPIED, COVERED = "copying", "coverage"
@@ -22,10 +22,10 @@ COPIED, COVERED = "copying", "coverage"
 
 @torch.no_grad()
 def copy_maps(
-    model: Any, source: torch.Tensor, written: Sequence[int], rows: Axis, columns: Axis
+    model: Any, source: torch.Tensor, written: Sequence[int], rows: Axis, columns: Axis, top: int | None = None
 ) -> tuple[list[Copied], list[Record], list[Stack]]:
     """For one source and its output with the end: what was copied, and maps of the weights that copy and of the
-    coverage. Nothing of a model that cannot copy."""
+    coverage. Of each row the ``top`` largest weights are kept, or all. Nothing of a model that cannot copy."""
     copying = model.copying if isinstance(model, TextToText) else None
     if copying is None:
         return [], [], []
@@ -52,5 +52,6 @@ def copy_maps(
     if copying.heads is not None:  # else they are those of the attention itself
         maps = {COPIED: matrix, **maps}
         stacks = [Stack("The weights that copy, of all heads together", "cross", (COPIED,)), *stacks]
-    records = [Record(name, 0, 0, rows, columns, np.ascontiguousarray(one)) for name, one in maps.items()]
+    kept = {name: one if top is None else TopK.of(one, top) for name, one in maps.items()}
+    records = [Record(name, 0, 0, rows, columns, weights) for name, weights in kept.items()]
     return copies, records, stacks

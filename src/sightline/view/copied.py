@@ -15,6 +15,7 @@ from sightline.view.words import places_of_words, shown
 
 Copies = Sequence[Copied | None]  # a row each; empty where the model cannot copy
 COPIED_FRAME = "#D55E00"  # the orange of Okabe and Ito, which no shade of the map is
+SOFT = "#555555"
 COPIED, WRITTEN = "copied", "written"
 NOTE = "p: probability to write, not to copy; framed: where a word is copied from"
 _GAP = 0.07  # inches between labels and marks
@@ -82,7 +83,7 @@ def put_marks(axes: Axes, copies: Copies, size: float) -> None:
     labelled = {round(place) for place in axes.get_yticks()}  # where labels are left out, so are marks
     end = widths(["0.00"], size)[0] + _GAP
 
-    def put(row: float, inches: float, text: str, up: float = 0.0, **style: str) -> None:
+    def put(row: float, inches: float, text: str, colour: str, up: float = 0.0, weight: str = "normal") -> None:
         axes.annotate(
             text,
             (0.0, row),
@@ -92,11 +93,12 @@ def put_marks(axes: Axes, copies: Copies, size: float) -> None:
             ha="right",
             va="center",
             fontsize=size,
+            color=colour,
+            weight=weight,
             annotation_clip=False,
-            **style,
         )
 
-    put(-0.5, 0.04, "p", up=0.6 * line_of(size), color="#555555")
+    put(-0.5, 0.04, "p", SOFT, up=0.6 * line_of(size))
     width, height = inner_size(axes)
     rows, columns = axes.images[0].get_size()
     cell = (width / columns, height / rows)
@@ -104,9 +106,11 @@ def put_marks(axes: Axes, copies: Copies, size: float) -> None:
         if one is None:
             continue
         if row in labelled:
-            kind = {"color": COPIED_FRAME, "weight": "bold"} if one.from_source else {"color": "#555555"}
-            put(row, end, COPIED if one.from_source else WRITTEN, **kind)
-            put(row, 0.04, f"{one.gate:.2f}", color="#555555")
+            if one.from_source:
+                put(row, end, COPIED, COPIED_FRAME, weight="bold")
+            else:
+                put(row, end, WRITTEN, SOFT)
+            put(row, 0.04, f"{one.gate:.2f}", SOFT)
         place = from_where(one)
         if place is not None:
             wide, high = (max(1.0, _SMALLEST_FRAME / side) for side in cell)
@@ -126,7 +130,7 @@ def put_note(axes: Axes, lines: Sequence[str], size: float, left: float, below: 
         textcoords="offset points",
         va="bottom",
         fontsize=size,
-        color="#555555",
+        color=SOFT,
         annotation_clip=False,
     )
 
