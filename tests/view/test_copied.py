@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from copiers import MODELS, OUTPUT, SOURCE, explained, partly_copied
+from copiers import MODELS, OUTPUT, SOURCE, copier, explained, partly_copied
 from page_samples import translation
 from sightline.explain.explanation import Copied, Explanation
 from sightline.records import TopK
@@ -63,8 +63,6 @@ def test_coverage_is_the_sum_of_earlier_weights_and_says_so(explanation):
 
 
 def test_of_long_inputs_the_largest_are_kept():
-    from copiers import copier
-
     run = copier("transformer")
     whole = run.explain(SOURCE, OUTPUT, measure=False)
     some = run.explain(SOURCE, OUTPUT, measure=False, top=2)
