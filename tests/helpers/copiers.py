@@ -16,7 +16,7 @@ from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 TEXTS = ["the old dog sleeps", "a dog and the cat", "cats sleep and dogs dream"] * 20
 MODELS = {
     "rnnsearch": RNNSearchConfig(copying=True, embedding_size=16, size=16),
-    "transformer": TransformerConfig(copying=True, size=16, heads=2, feed_forward=32, encoder_layers=1, decoder_layers=2),
+    "transformer": TransformerConfig(copying=True, size=16, heads=2, feed_forward=32, encoder_layers=1),
 }
 SOURCE, OUTPUT = "the dog Zyx sleeps", "Zyx dream"  # the vocabulary lacks Zyx, the source has no dream
 COVERED = Stack("Coverage: sum of earlier weights", "cross", ("coverage",), unit="sum of weights")

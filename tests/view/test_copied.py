@@ -104,7 +104,7 @@ def test_words_are_put_together(figures, tmp_path):
     one = partly_copied()
     copies = copied_words(one.steps, one.records[0])
     assert len(copies) == 9, "Fenster and bank are one word"
-    assert copies[6] == Copied(pytest.approx(0.07), pytest.approx(0.94), 7)  # of two words with one token each, the first
+    assert copies[6] == Copied(pytest.approx(0.07), pytest.approx(0.94), 7)
     one.save(tmp_path / "map.png")
     axes = figures[0].axes[0]
     assert frames_of(axes) == [(6, 7), (8, 10)]

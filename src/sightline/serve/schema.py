@@ -272,8 +272,8 @@ def _file(limits: Limits) -> Any:
 
 STEPS = (
     "Each token of the output with its probability and the likeliest choices. Of a run that copies, copied has gate "
-    "(the probability to write, not to copy), share (how much of the token's probability comes from copying) and place (the "
-    "column that it is copied from, counted from 0; null where the source does not have it)."
+    "(the probability to write, not to copy), share (how much of the token's probability comes from copying) and place "
+    "(the column that it is copied from, counted from 0; null where the source does not have it)."
 )
 EXPLANATION: dict[str, Any] = {
     "title": "Explanation",

@@ -130,7 +130,7 @@ function replayPicture(app, shown, row) {
     pen.text(0, 22, word, { size: 22, bold: true, fill: mark });
     const after = textWidth(word, { size: 22, bold: true }) + 10;
     pen.text(after, 22, `step ${row + 1} of ${shown.rows.size}, attention`, { fill: soft });
-    pen.text(after, 36, copiedSentence(shown, row).trim(), { size: 11, fill: soft });
+    if (shown.copies) pen.text(after, 37, copiedSentence(shown, row).trim(), { size: 11, fill: soft });
     pen.group(0, 40, () => sight.draw(pen));
     choicesHere.forEach((one, i) => {
       const y = 64 + sight.height + i * 22;
