@@ -104,7 +104,9 @@ def test_words_are_put_together(figures, tmp_path):
     one = partly_copied()
     copies = copied_words(one.steps, one.records[0])
     assert len(copies) == 9, "Fenster and bank are one word"
-    assert copies[6] == Copied(pytest.approx(0.07), pytest.approx(0.94), 7)
+    word = copies[6]
+    assert (word.gate, word.share) == pytest.approx((0.07, 0.94)), "the means of its tokens"
+    assert word.place == 7, "the word of the first of two places that give one token each"
     one.save(tmp_path / "map.png")
     axes = figures[0].axes[0]
     assert frames_of(axes) == [(6, 7), (8, 10)]

@@ -197,7 +197,13 @@ def recording_gif(
 
 
 def _text_scene(
-    record: Record, title: str | None, width: float, colours: str, most: float, copies: Copies, unit: str
+    record: Record,
+    title: str | None,
+    width: float,
+    colours: str,
+    most: float,
+    copies: Copies = (),
+    unit: str = "weight",
 ) -> _TextScene:
     """A picture of the given width."""
     size = size_for(width) + 1
