@@ -111,6 +111,12 @@ class TopK:
                 f"places lie between {self.places.min()} and {self.places.max()}; there are {self.columns}"
             )
 
+    @classmethod
+    def of(cls, weights: np.ndarray, k: int) -> "TopK":
+        """The largest of a whole matrix."""
+        places = np.argsort(-weights, axis=1, kind="stable")[:, :k].astype(np.int32)
+        return cls(places, np.take_along_axis(weights, places, axis=1), weights.shape[1])
+
     def dense(self) -> np.ndarray:
         """Rows × columns with zeros for weights that were not kept. It may be large."""
         full = np.zeros((len(self.places), self.columns), dtype=self.weights.dtype)

@@ -118,6 +118,19 @@ def download(page, button):
     return waiting.value.suggested_filename, waiting.value.path().read_bytes()
 
 
+def grave_problems(page):
+    """What axe finds on a page that is serious or critical: the rule and the element."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        if REQUIRED:
+            pytest.fail("axe-playwright-python is not installed, and SIGHTLINE_BROWSER=required")
+        pytest.skip(f"{LEFT_OUT}axe-playwright-python is not installed")
+    problems = Axe().run(page).response["violations"]
+    grave = [one for one in problems if one["impact"] in ("serious", "critical")]
+    return [(one["id"], one["nodes"][0]["html"][:200]) for one in grave]
+
+
 def png_size(content):
     """The size of a PNG, and that its pixels unpack and are not all alike."""
     stream = io.BytesIO(content)

@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from alike import assert_alike
+from copiers import OUTPUT, SOURCE, copier
 from server_samples import AT_HOME, FIXTURES, Gate, client_of, refused, some_runs
 from sightline.explain.explanation import Explanation
 from sightline.serve import Limits, application
@@ -77,6 +78,16 @@ def test_an_explanation_is_the_librarys_own(client, runs, run, measure):
     assert_alike(found, json.loads(json.dumps(expected.to_json())))
     assert (found["belief"] is not None) == measure
     assert Explanation.from_json(found).output == expected.output
+
+
+def test_an_explanation_says_which_words_were_copied():
+    run = copier("rnnsearch")
+    with client_of({"copier": run}) as client:
+        found = client.post("/explain", json={"text": SOURCE, "output": OUTPUT}).json()
+        described = client.get("/openapi.json").text
+    assert_alike(found, json.loads(json.dumps(run.explain(SOURCE, OUTPUT, measure=False).to_json())))
+    assert [step["copied"]["place"] for step in found["steps"][:2]] == [2, None]
+    assert "Of a run that copies" in described
 
 
 def test_an_explanation_packed_for_the_page(client, runs):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from chromium import cell_of, tip
+from copiers import SOURCE, copier
 from served_pages import Served, answered, look, open_page, problem, runs  # noqa: F401 - pytest finds the fixtures here
 from server_samples import FIXTURES, Gate
 from sightline.cli.serve import named
@@ -44,6 +45,22 @@ def test_type_and_see(served, open_page, runs):
     measured = runs["frozen"].explain("abcd")
     for finding in measured.belief.findings:
         assert finding.sentence in panel
+
+
+def test_copied_words_are_marked(open_page):
+    run = copier("transformer")
+    made = Served({"copier": run})
+    try:
+        page = open_page(made.address)
+        look(page, SOURCE)
+        answered(page)
+        steps = run.explain(SOURCE, measure=False).steps
+        page.click("#tab-replay")
+        page.wait_for_selector(".step .how")
+        marks = page.locator(".step .how").all_inner_texts()
+    finally:
+        made.stop()
+    assert marks == ["copied" if step.copied.from_source else "written" for step in steps]
 
 
 def test_two_runs_are_compared(served, open_page, runs):

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from chromium import LEFT_OUT, REQUIRED, cell_of, choose, download, png_size, tab, tip
+from chromium import cell_of, choose, download, grave_problems, png_size, tab, tip
 from page_samples import HOSTILE, caption, hostile, long, pooled, scripts, translation
 from sightline.view.page import fragment
 
@@ -304,20 +304,12 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing_serious(visit, dark):
-    try:
-        from axe_playwright_python.sync_playwright import Axe
-    except ImportError:
-        if REQUIRED:
-            pytest.fail("axe-playwright-python is not installed, and SIGHTLINE_BROWSER=required")
-        pytest.skip(f"{LEFT_OUT}axe-playwright-python is not installed")
     page = visit(translation(layers=2, heads=2), bypass_csp=True, color_scheme="dark" if dark else "light")
     for view in ("alignment", "heads", "lines", "replay"):
         tab(page, view)
         page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         page.wait_for_timeout(250)
-        found = Axe().run(page).response["violations"]
-        grave = [one for one in found if one["impact"] in ("serious", "critical")]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == [], view
+        assert grave_problems(page) == [], view
 
 
 @pytest.mark.slow

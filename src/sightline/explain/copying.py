@@ -14,7 +14,7 @@ from sightline.decoding.options import pad
 from sightline.explain.evidence.subject import evaluating
 from sightline.explain.explanation import Copied, Stack
 from sightline.models.text_to_text import TextToText
-from sightline.records import Axis, Record
+from sightline.records import Axis, Record, TopK
 from sightline.vocabulary import START
 
 COPIED, COVERED = "copying", "coverage"
@@ -22,10 +22,10 @@ COPIED, COVERED = "copying", "coverage"
 
 @torch.no_grad()
 def copy_maps(
-    model: Any, source: torch.Tensor, written: Sequence[int], rows: Axis, columns: Axis
+    model: Any, source: torch.Tensor, written: Sequence[int], rows: Axis, columns: Axis, top: int | None = None
 ) -> tuple[list[Copied], list[Record], list[Stack]]:
     """For one source and its output with the end: what was copied, and maps of the weights that copy and of the
-    coverage. Nothing of a model that cannot copy."""
+    coverage. Of each row the ``top`` largest weights are kept, or all. Nothing of a model that cannot copy."""
     copying = model.copying if isinstance(model, TextToText) else None
     if copying is None:
         return [], [], []
@@ -47,8 +47,11 @@ def copy_maps(
     ]
     matrix = weights.float().cpu().numpy()
     covered = np.cumsum(matrix, axis=0) - matrix
-    shown = [(COVERED, "Coverage: the sum of the weights before", covered)]
+    maps = {COVERED: covered}
+    stacks = [Stack("Coverage: sum of earlier weights", "cross", (COVERED,), unit="sum of weights")]
     if copying.heads is not None:  # else they are those of the attention itself
-        shown.insert(0, (COPIED, "The weights that copy, of all heads together", matrix))
-    records = [Record(name, 0, 0, rows, columns, np.ascontiguousarray(one)) for name, _, one in shown]
-    return copies, records, [Stack(title, "cross", (name,)) for name, title, _ in shown]
+        maps = {COPIED: matrix, **maps}
+        stacks = [Stack("The weights that copy, of all heads together", "cross", (COPIED,)), *stacks]
+    kept = {name: one if top is None else TopK.of(one, top) for name, one in maps.items()}
+    records = [Record(name, 0, 0, rows, columns, weights) for name, weights in kept.items()]
+    return copies, records, stacks

@@ -39,6 +39,11 @@ class Copied:
     share: float
     place: int | None = None
 
+    @property
+    def from_source(self) -> bool:
+        """Whether it was copied rather than written: copying gives at least half of its probability."""
+        return self.share >= 0.5
+
 
 @dataclass(frozen=True)
 class OutputStep:
@@ -56,13 +61,15 @@ class Stack:
     """The layers of one kind of attention, first layer first: those of an encoder, or those from target to source.
 
     ``kind``: ``cross``-attention, ``self``-attention, ``causal`` self-attention, or a ``pool`` of a sequence into one
-    row. ``layers`` are what the layers are called, where they have names and not only numbers.
+    row. ``layers`` are what the layers are called, where they have names and not only numbers. ``unit`` is what a
+    number of its maps is: a weight is at most 1, a sum of weights may be more.
     """
 
     title: str
     kind: Literal["cross", "self", "causal", "pool"]
     names: tuple[str, ...]
     layers: tuple[str, ...] = ()
+    unit: Literal["weight", "sum of weights"] = "weight"
 
     def layer(self, name: str) -> str:
         """What the layer of this attention is called; empty where there is only one."""
@@ -262,7 +269,13 @@ class Explanation:
             notes=tuple(fields["notes"]),
             records=tuple(map(Record.from_json, fields["records"])),
             stacks=tuple(
-                Stack(one["title"], one["kind"], tuple(one["names"]), tuple(one.get("layers", ())))
+                Stack(
+                    one["title"],
+                    one["kind"],
+                    tuple(one["names"]),
+                    tuple(one.get("layers", ())),
+                    one.get("unit", "weight"),
+                )
                 for one in fields["stacks"]
             ),
             steps=tuple(

@@ -123,7 +123,7 @@ def _maps(
     if top is None and isinstance(columns, Tokens):
         rolled = rollout_records([record for record in records if kinds[record.name] == "self"])
     counted, stacks, notes = repeats_map(repeats.last, columns, kinds)
-    copies, extra, own_stacks = copy_maps(model, source, [*tokens, END], rows, columns)
+    copies, extra, own_stacks = copy_maps(model, source, [*tokens, END], rows, columns, top)
     counted, stacks = [*counted, *extra], [*own_stacks, *stacks]
     return Explanation(
         title=run.name,

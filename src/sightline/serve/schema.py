@@ -270,6 +270,11 @@ def _file(limits: Limits) -> Any:
     return Annotated[str, Field(min_length=1, max_length=limits.base64)]
 
 
+STEPS = (
+    "Each token of the output with its probability and the likeliest choices. Of a run that copies, copied has gate "
+    "(the probability to write, not to copy), share (how much of the token's probability comes from copying) and place "
+    "(the column that it is copied from, counted from 0; null where the source does not have it)."
+)
 EXPLANATION: dict[str, Any] = {
     "title": "Explanation",
     "description": "Input, output and attention maps; with form page, blocks of base64 by name.",
@@ -279,7 +284,8 @@ EXPLANATION: dict[str, Any] = {
             "required": ["title", "task", "input", "output", "records", "stacks", "steps", "alternatives", "belief"],
             "properties": {
                 **{name: {"type": "string"} for name in ("title", "task", "input", "output")},
-                **{name: {"type": "array"} for name in ("records", "stacks", "steps", "alternatives", "calculations")},
+                **{name: {"type": "array"} for name in ("records", "stacks", "alternatives", "calculations")},
+                "steps": {"type": "array", "description": STEPS},
                 "notes": {"type": "array", "items": {"type": "string"}},
                 "shift": {"type": "integer"},
                 "belief": {"type": ["object", "null"]},

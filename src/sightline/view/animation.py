@@ -14,6 +14,7 @@ from sightline.explain.explanation import OutputStep
 from sightline.picture import WHOLE, Box
 from sightline.recording import Recording
 from sightline.records import Grid, Record, called
+from sightline.view.copied import COPIED_FRAME, Copies, from_where, output_called, show_marks
 from sightline.view.film import DOTS, MARGIN, Scene, Words, put_line, put_title, put_written, scene_frames, write_gif
 from sightline.view.highlight import flow, height_of, sheet, words_along, write
 from sightline.view.layout import (
@@ -51,15 +52,19 @@ class _TextScene(Scene):
 
     source: Words
     colours: str
+    copies: Copies
 
     def paint(self, step: int | None) -> None:
+        copied = None if step is None or not self.copies else from_where(self.copies[step])
         for place, (box, text) in enumerate(self.source):
             weight = 0.0 if step is None else float(self.weights[step, place])
             paper, colour = ink(weight, self.most, self.colours)
             box.set_facecolor("none" if step is None else paper)
+            box.set(edgecolor=COPIED_FRAME if place == copied else "none", linewidth=1.4)
             text.set_color("black" if step is None else colour)
         last = len(self.weights) - 1 if step is None else step
         axes = self.figure.axes[0]
+        show_marks(axes, last)
         axes.images[0].set_data(np.where(np.arange(len(self.weights))[:, None] <= last, self.weights, 0.0))
         for tick in axes.yaxis.get_major_ticks():
             tick.label1.set_visible(tick.get_loc() <= last)
@@ -128,17 +133,19 @@ def replay_gif(
     seconds: float = 0.8,
     colours: str = COLOURS,
     most: float | None = None,
+    copies: Copies = (),
+    unit: str = "weight",
 ) -> Path:
     """One frame for each row: the attention to the source, the output up to there, and the map as it grows.
 
-    ``steps``, where there is one for each row, add the probability of each word. The last frame is the whole map, shown
-    for longer; then it starts again.
+    ``steps``, where there is one for each row, add the probability of each word; ``copies`` whether it was copied, and
+    from which word. The last frame is the whole map, shown for longer; then it starts again.
     """
 
     def scene(end: float) -> Scene:
-        return _text_scene(record, title, width, colours, end)
+        return _text_scene(record, title, width, colours, end, copies, unit)
 
-    frames = scene_frames(record, steps, path, scene, most, "the whole map")
+    frames = scene_frames(record, steps, path, scene, most, "the whole map", copies)
     return write_gif(frames, path, seconds)
 
 
@@ -189,14 +196,23 @@ def recording_gif(
     return write_gif(frames, path, seconds, photograph=recording.values.ndim == 3)
 
 
-def _text_scene(record: Record, title: str | None, width: float, colours: str, most: float) -> _TextScene:
+def _text_scene(
+    record: Record,
+    title: str | None,
+    width: float,
+    colours: str,
+    most: float,
+    copies: Copies = (),
+    unit: str = "weight",
+) -> _TextScene:
     """A picture of the given width."""
     size = size_for(width) + 1
     line = line_of(size)
     # A small map keeps the ordinary size of its cells.
-    source, written = called(record.columns, "source"), called(record.rows, "written")
-    enough = float(heat_map_figure(record, rows_label=written).get_size_inches()[0])
-    figure = heat_map_figure(record, rows_label=written, width=min(width, enough), colours=colours, most=most)
+    source, written = called(record.columns, "source"), called(record.rows, output_called("written", copies) or "")
+    enough = float(heat_map_figure(record, rows_label=written, copies=copies).get_size_inches()[0])
+    marks: dict[str, Any] = {"copies": copies, "unit": unit}
+    figure = heat_map_figure(record, None, written, width=min(width, enough), colours=colours, most=most, **marks)
     figure.set_dpi(DOTS)
     map_width, map_height = figure.get_size_inches()
     own = [flow(words_along(axis), width - 1.1, size) for axis in (record.columns, record.rows)]
@@ -220,7 +236,7 @@ def _text_scene(record: Record, title: str | None, width: float, colours: str, m
         parts.append([write(page, one, size) for one in placed])
         put_line(figure, start + 0.55 * line, name, size, "#555555")
         start += own_height + 0.2
-    return _TextScene(figure, caption, parts[1], record.matrix(), most, parts[0], colours)
+    return _TextScene(figure, caption, parts[1], record.matrix(), most, parts[0], colours, copies)
 
 
 def _image_scene(

@@ -9,6 +9,7 @@ from sightline.explain.explanation import Explanation, Highlights, Stack
 from sightline.records import Frames, Grid, Record, Tokens
 from sightline.view.animation import image_gif, recording_gif, replay_gif
 from sightline.view.cells import label_cells
+from sightline.view.copied import copied_words, output_called
 from sightline.view.highlight import highlight, highlight_text, label_line
 from sightline.view.layout import TEXT_WIDTH
 from sightline.view.overlay import overlay
@@ -74,10 +75,11 @@ def draw(
 
     if layout == "layers":
         every = ready([record for one in stack.names for record in explanation.of(one)])
-        return all_layers(every, path, layer_names=stack.layers, **titled(stack.title))
+        return all_layers(every, path, layer_names=stack.layers, unit=stack.unit, **titled(stack.title))
     heads = explanation.of(chosen)
     if layout == "heads":
-        return all_heads(ready(heads), path, **titled(f"{stack.title}, {stack.layer(chosen) or 'all heads'}"))
+        named = titled(f"{stack.title}, {stack.layer(chosen) or 'all heads'}")
+        return all_heads(ready(heads), path, unit=stack.unit, **named)
     record = mean_record(ready(_one_head(heads, head)))
     of_heads = f"mean of {len(heads)} heads" if head is None else f"head {head + 1} of {len(heads)}"
     parts = [stack.title, stack.layer(chosen), of_heads if len(heads) > 1 else ""]
@@ -88,15 +90,16 @@ def draw(
     if under and title is None and stack.kind == "pool" and explanation.steps:
         (step,) = explanation.steps[:1]
         shown["title"] = label_line(Highlights(step.written, step.probability, step.likeliest, (), ()))
+    own = _own(explanation, stack, heads[0], merge)
     if ending == ".gif":
         film = recording_gif if "recording" in under else image_gif if under else replay_gif
-        return film(record=record, steps=steps, path=path, **under, **shown)
+        return film(record=record, steps=steps, path=path, **(under or own), **shown)
     if under:
         return (over_recording if "recording" in under else overlay)(record=record, path=path, **under, **shown)
     each = marked is not None and len(record.rows) > 1  # a row for each sentence
     if stack.kind == "pool" and isinstance(record.columns, Tokens) and not each:
         return highlight(record, path, **shown)
-    return heat_map(record, path, rows_label=ROWS[stack.kind], most=None, **shown)
+    return heat_map(record, path, most=None, rows_label=output_called(ROWS[stack.kind], own["copies"]), **own, **shown)
 
 
 def _ending(path: Path, layout: str, labels: bool) -> str:
@@ -123,6 +126,12 @@ def _under(explanation: Explanation, record: Record) -> dict[str, Any]:
         return _image(explanation)
     over_time = isinstance(record.columns, Frames) and isinstance(record.rows, Tokens)
     return {"recording": explanation.recording} if over_time and explanation.recording is not None else {}
+
+
+def _own(explanation: Explanation, stack: Stack, record: Record, merge: bool) -> dict[str, Any]:
+    """What only maps of words have: which words were copied, and the unit of the scale."""
+    copies = copied_words(explanation.steps, record, merge) if stack.kind == "cross" else []
+    return {"copies": copies, "unit": stack.unit}
 
 
 def _image(explanation: Explanation) -> dict[str, Any]:

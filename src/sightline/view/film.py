@@ -18,6 +18,7 @@ from sightline.errors import UserError
 from sightline.explain.explanation import OutputStep
 from sightline.files import whole_file
 from sightline.records import Record
+from sightline.view.copied import Copies, copied_phrase
 from sightline.view.fonts import fit_fonts, quiet
 from sightline.view.highlight import height_of, sheet, write
 from sightline.view.layout import fits, largest
@@ -65,19 +66,23 @@ def scene_frames(
     scene_of: Callable[[float], Scene],
     most: float | None,
     last: str,
+    copies: Copies = (),
 ) -> list[Image.Image]:
-    """A frame for each row and one of the whole. ``scene_of`` takes the end of the scale."""
+    """A frame for each row and one of the whole. ``scene_of`` takes the end of the scale. ``copies`` say of each row
+    whether it was copied."""
     rows = len(record.rows)
     if not 1 <= rows <= MOST_FRAMES:
         raise UserError(f"a replay has 1 to {MOST_FRAMES} steps; the map has {rows} rows")
     if steps is not None and len(steps) != rows:
         raise UserError(f"there are {len(steps)} steps for {rows} rows")
     probabilities = [""] * rows if steps is None else [f", probability {one.probability:.2f}" for one in steps]
+    phrases = [copied_phrase(one, record.columns) for one in copies] or [""] * rows
+    notes = [f"{one}; {phrase}" if phrase else one for one, phrase in zip(probabilities, phrases, strict=True)]
     with matplotlib.rc_context(STEADY), quiet():
         scene = scene_of(largest([record]) if most is None else most)
         fit_fonts(scene.figure, path)
         # The word itself is framed in the picture.
-        frames = [scene.show(step, f"step {step + 1} of {rows}{probabilities[step]}") for step in range(rows)]
+        frames = [scene.show(step, f"step {step + 1} of {rows}{notes[step]}") for step in range(rows)]
         return [*frames, scene.show(None, last)]
 
 

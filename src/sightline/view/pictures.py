@@ -14,6 +14,7 @@ from matplotlib.transforms import Bbox
 from sightline.errors import UserError
 from sightline.files import whole_file
 from sightline.records import Record, called
+from sightline.view.copied import NOTE, Copies, marks_room, put_marks, put_note
 from sightline.view.fonts import fit_fonts, quiet, widths
 from sightline.view.layout import (
     COLOURS,
@@ -53,15 +54,18 @@ def heat_map(
     width: float | None = None,
     colours: str = COLOURS,
     most: float | None = 1.0,
+    copies: Copies = (),
+    unit: str = "weight",
 ) -> Path:
     """One attention row for each row of the picture, weights from left to right. The ending gives the format.
 
     An axis that has a name is labelled with it, and not with ``rows_label`` or ``columns_label``.
     ``width`` is in inches; by default the labels decide it, up to the width of a page. ``most`` is the weight with the
-    darkest shade; None takes the largest weight, rounded up. Where labels do not fit, every second, third, ... is
-    written.
+    darkest shade; None takes the largest weight, rounded up; ``unit`` is what a number is called. Where labels do not
+    fit, every second, third, ... is written. ``copies`` say of each row whether it was copied, and from which column.
     """
-    return save(heat_map_figure(record, title, rows_label, columns_label, width, colours, most), path)
+    figure = heat_map_figure(record, title, rows_label, columns_label, width, colours, most, copies, unit)
+    return save(figure, path)
 
 
 def heat_map_figure(
@@ -72,12 +76,15 @@ def heat_map_figure(
     width: float | None = None,
     colours: str = COLOURS,
     most: float | None = 1.0,
+    copies: Copies = (),
+    unit: str = "weight",
 ) -> Figure:
     """The figure behind `heat_map`."""
     rows, columns = max(len(record.rows), 1), max(len(record.columns), 1)
     rows_label, columns_label = called(record.rows, rows_label or ""), called(record.columns, columns_label)
     for size in (size_for(width), SMALLEST):  # smaller only where the words would not fit
-        left = room(record.rows, size) + (1.5 * line_of(size) if rows_label else 0.02)
+        marks = marks_room(size) if copies else 0.0
+        left = room(record.rows, size) + marks + (1.5 * line_of(size) if rows_label else 0.02)
         free = max((TEXT_WIDTH if width is None else width) - left - RIGHT, 0.6)
         cell = min(0.3, free / columns) if width is None else free / columns
         if cell >= line_of(size):
@@ -86,6 +93,9 @@ def heat_map_figure(
     below = (room(record.columns, size) if stand(record.columns, size, cell) else line) + 1.7 * line
     lines = title_lines(title, size + 1, left + cell * columns + RIGHT)
     above = (1.25 * len(lines) + 0.7) * line if lines else 0.05
+    notes = title_lines(NOTE, size - 1, left + cell * columns + RIGHT) if copies else []
+    if copies:
+        above, below = above + 0.7 * line, below + (len(notes) + 0.3) * line
     # Square cells, unless rows would be too low for their words, or the map higher than a page.
     lowest = line if names(record.rows) else 0.0
     high = min(max(min(cell, 0.34), lowest), (TALLEST - above - below) / rows)
@@ -94,7 +104,10 @@ def heat_map_figure(
     axes = figure.add_axes(inches(figure, left, below, wide, tall))
     top = largest([record]) if most is None else most
     image = _map(axes, record, top, colours, size)
-    add_scale(axes, image, top, size)
+    add_scale(axes, image, top, size, unit)
+    if copies:
+        put_marks(axes, copies, size)
+        put_note(axes, notes, size - 1, left, below)
     axes.set_xlabel(shown(columns_label, 60), fontsize=size, parse_math=False)
     put_lines(figure, lines, size + 1)
     if rows_label:
@@ -134,6 +147,7 @@ def all_heads(
     width: float = TEXT_WIDTH,
     colours: str = COLOURS,
     most: float | None = None,
+    unit: str = "weight",
 ) -> Path:
     """The heads of one layer beside each other, with the same words along them and one scale for all."""
     _check(records)
@@ -159,7 +173,7 @@ def all_heads(
         leftmost, lowest = column == 0, number + across >= len(records)
         axes.tick_params(left=leftmost, labelleft=leftmost, bottom=lowest, labelbottom=lowest)
         if number + 1 == min(across, len(records)):
-            add_scale(axes, image, top, size)
+            add_scale(axes, image, top, size, unit)
     _name_sides(figure, first, size, 0.0 if stand(first.columns, size, wide / columns) else below - 1.8 * line)
     add_title(figure, title, size_for(width) + 1, width)
     return save(figure, path)
@@ -174,6 +188,7 @@ def all_layers(
     colours: str = COLOURS,
     most: float | None = None,
     layer_names: Sequence[str] = (),
+    unit: str = "weight",
 ) -> Path:
     """Layers from top to bottom, heads from left to right: a small map each, with one scale for all.
 
@@ -210,7 +225,7 @@ def all_layers(
             if number == 0:
                 axes.set_title(f"{record.head + 1}", fontsize=size, pad=2)
             if number == 0 and place == len(layer) - 1:
-                add_scale(axes, image, top, size)
+                add_scale(axes, image, top, size, unit)
     middle = (left + (heads * wide + (heads - 1) * gap) / 2) / full
     high = figure.get_size_inches()[1]
     down = len(layers) * (tall + gap) / 2 / high

@@ -155,6 +155,11 @@ def without_empty(records: Sequence[Record]) -> list[Record]:
     return [replace(one, columns=columns, weights=one.matrix()[:, :shown], scores=None) for one in records]
 
 
+def places_of_words(axis: Axis) -> np.ndarray:
+    """For each place of an axis its place on that of `merge_words`."""
+    return _grouped(axis).group_of
+
+
 def _grouped(axis: Axis) -> _Grouping:
     if not isinstance(axis, Tokens) or axis.words is None:
         return _Grouping(axis, np.arange(len(axis)))

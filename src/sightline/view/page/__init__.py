@@ -19,9 +19,9 @@ from sightline.view.page.packing import pack
 
 # A module comes after those that it imports; `joined` checks that.
 MODULES = (
-    "text", "dom", "colour", "pen", "data", "axis", "look", "over", "table", "legend", "captioned", "player", "heard",
-    "sight", "geometry", "heatmap", "lines", "heads", "calculation", "replay", "belief", "about", "marked", "labelled",
-    "asked", "exporting", "controls", "app",
+    "text", "dom", "colour", "pen", "data", "axis", "copied", "look", "over", "table", "legend", "captioned", "player",
+    "heard", "sight", "geometry", "heatmap", "lines", "heads", "calculation", "replay", "belief", "about", "marked",
+    "labelled", "asked", "exporting", "controls", "app",
 )  # fmt: skip
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\.{1,2}/(\w+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async function|function|class|const) (\w+)", re.MULTILINE)

@@ -1,6 +1,7 @@
 // The layout of a heat map, and its drawing: the visible part, or the whole for a file.
 
 import { inkOn, level, theme } from "./colour.js";
+import { COPIED, GATE, WRITTEN, copiedFrom, isCopied, markOf } from "./copied.js";
 import { textWidth } from "./pen.js";
 import { decimals, short } from "./text.js";
 
@@ -12,11 +13,14 @@ const ROOMY = 20; // cells are not made smaller than this for the sake of the he
 const SEPARATE = 8; // cells from this size on have gaps between them
 const TURN = -55;
 const PAD = 8;
+const SMALL = 11; // the size of marks
+const LEAST_FRAME = 7; // a frame around a smaller cell is larger than that
 const NAME = 14; // the height of what the columns are called
 export const ZOOMS = [1, 2, 4, 8, 14, 20, 28, 36, 44];
 
 export function geometryOf(shown, room, tall, zoom) {
-  const left = Math.ceil(widest(shown.rows.brief)) + PAD + 4;
+  const marks = shown.copies ? marksRoom() : 0;
+  const left = Math.ceil(widest(shown.rows.brief)) + PAD + 4 + marks;
   const wide = widest(shown.columns.brief);
   const fits = (room - left - PAD) / shown.columns.size;
   const slanted = (room - left - PAD - wide * 0.5) / shown.columns.size;
@@ -30,12 +34,18 @@ export function geometryOf(shown, room, tall, zoom) {
   const top = (flat ? 24 : Math.ceil(wide * Math.sin(turn)) + 18) + (shown.columns.name ? NAME : 0);
   const over = flat ? 0 : Math.ceil(wide * Math.cos(turn));
   return {
-    cell, high, left, top, flat,
+    cell, high, left, top, flat, marks,
     everyColumn: Math.max(1, Math.ceil(LABELLED / cell)),
     everyRow: Math.max(1, Math.ceil(LEAST_ROW / high)),
     width: Math.ceil(left + shown.columns.size * cell + Math.max(over, PAD)),
     height: Math.ceil(top + shown.rows.size * high + PAD),
   };
+}
+
+/** How wide copied or written and p are, beside a label. */
+function marksRoom() {
+  const wide = Math.max(textWidth(COPIED, { size: SMALL, bold: true }), textWidth(WRITTEN, { size: SMALL }));
+  return Math.ceil(wide + textWidth("0.00", { size: SMALL })) + 2 * PAD;
 }
 
 function widest(labels) {
@@ -79,6 +89,7 @@ export function drawMap(pen, shown, geometry, part, app, cursor = {}) {
       pen.rect(xOf(0) - 0.5, yOf(0) - 0.5, wide, tall, { stroke: line });
     }
     if (cell >= 30) drawNumbers(pen, rows, first, count, xOf, yOf, cell, app);
+    for (let row = first.row; row < last.row; row += 1) drawFrame(row);
     if (cursor.row !== undefined) {
       const [thick, radius] = cell >= SEPARATE ? [2, 3] : [1, 0];
       const y = yOf(cursor.row);
@@ -99,9 +110,25 @@ export function drawMap(pen, shown, geometry, part, app, cursor = {}) {
     drawRowLabel(row);
   }
   if (cursor.row >= first.row && cursor.row < last.row) drawRowLabel(cursor.row);
+  if (shown.copies) pen.text(left - PAD, top - PAD, GATE, { size: SMALL, anchor: "end", fill: soft });
   function drawRowLabel(row) {
     const look = { ...style(shown.rows, row, row === cursor.row), anchor: "end" };
-    pen.text(left - PAD, yOf(row) + high / 2 + 4.5, label(shown.rows.brief[row]), look);
+    const y = yOf(row) + high / 2 + 4.5;
+    pen.text(left - PAD - geometry.marks, y, label(shown.rows.brief[row]), look);
+    const copy = shown.copies?.[row];
+    if (!copy) return;
+    const mark = { size: SMALL, anchor: "end", fill: isCopied(copy) ? ink : soft, bold: isCopied(copy) };
+    pen.text(left - PAD, y, decimals(copy.gate, 2), { size: SMALL, anchor: "end", fill: soft });
+    pen.text(left - 2 * PAD - textWidth("0.00", { size: SMALL }), y, markOf(copy), mark);
+  }
+  /** Around the cell that a row is copied from: dark and light lines, to be seen on every shade. */
+  function drawFrame(row) {
+    const place = copiedFrom(shown, row);
+    if (place === null || place < first.column || place >= last.column) return;
+    const [wide, tall] = [Math.max(cell, LEAST_FRAME), Math.max(high, LEAST_FRAME)];
+    const [x, y] = [xOf(place) + (cell - wide) / 2, yOf(row) + (high - tall) / 2];
+    pen.rect(x + 1, y + 1, wide - 2, tall - 2, { stroke: ink, line: 2 });
+    if (cell >= SEPARATE) pen.rect(x + 2.5, y + 2.5, wide - 5, tall - 5, { stroke: paper, line: 1 });
   }
   for (let column = Math.ceil(first.column / everyColumn) * everyColumn; column < last.column; column += everyColumn) {
     if (xOf(column) + cell / 2 < left - 2 || hides(column, cursor.column, everyColumn)) continue;

@@ -1,6 +1,7 @@
 // The alignment: a heat map with words on both sides, and above it one attention row.
 
 import { captionedView } from "./captioned.js";
+import { copiedHint } from "./copied.js";
 import { CanvasPen } from "./pen.js";
 import { make, newId, setText, sizeCanvas } from "./dom.js";
 import { drawMap, geometryOf, ZOOMS } from "./geometry.js";
@@ -27,12 +28,13 @@ export function alignmentView(app, shown) {
     make("div", { class: "line" }, words, sight.element),
     map.element,
     make("div", { class: "under" }, legendOf(app), map.zoom, make("p", { class: "hint" }, hint)),
+    shown.copies ? make("p", { class: "hint" }, copiedHint(shown)) : null,
     tableOf(shown, app),
   );
   const pick = () => {
     const row = Math.min(app.state.row, shown.rows.size - 1);
     setText(words, sentence(shown, row));
-    sight.show(shown.map.row(row));
+    sight.show(shown.map.row(row), row);
     map.draw();
   };
   return { element, pick, resize: map.resize, picture: map.picture };

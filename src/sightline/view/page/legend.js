@@ -2,6 +2,7 @@
 
 import { level, theme } from "./colour.js";
 import { make, sizeCanvas } from "./dom.js";
+import { unitOf } from "./look.js";
 import { significant } from "./text.js";
 import { DARKEST } from "./over.js";
 
@@ -33,6 +34,6 @@ function scaleOf(app, colourOf) {
     make("span", {}, "0"),
     canvas,
     make("span", {}, significant(app.top)),
-    make("span", { class: "unit" }, "weight"),
+    make("span", { class: "unit" }, unitOf(app.state.stack)),
   );
 }

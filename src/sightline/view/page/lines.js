@@ -1,14 +1,16 @@
 // Lines between words: queries on the left, what they attend to on the right; darker lines have more weight.
 
 import { theme } from "./colour.js";
+import { isCopied, markOf } from "./copied.js";
 import { CanvasPen, textWidth } from "./pen.js";
 import { make, newId, setText, sizeCanvas } from "./dom.js";
-import { sentence } from "./look.js";
+import { sentence, unitOf } from "./look.js";
 import { decimals, plural, quoted, short } from "./text.js";
 
 const HEIGHT = 26;
 const TOP = 34;
 const LEAST = 0.005;
+const MARKS = 54; // copied or written, left of a label
 const LONGEST_LABEL = 24;
 const MOST_LINES = 4000;
 
@@ -65,7 +67,7 @@ export function linesView(app, shown) {
     if (chosen.side === "rows") return sentence(shown, chosen.place);
     const best = attendersOf(shown, chosen.place).slice(0, 4);
     const word = quoted(shown.columns.labels[chosen.place]);
-    const named = shown.columns.name;
+    const named = shown.columns.name || unitOf(shown.stack) !== "weight";
     if (!best.length) return `${word}${named ? "" : " was attended to by no row"}: no weight reaches 0.005.`;
     const list = best.map((link) => `${quoted(shown.rows.labels[link.row])} ${decimals(link.weight, 2)}`);
     return `${word}${named ? ":" : " was attended to by"} ${list.join(", ")}.`;
@@ -136,7 +138,7 @@ export function linesView(app, shown) {
 function layoutOf(shown, room) {
   const width = (label) => textWidth(short(label, LONGEST_LABEL), { size: 14 });
   const wide = (side) => Math.max(62, ...side.brief.slice(0, 600).map(width));
-  const left = Math.ceil(wide(shown.rows)) + 16;
+  const left = Math.ceil(wide(shown.rows)) + 16 + (shown.copies ? MARKS : 0);
   const right = Math.max(left + 120, Math.min(room, 760) - Math.ceil(wide(shown.columns)) - 16);
   return {
     left, right,
@@ -197,6 +199,8 @@ function drawLines(pen, shown, layout, part, links, chosen, app) {
       const fill = isChosen ? mark : (chosen && !strong) || italic ? soft : ink;
       const label = short(shown[side].brief[place], LONGEST_LABEL);
       pen.text(x, y(place) + 5, label, { size: 14, anchor, fill, bold: isChosen || strong, italic });
+      const copy = side === "rows" ? shown.copies?.[place] : null;
+      if (copy) pen.text(2 - part.x, y(place) + 5, markOf(copy), { size: 11, fill: soft, bold: isCopied(copy) });
       if (strong) {
         const by = side === "rows" ? 30 : -30;
         pen.text(x + by, y(place) - 4, decimals(weight, 2), { size: 10, fill: mark, anchor: "middle" });

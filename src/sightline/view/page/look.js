@@ -2,6 +2,7 @@
 
 import { largestOf, loadMap, loadPicture, loadRecording, meanOf, mergedMap, movedMap, remembered } from "./data.js";
 import { sideOf } from "./axis.js";
+import { copiedSentence, copiesOf } from "./copied.js";
 import { decimals, quoted } from "./text.js";
 
 /** The stack that is opened first: from the output to the input, else whatever gathers a whole, else the first. */
@@ -46,7 +47,8 @@ export async function look(explanation, state, steps) {
   const recording = timed ? await loadRecording(explanation) : null;
   // The end of a text attends to one moment, words to many: it does not set the scale.
   const scaled = recording && rows.special.size < rows.size ? { ...map, row: (i) => (rows.special.has(i) ? null : map.row(i)) } : map;
-  const over = { image, recording, largest: largestOf(scaled) };
+  const copies = copiesOf(explanation, stack, rows, columns);
+  const over = { image, recording, copies, largest: largestOf(scaled) };
   return { stack, layer, head, places, map, rows, columns, steps: written, shift, name, ...over };
 }
 
@@ -89,8 +91,17 @@ export function strongest(weights, most, least = 0.005) {
   return found;
 }
 
-/** An attention row in words, as it is read aloud. */
+/** What a number of the maps of a stack is. */
+export function unitOf(stack) {
+  return stack?.unit ?? "weight";
+}
+
+/** An attention row in words, as it is read aloud, and whether its word was copied. */
 export function sentence(shown, row) {
+  return attended(shown, row) + copiedSentence(shown, row);
+}
+
+function attended(shown, row) {
   const weights = shown.map.row(row);
   const word = quoted(shown.rows.labels[row]);
   if (weights === null) return `${word}: no row was moved here.`;
@@ -98,9 +109,12 @@ export function sentence(shown, row) {
   const costs = isOfCosts(shown.stack);
   if (!best.length && costs) return `${word} loses nothing: no word costs 0.005.`;
   const named = shown.columns.name; // slots, repeats: their labels say what they are
+  const summed = unitOf(shown.stack) !== "weight"; // of the rows before this one
+  if (!best.length && summed) return `Nothing was attended to before ${word}.`;
   if (!best.length) return `${word}${named ? "" : " attended to nothing in particular"}: no weight reaches 0.005.`;
   const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);
   if (costs && shown.stack.kind !== "pool") return `${word} loses without ${list.join(", ")}.`;
+  if (summed) return `Attended to before ${word}: ${list.join(", ")}.`;
   if (shown.stack.kind === "pool") return `Highest weights: ${list.join(", ")}.`;
   return `${word}${named ? ":" : " attended to"} ${list.join(", ")}.`;
 }

@@ -94,6 +94,7 @@ def _explanation(one: Explanation, blocks: PageBlocks) -> dict[str, Any]:
                 "kind": stack.kind,
                 "layers": [_heads(name, one.records) for name in stack.names],
                 **({"named": list(stack.layers)} if stack.layers else {}),
+                **({} if stack.unit == "weight" else {"unit": stack.unit}),
             }
             for stack in stacks
         ],

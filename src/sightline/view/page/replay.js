@@ -1,6 +1,7 @@
 // Decoding step by step: the written word, its attention, and the likeliest alternatives.
 
 import { calculationOf, bar, placeOfCalculation } from "./calculation.js";
+import { GATE, copiedSentence, isCopied, markOf } from "./copied.js";
 import { loadMap } from "./data.js";
 import { isolated, make, setText } from "./dom.js";
 import { sentence } from "./look.js";
@@ -21,6 +22,7 @@ export function replayView(app, shown, explanation) {
       "button",
       { type: "button", class: shown.rows.special.has(row) ? "step special" : "step", click: () => app.pick(row) },
       isolated(short(label)),
+      shown.copies ? howOf(shown.copies[row]) : null,
     ),
   );
   const label = writes ? "Steps: the words written" : "Rows";
@@ -60,7 +62,7 @@ export function replayView(app, shown, explanation) {
     const step = writes ? shown.steps[row] : null;
     const wrote = step ? ` Its probability was ${decimals(step.probability, 2)}.` : "";
     setText(words, `${writes ? "Step" : "Row"} ${row + 1} of ${shown.rows.size}. ${sentence(shown, row)}${wrote}`);
-    sight.show(shown.map.row(row));
+    sight.show(shown.map.row(row), row);
     written.forEach((button, at) => {
       button.hidden = Math.abs(at - row) > NEAR;
       button.classList.toggle("ahead", at > row);
@@ -68,7 +70,9 @@ export function replayView(app, shown, explanation) {
       else button.removeAttribute("aria-current");
     });
     line.scrollTop = written[row].offsetTop - line.offsetTop - line.clientHeight / 2 + 16;
-    if (step) likeliest.replaceChildren(make("h3", {}, "Likeliest here"), choices(step));
+    const copy = shown.copies?.[row];
+    const how = copy ? [make("h3", {}, "Write or copy"), writeOrCopy(copy)] : [];
+    if (step) likeliest.replaceChildren(make("h3", {}, "Likeliest here"), choices(step), ...how);
     calculate();
     app.painted();
   }
@@ -90,22 +94,35 @@ export function replayView(app, shown, explanation) {
   return { element, pick, resize: () => {}, picture, steps: shown.rows.size };
 }
 
+function howOf(copy) {
+  return make("span", { class: isCopied(copy) ? "how from-source" : "how" }, markOf(copy));
+}
+
 function choices(step) {
-  const list = step.likeliest.slice(0, 5).map((one) =>
-    make(
-      "li",
-      { class: one.text === step.written ? "taken" : null },
-      isolated(short(visible(one.text)), { class: "word" }),
-      bar(one.probability),
-      make("span", { class: "number" }, decimals(one.probability, 3)),
-    ),
-  );
+  const texts = step.likeliest.slice(0, 5);
+  const list = texts.map((one) => choiceOf(visible(one.text), one.probability, one.text === step.written));
   return make("ol", { class: "choices" }, ...list);
+}
+
+function choiceOf(text, probability, taken) {
+  return make(
+    "li",
+    { class: taken ? "taken" : null },
+    isolated(short(text), { class: "word" }),
+    bar(probability),
+    make("span", { class: "number" }, decimals(probability, 3)),
+  );
+}
+
+/** p, and the rest of the probability, which is that of copying. */
+function writeOrCopy({ gate }) {
+  const both = [choiceOf(`write (${GATE})`, gate, false), choiceOf("copy", 1 - gate, false)];
+  return make("ul", { class: "choices" }, ...both);
 }
 
 function replayPicture(app, shown, row) {
   const width = 720;
-  const sight = sightPicture(shown, shown.map.row(row), app, width);
+  const sight = sightPicture(shown, shown.map.row(row), app, width, row);
   const choicesHere = shown.steps?.[row].likeliest.slice(0, 5) ?? [];
   const draw = (pen) => {
     const { mark, soft, css } = theme();
@@ -113,6 +130,7 @@ function replayPicture(app, shown, row) {
     pen.text(0, 22, word, { size: 22, bold: true, fill: mark });
     const after = textWidth(word, { size: 22, bold: true }) + 10;
     pen.text(after, 22, `step ${row + 1} of ${shown.rows.size}, attention`, { fill: soft });
+    if (shown.copies) pen.text(after, 37, copiedSentence(shown, row).trim(), { size: 11, fill: soft });
     pen.group(0, 40, () => sight.draw(pen));
     choicesHere.forEach((one, i) => {
       const y = 64 + sight.height + i * 22;

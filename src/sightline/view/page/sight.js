@@ -1,6 +1,7 @@
 // An attention row: each word with its shade and its weight.
 
 import { inkOn, level, theme } from "./colour.js";
+import { copiedFrom } from "./copied.js";
 import { isolated, make, sizeCanvas } from "./dom.js";
 import { heardPicture, heardSight } from "./heard.js";
 import { strongest } from "./look.js";
@@ -12,7 +13,7 @@ const LONG = 80; // columns: more do not fit beside a map, so the strongest is s
 const MANY = 1500; // columns: of more only the strongest are shown
 const NUMBERED = 0.01; // smaller weights have their number in the tip
 
-/** {element, show(weights)} for the columns of a map: an image, a grid, everything else as words in a row. */
+/** {element, show(weights, row)} for the columns of a map: an image, a grid, everything else as words in a row. */
 export function sightOf(shown, app) {
   if (shown.image) return overSight(shown, app);
   if (shown.recording) return heardSight(shown, app);
@@ -43,10 +44,12 @@ function wordSight(shown, app) {
     { class: long ? "sight long" : "sight", dir, "aria-label": "The attention row, with the weights", tabindex: 0 },
     ...chips.map((chip) => chip.element),
   );
-  const show = (weights) => {
+  const show = (weights, row) => {
     now = weights;
     const { css, shades } = theme();
-    chips.forEach(({ number, word }, column) => {
+    const copied = copiedFrom(shown, row);
+    chips.forEach(({ element: chip, number, word }, column) => {
+      chip.classList.toggle("copied", column === copied);
       const weight = weights ? weights[column] : 0;
       const shade = level(weight, app.top, app.state.faint);
       word.style.background = shade ? css[shade] : "";
@@ -67,7 +70,8 @@ function bestSight(shown, app) {
   const dir = columns.rightToLeft ? "rtl" : "ltr";
   const label = "The highest attention weights";
   const element = make("ol", { class: "sight", dir, "aria-label": label, tabindex: 0 });
-  const show = (weights) => {
+  const show = (weights, row) => {
+    const copied = copiedFrom(shown, row);
     const best = strongest(weights ?? [], 60, Number.MIN_VALUE).sort((a, b) => a.column - b.column);
     const chips = best.map(({ column, weight }) => {
       const word = isolated(short(columns.labels[column]), { class: "word", title: `place ${column + 1}` });
@@ -75,7 +79,8 @@ function bestSight(shown, app) {
       word.style.background = theme().css[shade];
       word.style.color = inkOn(theme().shades[shade]);
       const number = make("span", { class: "number" }, decimals(weight, 2));
-      return make("li", { class: columns.special.has(column) ? "chip special" : "chip" }, number, word);
+      const kinds = ["chip", columns.special.has(column) ? "special" : "", column === copied ? "copied" : ""];
+      return make("li", { class: kinds.join(" ").trim() }, number, word);
     });
     element.replaceChildren(...chips);
   };
@@ -104,7 +109,7 @@ function gridSight(shown, app) {
 }
 
 /** The same as a picture: {width, height, draw(pen)}. */
-export function sightPicture(shown, weights, app, width) {
+export function sightPicture(shown, weights, app, width, row = 0) {
   if (shown.image) return overPicture(shown, weights, app);
   if (shown.recording) return heardPicture(shown, weights, app, width);
   if (shown.columns.axis.kind === "Grid") return gridPicture(shown, weights, app);
@@ -123,10 +128,12 @@ export function sightPicture(shown, weights, app, width) {
   });
   const draw = (pen) => {
     const { css, shades, ink, soft } = theme();
+    const copied = copiedFrom(shown, row);
     for (const { text, column, x: left, y: top, wide } of placed) {
       const from = shown.columns.rightToLeft ? width - left - wide : left;
       const shade = level(weights ? weights[column] : 0, app.top, app.state.faint);
       if (shade) pen.rect(from, top + 14, wide, 24, { fill: css[shade], radius: 4 });
+      if (column === copied) pen.rect(from, top + 14, wide, 24, { stroke: ink, line: 2, radius: 4 });
       const fill = shade ? inkOn(shades[shade]) : ink;
       const italic = shown.columns.special.has(column);
       pen.text(from + wide / 2, top + 31, text, { size: 15, anchor: "middle", fill, italic });

@@ -1,5 +1,6 @@
 // The map as a table, for screen readers and for exact numbers. Made only when it is opened.
 
+import { COPIED, GATE, WRITTEN, markOf } from "./copied.js";
 import { isolated, make } from "./dom.js";
 import { strongest } from "./look.js";
 import { decimals, short } from "./text.js";
@@ -18,13 +19,15 @@ export function tableOf(shown, app) {
 
 function table(shown, app) {
   const whole = shown.columns.size <= MOST_COLUMNS;
-  const head = whole ? shown.columns.labels : ["highest weights"];
+  const marks = shown.copies ? [`${COPIED} or ${WRITTEN}`, GATE] : [];
+  const head = [...marks, ...(whole ? shown.columns.labels : ["highest weights"])];
   const body = make("tbody");
   const rows = Math.min(shown.rows.size, MOST_ROWS);
   for (let row = 0; row < rows; row += 1) {
     const weights = shown.map.row(row);
     const cells = whole ? wholeRow(weights, shown, app) : [make("td", {}, ...best(weights, shown))];
-    body.append(make("tr", {}, make("th", { scope: "row" }, isolated(short(shown.rows.labels[row]))), ...cells));
+    const name = make("th", { scope: "row" }, isolated(short(shown.rows.labels[row])));
+    body.append(make("tr", {}, name, ...(shown.copies ? marked(shown.copies[row], app) : []), ...cells));
   }
   const more = shown.rows.size - rows;
   return make(
@@ -38,6 +41,10 @@ function table(shown, app) {
     ),
     body,
   );
+}
+
+function marked(copy, app) {
+  return [make("td", {}, markOf(copy)), make("td", {}, decimals(copy?.gate, app.digits))];
 }
 
 function wholeRow(weights, shown, app) {
