@@ -1,8 +1,9 @@
 """The target of the training source that is most similar to a source: what memory alone gives.
 
-Sources are vectors of length 1 over words, each weighed by how often it stands there and by how rare it is (TF-IDF); the
-most similar one has the largest product. For each word, the sources that have it are kept, so that a product takes only
-the words that both have. Of very many sources a part is kept, and of each its beginning: that bounds the file and time.
+Sources are vectors of length 1 over words, each weighed by how often it stands there and by how rare it is (TF-IDF);
+the most similar one has the largest product. For each word, the sources that have it are kept, so that a product takes
+only the words that both have. Of very many sources a part is kept, and of each its beginning: that bounds the file and
+the time.
 """
 
 from collections.abc import Iterable, Sequence
