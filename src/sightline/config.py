@@ -47,6 +47,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "attention": {
         "composed": f"{_ATTENTION}.compose:ComposedConfig",
         "local": f"{_ATTENTION}.local:LocalConfig",
+        "coverage": f"{_ATTENTION}.coverage:CoverageConfig",
         "location_aware": f"{_ATTENTION}.location:LocationAwareConfig",
         "multi_head": f"{_ATTENTION}.multi_head:MultiHeadConfig",
         "addressing": f"{_ATTENTION}.addressing:AddressingConfig",

@@ -7,6 +7,7 @@ from sightline.attention import (
     AttentionConfig,
     ComposedConfig,
     CosineConfig,
+    CoverageConfig,
     DotConfig,
     Entmax15Config,
     FixedConfig,
@@ -51,6 +52,7 @@ def mechanisms() -> dict[str, AttentionConfig]:
             found[f"{score}/{name}"] = ComposedConfig(config, normaliser)
         found[f"local_m/{name}"] = LocalConfig("monotonic", half_width=2, normaliser=normaliser)
         found[f"local_p/{name}"] = LocalConfig("predicted", half_width=2, normaliser=normaliser)
+        found[f"coverage/{name}"] = CoverageConfig(5, normaliser=normaliser)
         found[f"location_aware/{name}"] = LocationAwareConfig(5, filters=3, width=3, normaliser=normaliser)
         found[f"addressing/{name}"] = AddressingConfig(normaliser=normaliser)
     return found

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sightline.attention.allow import Allow, Block, Causal, Free, Window
     from sightline.attention.compose import Composed, ComposedConfig, Weighed
     from sightline.attention.contract import Attention, AttentionConfig, Carry, Heads, Memory, Read
+    from sightline.attention.coverage import Coverage, CoverageConfig
     from sightline.attention.dot import CosineConfig, DotConfig, GeneralConfig, ScaledDotConfig
     from sightline.attention.estimators import (
         Baseline,
@@ -45,6 +46,7 @@ else:
             "attention.allow": "Allow Block Causal Free Window",
             "attention.compose": "Composed ComposedConfig Weighed",
             "attention.contract": "Attention AttentionConfig Carry Heads Memory Read",
+            "attention.coverage": "Coverage CoverageConfig",
             "attention.dot": "CosineConfig DotConfig GeneralConfig ScaledDotConfig",
             "attention.estimators": "Baseline expected_log_likelihood marginal_log_likelihood reinforce_loss",
             "attention.fixed": "FixedConfig",
@@ -64,6 +66,7 @@ else:
 
 __all__ = ["Additive", "AdditiveConfig", "Addressing", "AddressingConfig", "AlibiConfig", "Allow", "Attention"]
 __all__ += ["AttentionConfig", "Baseline", "Block", "Carry", "Causal", "Composed", "ComposedConfig", "ConcatConfig"]
+__all__ += ["Coverage", "CoverageConfig"]
 __all__ += ["CosineConfig", "DotConfig", "DotProductScore", "Entmax15Config", "FixedConfig", "Free", "GeneralConfig"]
 __all__ += ["HardConfig", "Heads", "Local", "LocalConfig", "LocationAware", "LocationAwareConfig", "Look", "Memory"]
 __all__ += ["MultiHead", "MultiHeadConfig", "Normaliser", "NormaliserConfig", "Pooling", "PoolingConfig", "Read"]

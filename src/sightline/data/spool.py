@@ -22,6 +22,7 @@ from sightline.data.splitting import normalise
 from sightline.data.store import TokenBlock, flat
 from sightline.data.workers import Arrays, Request, Workers, cores, serve
 from sightline.errors import MachineError
+from sightline.text.copying import numbered_sources, numbered_targets
 from sightline.text.tokeniser import Tokeniser
 
 BLOCK = 4096  # rows
@@ -129,10 +130,13 @@ class Spool(AbstractContextManager["Spool"]):
         return pairs, sources, targets
 
     def encoded(
-        self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None
+        self, source: Tokeniser, target: Tokeniser, marks: Marks | None = None, copying: bool = False
     ) -> Generator[TokenBlock, None, None]:
-        """The tokens of all pairs in their order, or of those that are marked. To be closed: it may have processes."""
-        setting: Request = {"job": "encode", "tokenisers": None}
+        """The tokens of all pairs in their order, or of those that are marked. To be closed: it may have processes.
+
+        With ``copying``, unknown words of the source have numbers (`sightline.text.copying`).
+        """
+        setting: Request = {"job": "encode", "tokenisers": None, "copying": copying}
         if self.processes > 1:
             paths = [str(self.folder / "source.json"), str(self.folder / "target.json")]
             for tokeniser, path in zip((source, target), paths, strict=True):
@@ -180,7 +184,8 @@ class _Jobs(AbstractContextManager["_Jobs"]):
                 first = Tokeniser.load(Path(source))
                 same = Path(source).read_bytes() == Path(target).read_bytes()
                 tokenisers = first, first if same else Tokeniser.load(Path(target))
-            self._do = lambda pairs: _tokenised(pairs, *tokenisers)
+            do = _numbered if setting["copying"] else _tokenised
+            self._do = lambda pairs: do(pairs, *tokenisers)
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
@@ -209,6 +214,14 @@ def _tokenised(pairs: list[Row], source: Tokeniser, target: Tokeniser) -> Arrays
     return (
         *flat(source.encode([a for a, _ in pairs]), np.int32),
         *flat(target.encode([b for _, b in pairs]), np.int32),
+    )
+
+
+def _numbered(pairs: list[Row], source: Tokeniser, target: Tokeniser) -> Arrays:
+    sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
+    return (
+        *flat(numbered_sources(source, sources), np.int32),
+        *flat(numbered_targets(target, sources, targets), np.int32),
     )
 
 

@@ -20,6 +20,7 @@ class SearchConfig:
 
     ``length_penalty`` ranks by log-probability ÷ length^penalty. ``min_length`` and ``max_length`` count tokens; left
     out, the longest is three times the source and twenty. ``no_repeat``: no run of so many tokens twice.
+    ``coverage`` weighs what is subtracted from scores for attending to the same words of the source again.
     ``temperature`` below 1 makes samples likelier, ``top`` draws from so many tokens only, ``mass`` from the likeliest
     that have this much probability together. Samples of one call depend on its ``seed`` and all its texts.
     """
@@ -30,6 +31,7 @@ class SearchConfig:
     min_length: int = 0
     max_length: int | None = None
     no_repeat: int = 0
+    coverage: float = 0.0
     sample: bool = False
     temperature: float = 1.0
     top: int | None = None
@@ -47,6 +49,8 @@ class SearchConfig:
         for name in ("length_penalty", "temperature"):
             if not math.isfinite(getattr(self, name)):
                 raise UserError(f"{name} is {getattr(self, name)}; it must be a finite number")
+        if not 0 <= self.coverage < math.inf:
+            raise UserError(f"coverage is {self.coverage}; it must be at least 0")
         if not self.sample and (self.temperature, self.top, self.mass) != (1.0, None, 1.0):
             raise UserError("temperature, top and mass are for drawing at random; ask for that with sample")
         if not 0 <= self.seed < 2**63:

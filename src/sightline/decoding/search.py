@@ -392,8 +392,14 @@ def ensemble(steps: Sequence[Step[State]]) -> Step[tuple[State, ...]]:
 
     def step(tokens: Int[Tensor, " n"], state: tuple[State, ...]) -> tuple[Float[Tensor, "n v"], tuple[State, ...]]:
         answers = [one(tokens, part) for one, part in zip(steps, state, strict=True)]
-        stacked = torch.stack([log_probs for log_probs, _ in answers])
-        mean = torch.logsumexp(stacked, dim=0) - math.log(len(answers))
+        mean = mean_of_probs([log_probs for log_probs, _ in answers])
         return mean, tuple(part for _, part in answers)
 
     return step
+
+
+def mean_of_probs(log_probs: Sequence[Float[Tensor, "..."]]) -> Float[Tensor, "..."]:
+    """The logarithm of the mean of probabilities. A model that cannot copy gives no probability to copied words."""
+    widest = max(one.shape[-1] for one in log_probs)
+    padded = [torch.nn.functional.pad(one, (0, widest - one.shape[-1]), value=NEVER) for one in log_probs]
+    return torch.logsumexp(torch.stack(padded), dim=0) - math.log(len(padded))

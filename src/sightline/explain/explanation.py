@@ -28,12 +28,27 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Copied:
+    """Whether a token was written or copied from the source.
+
+    ``gate`` is p, the probability that the model gives to writing; ``share`` how much of the token's probability comes
+    from copying; ``place`` the column that it is copied from most, None where the source does not have it.
+    """
+
+    gate: float
+    share: float
+    place: int | None = None
+
+
+@dataclass(frozen=True)
 class OutputStep:
-    """One row: the written token, its probability, and the likeliest choices there, best first."""
+    """One row: the written token, its probability, and the likeliest choices there, best first; and where a model can
+    copy, whether it did."""
 
     written: str
     probability: float
     likeliest: tuple[Choice, ...] = ()
+    copied: Copied | None = None
 
 
 @dataclass(frozen=True)
@@ -251,7 +266,8 @@ class Explanation:
                 for one in fields["stacks"]
             ),
             steps=tuple(
-                OutputStep(one["written"], one["probability"], _choices(one["likeliest"])) for one in fields["steps"]
+                OutputStep(one["written"], one["probability"], _choices(one["likeliest"]), _copied(one.get("copied")))
+                for one in fields["steps"]
             ),
             alternatives=_choices(fields["alternatives"]),
             calculations=tuple(map(_calculation, fields["calculations"])),
@@ -262,6 +278,10 @@ class Explanation:
             recording=Recording.from_json(fields["recording"]) if fields.get("recording") else None,
             table=AskedTable.from_json(fields["table"]) if fields.get("table") else None,
         )
+
+
+def _copied(data: Mapping[str, Any] | None) -> Copied | None:
+    return None if data is None else Copied(data["gate"], data["share"], data["place"])
 
 
 def _choices(data: Any) -> tuple[Choice, ...]:

@@ -35,7 +35,11 @@ class EngineOutput(TranslationOutput):
     an end that the maximum length forces, so it may choose another output there.
     """
 
-    def search(self, run: Run, sizes: Sequence[int], batch: Tensor, options: SequenceOptions) -> list[list[Hypothesis]]:
+    def search(
+        self, run: Run, sizes: Sequence[int], batch: Tensor, options: SequenceOptions, forced: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        if options.coverage:
+            raise UserError("--coverage needs attention, which other engines do not give; leave out --engine")
         if self.tokeniser.of_words and not options.keep_unknown:
             raise UserError(
                 "this vocabulary is of whole words, and other engines give no attention to copy unknown words from the "
@@ -43,17 +47,21 @@ class EngineOutput(TranslationOutput):
             )
         assert isinstance(run.model, EngineModel)
         if isinstance(run.model.engine, OnnxEngine):
-            return super().search(run, sizes, batch, options)
-        return self._translated(run.model.engine, sizes, batch, options)
+            return super().search(run, sizes, batch, options, forced)
+        return self._translated(run.model.engine, sizes, batch, options, forced)
 
     def _translated(
-        self, engine: CTranslate2Engine, sizes: Sequence[int], batch: Tensor, options: SequenceOptions
+        self,
+        engine: CTranslate2Engine,
+        sizes: Sequence[int],
+        batch: Tensor,
+        options: SequenceOptions,
+        forced: Sequence[Sequence[int]],
     ) -> list[list[Hypothesis]]:
         if options.sample:
             raise UserError("--sample needs our own search; leave out --engine, or use --engine onnx")
         if options.going is not None:
             options.going()
-        forced = self.forced(options, len(sizes))
         # As in SearchConfig.find. A batch has one limit in CTranslate2; longer outputs are truncated.
         limits = options.limits(sizes, forced)
         outputs = engine.translate(

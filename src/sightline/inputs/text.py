@@ -25,12 +25,13 @@ from sightline.models.text_to_labels import Texts
 from sightline.models.text_to_text import TextToText
 from sightline.outputs.label_scores import Labels
 from sightline.outputs.reports import object_of
-from sightline.outputs.unknown import Word, attended_words, words_of
+from sightline.outputs.unknown import attended_words
 from sightline.records import Record, Tokens
 from sightline.tasks.configs.base import WHOLE_TEXTS, TaskConfig
 from sightline.tasks.loading import SavedRun
 from sightline.tasks.prepare import Rows, Setting, normalised
 from sightline.tasks.task import BadValueError, Part, X
+from sightline.text.copying import SourceWords, Word, numbered_sources, words_of
 from sightline.text.encoding import Text, TextEncoder, owners, windows
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.text.words import token_axis
@@ -273,6 +274,11 @@ class SourceText(Input[str, Sequence[int], Tensor]):
         super().__init__(config)
         self.tokeniser = cast("Tokeniser", tokeniser)  # None until it is fitted
 
+    @property
+    def copies(self) -> bool:
+        """Whether unknown words have numbers, so that they can be copied."""
+        return getattr(self.config.model, "copying", False)
+
     def read(self, cells: Mapping[str, object]) -> str:
         return side_of(cells, "source")
 
@@ -287,7 +293,8 @@ class SourceText(Input[str, Sequence[int], Tensor]):
         check_length(len(x), "the source", limits)
 
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
-        encoded = self.tokeniser.encode([str(without_blank(x)) if isinstance(x, str) else x for x in xs])
+        texts = [str(without_blank(x)) if isinstance(x, str) else x for x in xs]
+        encoded = (numbered_sources if self.copies else Tokeniser.encode)(self.tokeniser, texts)
         return [[tokens] if tokens else [] for tokens in encoded]
 
     def collate(self, parts: Sequence[Numbers]) -> Tensor:
@@ -321,7 +328,7 @@ class SourceText(Input[str, Sequence[int], Tensor]):
         return attended_words(model, outputs, model.begin(batch), [words_of(self.tokeniser, x) for x in xs])
 
     def axis(self, x: str, part: Sequence[int]) -> Tokens:
-        return token_axis(self.tokeniser, part)
+        return token_axis(SourceWords(self.tokeniser, x), part)
 
     def subject(self, model: TextToText, part: Sequence[int], written: Sequence[int]) -> TextSubject:
         """What to measure a map of these tokens by (`sightline.explain.evidence`)."""

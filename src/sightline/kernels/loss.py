@@ -3,11 +3,11 @@
 Gain: 1.1 (`benchmarks/kernel_gains.py`), and memory: a quarter of what all logits of 32,000 words take.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -18,6 +18,23 @@ from sightline.kernels.products import STEP, VANISHING, Product
 CHUNK_ELEMENTS = 1 << 22
 LOWEST = -70.0  # exp of it, and of what is 16 below it, is a normal number of float32
 LARGEST = 1e4  # a larger shift would cancel the digits of the logits
+LEAST_SHARE = 1e-12  # of a gradient that is divided by it
+
+
+class Mixture(NamedTuple):
+    """What stands beside the vocabulary in a sum of probabilities: for each row log p, and log of (1 − p) times the
+    probability of its target elsewhere. ``known``: whether the vocabulary has the target; any index stands for it else.
+    """
+
+    log_gate: Float[Tensor, " n"]
+    log_other: Float[Tensor, " n"]
+    known: Bool[Tensor, " n"]
+
+    def log_prob(self, log_prob: Float[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        """That of the target in both together, and that of having been written, not copied."""
+        written = torch.where(self.known, self.log_gate + log_prob, -torch.inf)
+        both = torch.logaddexp(written, self.log_other)
+        return both, (written - both).exp()
 
 
 def smoothed_cross_entropy(
@@ -26,21 +43,38 @@ def smoothed_cross_entropy(
     bias: Float[Tensor, " v"] | None,
     targets: Int[Tensor, " n"],
     smoothing: float = 0.0,
+    mixture: Mixture | None = None,
 ) -> Float[Tensor, ""]:
     """Σ over rows of −(1 − ε) log p(target) − ε · mean log p, with logits = features · weightᵀ + bias.
 
-    The sum, not the mean: the caller knows how many tokens all processes have.
+    The sum, not the mean: the caller knows how many tokens all processes have. With a mixture p(target) is that of
+    both parts; the mean is over the vocabulary alone.
     """
-    return (fast if supported() else reference)(features, weight, bias, targets, smoothing)
+    if not supported():
+        return reference(features, weight, bias, targets, smoothing, mixture)
+    return fast(features, weight, bias, targets, smoothing, *(mixture or (None, None, None)))
 
 
-def reference(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
-    return of_logits(F.linear(features, weight, bias), targets, smoothing)
+def reference(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float,
+    mixture: Mixture | None = None,
+) -> Tensor:
+    return of_logits(F.linear(features, weight, bias), targets, smoothing, mixture)
 
 
-def of_logits(logits: Float[Tensor, "n v"], targets: Int[Tensor, " n"], smoothing: float) -> Float[Tensor, ""]:
+def of_logits(
+    logits: Float[Tensor, "n v"], targets: Int[Tensor, " n"], smoothing: float, mixture: Mixture | None = None
+) -> Float[Tensor, ""]:
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # the sum over words overflows float16
-    return F.cross_entropy(precise, targets, reduction="sum", label_smoothing=smoothing).to(logits.dtype)
+    if mixture is None:
+        return F.cross_entropy(precise, targets, reduction="sum", label_smoothing=smoothing).to(logits.dtype)
+    log_probs = torch.log_softmax(precise, dim=-1)
+    both, _ = mixture.log_prob(log_probs.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
+    return (-(1 - smoothing) * both - smoothing * log_probs.mean(dim=-1)).sum().to(logits.dtype)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -48,7 +82,15 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        log_gate: Tensor | None,
+        log_other: Tensor | None,
+        known: Tensor | None,
     ) -> Tensor:
         needs = ctx.needs_input_grad
         words = weight.shape[0]
@@ -66,10 +108,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         else:
             logits_of = Product(weight, weight.new_full((words,), -shift) if bias is None else bias - shift)
         features_of = Product(weight.t()) if needs[0] else None
+        written = None if log_gate is None else torch.empty_like(log_gate)  # how likely the target was not copied
         rows = chunk_rows(words)
         for start in range(0, len(features), rows):
             x, y = features[start : start + rows], targets[start : start + rows]
-            loss = -(1 - smoothing) * _logits_of_targets(x, weight, bias, y)
+            target_logits = _logits_of_targets(x, weight, bias, y)
+            loss = torch.zeros_like(target_logits) if written is not None else -(1 - smoothing) * target_logits
             if smoothing:
                 loss -= spread * (x @ weights + (0.0 if bias is None else bias.sum()))
             # Passes over a vocabulary are slow. So the softmax is never made: the gradients, which are smaller, are
@@ -77,34 +121,48 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if shift is None:
                 logits = logits_of(x)
                 top = logits.amax(dim=-1, keepdim=True)
-                powers = logits.sub_(top).exp_()
-                loss += top.squeeze(-1)
+                powers, taken = logits.sub_(top).exp_(), top.squeeze(-1)
             else:
-                powers = logits_of.powers(x)
-                loss += shift
+                powers, taken = logits_of.powers(x), shift
             sums = powers.sum(dim=-1, keepdim=True, dtype=torch.promote_types(powers.dtype, torch.float32))
-            total += (loss + sums.squeeze(-1).log()).sum(dtype=torch.float64)
+            normaliser = sums.squeeze(-1).log() + taken
+            one_hot: Tensor | float = 1 - smoothing
+            if written is None:
+                loss += normaliser
+            else:
+                assert log_gate is not None and log_other is not None and known is not None  # noqa: PT018
+                own = Mixture(*(part[start : start + rows] for part in (log_gate, log_other, known)))
+                both, share = own.log_prob(target_logits - normaliser)
+                loss += smoothing * normaliser - (1 - smoothing) * both
+                written[start : start + rows] = share
+                one_hot = ((1 - smoothing) * share).unsqueeze(-1)
+            total += loss.sum(dtype=torch.float64)
             if not any(needs[:3]):
                 continue
             if sums.dtype != powers.dtype:  # half precision, where a sum may be no number
                 powers, sums = (powers / sums).to(powers.dtype), torch.ones_like(sums, dtype=powers.dtype)
-            # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already
-            powers.scatter_add_(-1, y.unsqueeze(-1), (smoothing - 1) * sums)
+            # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already. Where
+            # targets can be copied, r of each was written: (ε + (1 − ε) r) · softmax − (1 − ε) r · one-hot − ε / words.
+            if written is not None:
+                sums = sums / (smoothing + one_hot).clamp(min=LEAST_SHARE)
+            powers.scatter_add_(-1, y.unsqueeze(-1), (-one_hot * sums).to(powers.dtype))
             if d_features is not None and features_of is not None:
                 torch.sub(features_of(powers).div_(sums), spread * weights, out=d_features[start : start + rows])
             if d_weight is not None:
                 d_weight.addmm_(powers.t(), x / sums)
             if d_bias is not None:
                 d_bias.addmv_(powers.t(), sums.reciprocal().squeeze(-1))
-        ctx.gradients = (d_features, d_weight, d_bias)
+        d_gate = d_other = None
+        if written is not None:
+            d_gate, d_other = (smoothing - 1) * written, (smoothing - 1) * (1 - written)
+        ctx.gradients = (d_features, d_weight, d_bias, None, None, d_gate, d_other, None)
         return total.to(features.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (factor,) = upstream
-        scaled = [None if gradient is None else gradient * factor for gradient in ctx.gradients]
-        return (*scaled, None, None)
+        return tuple(None if gradient is None else gradient * factor for gradient in ctx.gradients)
 
 
 fast, supported = _ChunkedCrossEntropy.apply, enabled

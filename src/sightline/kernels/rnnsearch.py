@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 class AlignedTarget(NamedTuple):
-    """All words of a target, word after word: the first state and the one after each word, and what each read."""
+    """All words of a target, word after word: the first state and the one after each word, what each read, and the
+    weights with which it read."""
 
     states: Float[Tensor, "t1 b h"]
     contexts: Float[Tensor, "t b c"]
+    weights: Float[Tensor, "t b s"]
 
 
 def supported(cell: "Cell", state: Float[Tensor, "b h"], memory: "Memory") -> bool:
@@ -43,11 +45,13 @@ def supported(cell: "Cell", state: Float[Tensor, "b h"], memory: "Memory") -> bo
 def reference(
     attention: "Composed", cell: "Cell", inner_input: nn.Linear, projected: Tensor, state: Tensor, memory: "Memory"
 ) -> AlignedTarget:
-    states, contexts = [state], []
+    states, contexts, weights = [state], [], []
     for word in projected:
-        contexts.append(attention(states[-1].unsqueeze(1), memory).context.squeeze(1))
+        read = attention(states[-1].unsqueeze(1), memory, need_weights=True)
+        contexts.append(read.context.squeeze(1))
+        weights.append(read.weights.squeeze(1))
         states += cell(word + inner_input(contexts[-1]), (states[-1],))
-    return AlignedTarget(torch.stack(states), torch.stack(contexts))
+    return AlignedTarget(torch.stack(states), torch.stack(contexts), torch.stack(weights))
 
 
 def fast(
@@ -93,7 +97,8 @@ class _Alignment(torch.autograd.Function):
         bias: Float[Tensor, " ag"],
         vector: Float[Tensor, " a"],
         from_context: Float[Tensor, "g c"],
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         (words, rows, _), h, (_, s, a) = projected.shape, state.shape[-1], keys.shape
         states, gates = state.new_empty(words + 1, rows, h), torch.empty_like(projected)
         givens = state.new_empty(words, rows, len(from_state))  # the query, then the state's part of the cell
@@ -113,13 +118,16 @@ class _Alignment(torch.autograd.Function):
             tanh_(candidate.addcmul_(both[:, :h], given[:, a : a + h]))
             torch.lerp(candidate, state, both[:, h:], out=states[t + 1])
         ctx.save_for_backward(keys, values, from_state, vector, from_context, states, gates, givens, contexts, weights)
-        return states, contexts
+        return states, contexts, weights
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        d_states, from_above = upstream
         keys, values, from_state, vector, from_context, states, gates, givens, contexts, weights = ctx.saved_tensors
+        # Where nothing was made of an output, its gradient is None.
+        given_states, given_contexts, from_weights = upstream
+        d_states = torch.zeros_like(states) if given_states is None else given_states
+        from_above = torch.zeros_like(contexts) if given_contexts is None else given_contexts
         words, h, a = len(contexts), states.shape[-1], keys.shape[-1]
         # As in `gru_gradients`, behind those of the query: what comes from the state, and what comes from the input.
         d_all, d_contexts = givens.new_empty(*givens.shape[:2], a + 4 * h), torch.empty_like(contexts)
@@ -132,6 +140,8 @@ class _Alignment(torch.autograd.Function):
             gru_gradients(d_state, states[t], both, candidate, given[:, a : a + h], d_all[t, :, a:])
             d_context = torch.addmm(from_above[t], d_gates[t], from_context, out=d_contexts[t])
             d_weights = torch.bmm(d_context.unsqueeze(1), values.transpose(1, 2)).squeeze(1)
+            if from_weights is not None:
+                d_weights = d_weights.add_(from_weights[t])
             d_scores = softmax_gradient(d_weights, weights[t])
             _hidden(given[:, :a], keys, hidden)
             d_vector.addmv_(hidden.view(-1, a).t(), d_scores.view(-1))

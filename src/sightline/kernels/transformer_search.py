@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from sightline.kernels import enabled
 from sightline.kernels.products import Product
 from sightline.kernels.softmax import LANES, SHORT, softmax
+from sightline.nn.annotating import known_tokens
+from sightline.nn.copying import Sources, mixed
 from sightline.state import Shared
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ def supported(model: "StackedWriter", source: Tensor) -> bool:
 def fast(model: "StackedWriter", source: Tensor) -> tuple["OneTokenDecoder", "StepState"]:
     """A step of search, and the state that it begins with."""
     encode, step = model.search_parts()
-    return step, step.begin(encode(source))
+    return step, step.begin(encode(source), source)
 
 
 def reference(model: "StackedWriter", source: Tensor) -> tuple[Callable[..., Any], Any]:
@@ -281,7 +283,7 @@ class PackedEncoder:
         if len(source) >= FEW and source.shape[1] < LANES and source.device.type == "cpu":
             source = F.pad(source, (0, LANES - source.shape[1]), value=padding)  # no row of scores is a short one
         mask = source != padding
-        tokens, places, numbers = source.flatten(), None, None
+        tokens, places, numbers = known_tokens(source, len(self.embedding)).flatten(), None, None
         if not mask.all():
             places = mask.flatten().nonzero().squeeze(-1)
             numbers = (mask.flatten().cumsum(0) - 1).clamp_(min=0)
@@ -350,13 +352,22 @@ ROOM = 16  # tokens that caches grow by
 class StepState(NamedTuple):
     """Own keys and values of each layer, with spare room; and what the hypotheses of a sentence share.
 
-    ``source`` holds the keys and the values of all layers, `s h n d` each, and what is added to scores where a sentence
-    is padded.
+    ``source`` holds the keys and the values of all layers, `s h n d` each, what is added to scores where a sentence
+    is padded, and the words that can be copied.
     """
 
     own: tuple[tuple[Float[Tensor, "b h room e"], Float[Tensor, "b h room e"]], ...]
     source: Shared
     position: int
+
+
+class CopyingLayer(NamedTuple):
+    """From which layer words are copied, the gate, how much each head counts, and the size of the vocabulary."""
+
+    number: int
+    gate: nn.Linear
+    heads: Float[Tensor, " h"]
+    words: int
 
 
 class OneTokenDecoder:
@@ -372,8 +383,10 @@ class OneTokenDecoder:
         embedding: nn.Embedding,
         output: nn.Linear,
         sinusoids: Sinusoids | None,
+        copying: CopyingLayer | None = None,
     ) -> None:
         decoders = list(layers)
+        self.copying = copying
         first = decoders[0]
         blocks, self.start = FoldedStack.of(block for layer in decoders for block in _decoder_blocks(layer))
         self.layers = list(zip(blocks[0::3], blocks[1::3], blocks[2::3], strict=True))
@@ -384,8 +397,12 @@ class OneTokenDecoder:
         self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
         self.unseen = torch.empty(0, 0)
 
-    def begin(self, encoded: Packed) -> StepState:
+    def begin(self, encoded: Packed, source: Tensor) -> StepState:
         """From the annotations of a batch. The keys and values of all layers come from one product."""
+        sources = None
+        if self.copying is not None:
+            padded = F.pad(source, (0, encoded.mask.shape[1] - source.shape[1]))
+            sources = Sources.of(padded, self.copying.words)
         layers, heads, (sentences, width) = len(self.layers), self.heads, encoded.mask.shape
         # Word, layer, head, key or value, feature: to turn all of these, choosing rows is the fastest copy there is.
         joined = self.source(encoded.words)
@@ -393,25 +410,59 @@ class OneTokenDecoder:
         rows = joined.view(joined.shape[0] * each, -1).index_select(0, encoded.by_heads(heads, each, firsts, 2))
         keys, values = rows.view(2, layers, sentences, heads, width, -1)
         empty = joined.new_empty(sentences, heads, 0, keys.shape[-1])
-        shared = Shared((keys.unbind(), values.unbind(), encoded.hidden(heads, joined)))
+        shared = Shared((keys.unbind(), values.unbind(), encoded.hidden(heads, joined), sources))
         return StepState(((empty, empty),) * layers, shared, 0)
 
     def __call__(self, tokens: Int[Tensor, " b"], state: StepState) -> tuple[Float[Tensor, "b v"], StepState]:
         position = state.position
         if position >= state.own[0][0].shape[-2]:
             state = state._replace(own=tuple((_roomier(keys), _roomier(values)) for keys, values in state.own))
-        source_keys, source_values, hidden = state.source.part
+        source_keys, source_values, hidden, sources = state.source.part
+        if sources is not None:
+            tokens = known_tokens(tokens, len(self.embedding))
         x = F.embedding(tokens, self.embedding).mul_(self.factor)
         if (offset := self._offset(position, x)) is not None:
             x = x.add_(offset)
         caches = zip(self.layers, state.own, source_keys, source_values, strict=True)
-        for (own, cross, after), cache, keys, values in caches:
+        weights = None
+        for number, ((own, cross, after), cache, keys, values) in enumerate(caches):
             x = self._look_back(own, x, cache, position)
-            x = self._look_at_source(cross, x, keys, values, hidden)
+            if self.copying is not None and number == self.copying.number:
+                x, weights = self._look_with_weights(cross, x, keys, values, hidden)
+            else:
+                x = self._look_at_source(cross, x, keys, values, hidden)
             x = transform(after, x, self.activation)
         if self.norm is not None:
             x = self.norm(x)
-        return torch.log_softmax(self.output(x), dim=-1), state._replace(position=position + 1)
+        log_probs = torch.log_softmax(self.output(x), dim=-1)
+        if self.copying is not None and weights is not None:
+            log_probs = self._with_copies(log_probs, x, weights, sources)
+        return log_probs, state._replace(position=position + 1)
+
+    def _look_with_weights(
+        self, block: FoldedPart, x: Float[Tensor, "b d"], keys: Tensor, values: Tensor, hidden: Tensor | None
+    ) -> tuple[Tensor, Float[Tensor, "s k n"]]:
+        """As `_look_at_source`; also one distribution over the source for each hypothesis."""
+        assert self.copying is not None
+        rows, (sentences, heads, _, size) = x.shape[0], keys.shape
+        query = block.begin(x).view(sentences, rows // sentences, heads, size).transpose(1, 2)
+        scores = query @ keys.transpose(-2, -1)
+        weights = torch.softmax(scores if hidden is None else scores.add_(hidden), dim=-1)
+        x = block.end(x, (weights @ values).transpose(1, 2).reshape(rows, -1))
+        return x, torch.einsum("shkn,h->skn", weights, self.copying.heads)
+
+    def _with_copies(
+        self,
+        log_probs: Float[Tensor, "b v"],
+        x: Float[Tensor, "b d"],
+        weights: Float[Tensor, "s k n"],
+        sources: Sources,
+    ) -> Float[Tensor, "b w"]:
+        assert self.copying is not None
+        of_sentences = weights.shape[:2]
+        gate = self.copying.gate(x).view(of_sentences)
+        sources = sources._replace(ids=sources.ids.unsqueeze(1), firsts=sources.firsts.unsqueeze(1))
+        return mixed(log_probs.view(*of_sentences, -1), gate, weights, sources).flatten(0, 1)
 
     def _look_back(
         self, block: FoldedPart, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int

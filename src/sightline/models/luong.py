@@ -70,4 +70,5 @@ class LuongConfig(TextToTextConfig):
             starts_from="both",
             tied=self.tied,
             reads=self.reads,
+            copying=self.copying,
         )

@@ -45,5 +45,11 @@ class RNNSearchConfig(TextToTextConfig):
             dropout=self.dropout,
         )
         return RecurrentModel(
-            shape, source_words, target_words, encoder_size=self.size, starts_from="backward", tied=self.tied
+            shape,
+            source_words,
+            target_words,
+            encoder_size=self.size,
+            starts_from="backward",
+            tied=self.tied,
+            copying=self.copying,
         )

@@ -33,5 +33,11 @@ class Seq2SeqConfig(TextToTextConfig):
             dropout=self.dropout,
         )
         return RecurrentModel(
-            shape, source_words, target_words, encoder_size=self.size, starts_from="both", tied=self.tied
+            shape,
+            source_words,
+            target_words,
+            encoder_size=self.size,
+            starts_from="both",
+            tied=self.tied,
+            copying=self.copying,
         )

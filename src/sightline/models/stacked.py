@@ -4,16 +4,17 @@ A model that takes this in holds ``decoder``, ``decoder_norm``, ``dropout`` and 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sightline.attention import Read
 from sightline.attention.observed import may_bypass
 from sightline.decoding.search import Step
 from sightline.kernels import transformer_search
-from sightline.kernels.transformer_search import OneTokenDecoder, Packed, Sinusoids
+from sightline.kernels.transformer_search import CopyingLayer, OneTokenDecoder, Packed, Sinusoids
 from sightline.models.writer import Writer
 from sightline.nn.annotating import sinusoids
 from sightline.nn.dropout import Dropout
@@ -39,10 +40,16 @@ class StackedWriter(Writer):
     def decode(
         self, words: Int[Tensor, "b t"], state: TransformerState
     ) -> tuple[Float[Tensor, "b t d"], TransformerState]:
+        return self.decode_layers(words, state, {})
+
+    def decode_layers(
+        self, words: Int[Tensor, "b t"], state: TransformerState, reads: Mapping[int, list[Read]]
+    ) -> tuple[Float[Tensor, "b t d"], TransformerState]:
+        """As `decode`; for some layers, what they read of the source is added to a list."""
         x = self._place(self.target_embedding(words), state.position)
         states = []
-        for layer, layer_state in zip(self.decoder, state.layers, strict=True):
-            x, after = layer(x, layer_state)
+        for number, (layer, layer_state) in enumerate(zip(self.decoder, state.layers, strict=True)):
+            x, after = layer(x, layer_state, reads[number]) if number in reads else layer(x, layer_state)
             states.append(after)
         return self.decoder_norm(x), TransformerState(tuple(states), state.position + words.shape[1])
 
@@ -99,7 +106,12 @@ class StackedWriter(Writer):
             self.target_embedding,
             self.output,
             self._sinusoids(),
+            self.copying_layer(),
         )
+
+    def copying_layer(self) -> CopyingLayer | None:
+        """What search needs of the layer whose attention copies; None where nothing is copied."""
+        return None
 
     def _sinusoids(self) -> Sinusoids | None:
         return sinusoids if self.config.positions == "sinusoid" else None

@@ -7,20 +7,25 @@ default here: it trains without a delicate warm-up) one more stands at the end o
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from sightline.kernels.transformer_search import OneTokenDecoder, PackedEncoder
+from sightline.attention import Read
+from sightline.decoding.search import Step
+from sightline.kernels.transformer_search import CopyingLayer, OneTokenDecoder, PackedEncoder
 from sightline.models.stacked import StackedWriter, TransformerState
 from sightline.models.text_to_text import PADDING, TextToText, TextToTextConfig, Tying, padding_mask
+from sightline.nn.copying import Looked
 from sightline.nn.dropout import Dropout
 from sightline.nn.transformer import Activation, DecoderLayer, EncoderLayer, LayerShape
 
 
 class Transformer(StackedWriter, TextToText):
     """Embed, encode, attend, write."""
+
+    looks = True
 
     def __init__(self, config: "TransformerConfig", source_words: int, target_words: int) -> None:
         super().__init__(source_words, target_words, config.size, config.size, config.tied)
@@ -40,6 +45,8 @@ class Transformer(StackedWriter, TextToText):
         self.encoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.size) if pre else nn.Identity()
         self.dropout = Dropout(config.dropout)
+        if config.copying:
+            self.add_copying(config.size, config.heads)
         for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -65,10 +72,39 @@ class Transformer(StackedWriter, TextToText):
         )
         return encoder, self._one_token()
 
+    def copying_layer(self) -> CopyingLayer | None:
+        if self.copying is None:
+            return None
+        return CopyingLayer(
+            self._copies_from(), self.copying.gate, self.copying.head_shares(), self.output.out_features
+        )
+
+    def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, Any]:
+        if coverage:
+            return TextToText.searching(self, source, coverage)
+        return super().searching(source)
+
+    def look(
+        self, words: Int[Tensor, "b t"], state: TransformerState, covering: bool = False
+    ) -> tuple[Looked, TransformerState]:
+        """What is written from has seen the context and the word: the gate sees nothing else."""
+        reads: list[Read] = []
+        features, state = self.decode_layers(words, state, {self._copies_from(): reads})
+        (read,) = reads
+        assert read.weights is not None
+        return Looked(features, read.weights, features), state
+
+    def _copies_from(self) -> int:
+        return self.config.copying_layer % len(self.decoder)
+
 
 @dataclass(frozen=True)
 class TransformerConfig(TextToTextConfig):
-    """The defaults are the preset tiny: 4 + 4 layers of 128."""
+    """The defaults are the preset tiny: 4 + 4 layers of 128.
+
+    With ``copying``, words are copied from what the attention to the source of the decoder's ``copying_layer`` gives,
+    counted from 0, or from −1 for the last.
+    """
 
     size: int = 128
     heads: int = 4
@@ -80,7 +116,15 @@ class TransformerConfig(TextToTextConfig):
     positions: Literal["sinusoid", "rotary"] = "sinusoid"
     activation: Activation = "relu"
     tied: Tying = "all"
+    copying_layer: int = -1
     kind: ClassVar[str] = "transformer"
+
+    def __post_init__(self) -> None:
+        if self.copying and not -self.decoder_layers <= self.copying_layer < self.decoder_layers:
+            raise ValueError(
+                f"copying_layer is {self.copying_layer}; the decoder has {self.decoder_layers} layers: it is at least "
+                f"0 and below that, or −1 for the last"
+            )
 
     def build(self, source_words: int, target_words: int) -> Transformer:
         return Transformer(self, source_words, target_words)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sightline.attention.observed import may_bypass
 from sightline.decoding.search import Step
-from sightline.kernels.loss import of_logits, smoothed_cross_entropy
+from sightline.kernels.loss import Mixture, of_logits, smoothed_cross_entropy
 from sightline.nn.annotating import TokenEmbedding
 from sightline.vocabulary import PADDING
 
@@ -79,6 +79,10 @@ class Writer(nn.Module):
         features, _ = self.decode(words, self.begin(source))
         return self.output(features)
 
+    def log_probs(self, source: Any, words: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
+        """Teacher-forced: of every word that the model can write."""
+        return torch.log_softmax(self.logits(source, words), dim=-1)
+
     def loss(self, source: Any, target: Int[Tensor, "b t"], smoothing: float = 0.0) -> Loss:
         """Cross-entropy of a target that begins with `START` and ends with `END`, summed over its tokens."""
         features, _ = self.decode(target[:, :-1], self.begin(source))
@@ -92,12 +96,13 @@ class Writer(nn.Module):
         following: Int[Tensor, "b t"],
         real: Bool[Tensor, "b t"],
         smoothing: float,
+        mixture: Mixture | None = None,
     ) -> Float[Tensor, ""]:
         """Summed. Padding is dropped before the output layer: it is the largest product of the model."""
         features, following = features[real], following[real]
         if not may_bypass(self.output):
-            return of_logits(self.output(features), following, smoothing)
-        return smoothed_cross_entropy(features, self.output.weight, self.output.bias, following, smoothing)
+            return of_logits(self.output(features), following, smoothing, mixture)
+        return smoothed_cross_entropy(features, self.output.weight, self.output.bias, following, smoothing, mixture)
 
     def attends_to_source(self, name: str) -> bool:
         """Whether the attention of this name, as `capture` gives it, looks from the target at the source."""

@@ -17,7 +17,7 @@ from sightline.attention.checks import check_least, check_share
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, longest_first
 from sightline.nn.transformer import EncoderLayer, LayerShape
-from sightline.vocabulary import Specials
+from sightline.vocabulary import UNKNOWN, Specials
 
 # Tokens to vectors, and where they stand.
 
@@ -33,17 +33,25 @@ class TokenEmbedding(nn.Embedding):
 
     ``init_std`` is the standard deviation of the vectors on the way in, before training. Models that learn from
     thousands of labels and not from millions of words begin with `QUIET`: a word seen a few times then says little
-    instead of something random.
+    instead of something random. ``unknown_beyond``: a number behind the vocabulary is read as the unknown word.
     """
 
     def __init__(self, words: int, size: int, padding: int, init_std: float = LOUD) -> None:
         super().__init__(words, size, padding_idx=padding)
+        self.unknown_beyond = False
         nn.init.normal_(self.weight, std=init_std / math.sqrt(size))
         with torch.no_grad():
             self.weight[padding].zero_()
 
     def forward(self, tokens: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+        if self.unknown_beyond:
+            tokens = known_tokens(tokens, self.num_embeddings)
         return super().forward(tokens) * math.sqrt(self.embedding_dim)
+
+
+def known_tokens(tokens: Int[Tensor, "..."], words: int) -> Int[Tensor, "..."]:
+    """With the unknown word for numbers behind a vocabulary of so many words (`sightline.text.copying`)."""
+    return tokens.where(tokens < words, UNKNOWN)
 
 
 def check_init_std(init_std: float) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sightline.attention import Attention, AttentionConfig, Carry, Composed, Memory, Read
 from sightline.attention.additive import Additive
+from sightline.attention.coverage import Coverage
 from sightline.attention.normalisers import Softmax
 from sightline.attention.observed import may_bypass
 from sightline.kernels import rnnsearch
@@ -52,6 +53,14 @@ class DecoderState(NamedTuple):
     fed: Float[Tensor, "b f"] | None
     memory: Memory | None
     carry: Carry | None
+
+
+class Attended(NamedTuple):
+    """Of each word the features, the weights of attention, and what was read with them."""
+
+    features: Float[Tensor, "b t f"]
+    weights: Float[Tensor, "b t s"] | Float[Tensor, "b h t s"]
+    contexts: Float[Tensor, "b t c"]
 
 
 class RecurrentAttentionDecoder(nn.Module):
@@ -105,7 +114,8 @@ class RecurrentAttentionDecoder(nn.Module):
         ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
         """
         if reads is None and self._can_align(state):
-            return self._aligned(words, state)
+            attended, state = self._aligned(words, state)
+            return attended.features, state
         # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
         projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
         tops: list[Tensor] = []
@@ -125,27 +135,42 @@ class RecurrentAttentionDecoder(nn.Module):
         context, carry = self._read(new, state, reads)
         return self._write(words, old, new, context), state._replace(carry=carry)
 
-    def _can_align(self, state: DecoderState) -> bool:
+    def look(
+        self, words: Float[Tensor, "b t e"], state: DecoderState, covering: bool = False
+    ) -> tuple[Attended, DecoderState]:
+        """As `forward`, with what attention gave. ``covering``: a loss will be made of the coverage."""
+        if self._can_align(state, covering):
+            return self._aligned(words, state)
+        reads: list[Read] = []
+        features, state = self(words, state, reads)
+        weights = torch.cat([read.weights for read in reads], dim=-2)  # type: ignore[misc]
+        return Attended(features, weights, torch.cat([read.context for read in reads], dim=1)), state
+
+    def _can_align(self, state: DecoderState, covering: bool = False) -> bool:
         """Whether this is the decoder whose loop `sightline.kernels.rnnsearch` computes."""
         attention = self.attention
         if not self.attends_before or self.shape.feeds_input or self.gate is not None or len(self.cells) != 1:
             return False
-        if type(attention) is not Composed or attention.heads:
+        if type(attention) is Coverage:
+            if covering or attention.covers():
+                return False
+        elif type(attention) is not Composed:
+            return False
+        if attention.heads:
             return False
         if type(attention.score) is not Additive or type(attention.normaliser) is not Softmax or state.memory is None:
             return False
         return rnnsearch.supported(self.cells[0], state.cells[0][0], state.memory) and may_bypass(self)  # type: ignore
 
-    def _aligned(
-        self, words: Float[Tensor, "b t e"], state: DecoderState
-    ) -> tuple[Float[Tensor, "b t f"], DecoderState]:
+    def _aligned(self, words: Float[Tensor, "b t e"], state: DecoderState) -> tuple[Attended, DecoderState]:
         assert state.carry is not None
         projected = self.cells[0].project(words.transpose(0, 1))  # type: ignore[operator]
         parts = (self.attention, self.cells[0], self.inner_input, projected, state.cells[0][0], state.memory)
-        states, contexts = rnnsearch.fast(*parts)  # type: ignore[arg-type]
-        old, new, context = (x.transpose(0, 1) for x in (states[:-1], states[1:], contexts))
+        states, contexts, weights = rnnsearch.fast(*parts)  # type: ignore[arg-type]
+        old, new, context, weights = (x.transpose(0, 1) for x in (states[:-1], states[1:], contexts, weights))
         carry = state.carry._replace(position=state.carry.position + words.shape[1])
-        return self._write(words, old, new, context), state._replace(cells=((states[-1],),), carry=carry)
+        attended = Attended(self._write(words, old, new, context), weights, context)
+        return attended, state._replace(cells=((states[-1],),), carry=carry)
 
     def _step(
         self, projected: Float[Tensor, "b g"], state: DecoderState, reads: list[Read] | None

@@ -17,6 +17,7 @@ from sightline.attention import (
     Memory,
     MultiHead,
     MultiHeadConfig,
+    Read,
     RotaryConfig,
     ScaledDotConfig,
 )
@@ -159,14 +160,20 @@ class DecoderLayer(nn.Module):
         return DecoderLayerState(None, self.cross.remember(source, mask=mask), Carry())
 
     def forward(
-        self, x: Float[Tensor, "b t d"], state: DecoderLayerState
+        self, x: Float[Tensor, "b t d"], state: DecoderLayerState, reads: list[Read] | None = None
     ) -> tuple[Float[Tensor, "b t d"], DecoderLayerState]:
-        """Any number of tokens that follow what the state has seen: all of them in training, one in search."""
+        """Any number of tokens that follow what the state has seen: all of them in training, one in search.
+
+        ``reads`` takes in what was read of the source, with its weights.
+        """
         y = self.around_attention.enter(x)
         past = self.attention.extend(state.past, y)
         read = self.attention(y, past, state.carry, allow=Causal())
         x = self.around_attention.leave(x, read.context)
         y = self.around_cross.enter(x)
-        x = self.around_cross.leave(x, self.cross(y, state.source, Carry(state.carry.position)).context)
+        looked = self.cross(y, state.source, Carry(state.carry.position), need_weights=reads is not None)
+        if reads is not None:
+            reads.append(looked)
+        x = self.around_cross.leave(x, looked.context)
         x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
         return x, DecoderLayerState(past, state.source, read.carry)

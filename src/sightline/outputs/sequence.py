@@ -31,7 +31,7 @@ from sightline.machine import one_thread
 from sightline.metrics import BleuTokeniser, Metric, MetricScore, Statistics
 from sightline.outputs.base import Output
 from sightline.outputs.reports import NUMBER, TEXT, listed, structure
-from sightline.outputs.unknown import words_of, written_out
+from sightline.outputs.unknown import written_out
 from sightline.state import State, select
 from sightline.tasks.card import Wording
 from sightline.tasks.configs.base import TaskConfig
@@ -41,6 +41,7 @@ from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import VOCABULARY_ROWS, Prepared, RowBatches, Rows, Setting, SomeRows
 from sightline.tasks.run import Run, SavedRun
 from sightline.tasks.task import Batch, Divided, Example, Part, PredictOptions, X, Y
+from sightline.text.copying import SourceWords, Word, words_of
 from sightline.text.sentences import joining_space, split_sentences
 from sightline.text.tokeniser import Tokeniser, train_tokeniser
 from sightline.training.loop import BatchLoss
@@ -239,7 +240,10 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         return (ResegmentedBatches if config.tokeniser.dropout else RowBatches)(prepared, config)
 
     def loss(self, model: nn.Module, batch: tuple[object, ...], step: int) -> BatchLoss:
-        return model.loss(*batch, smoothing=self.config.smoothing)  # type: ignore[operator]
+        training, learner = self.config.training, cast("Any", model)
+        if training.coverage_after is None or step < training.coverage_after:
+            return learner.loss(*batch, smoothing=self.config.smoothing)
+        return learner.loss(*batch, smoothing=self.config.smoothing, coverage=training.coverage_weight)
 
     def counted(self, batch: tuple[object, ...]) -> int:
         return int((cast("Tensor", batch[1])[:, 1:] != PADDING).sum())
@@ -298,27 +302,43 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         self, run: Run, xs: Sequence[X], parts: Sequence[Part], batch: Batch, options: SequenceOptions
     ) -> list[Searched]:
         with one_thread() if is_small(run.model, len(parts) * options.width) else nullcontext():
-            beams = self.search(run, [run.input.size(part) for part in parts], batch, options)
+            forced = self.forced(options, xs)
+            beams = self.search(run, [run.input.size(part) for part in parts], batch, options, forced)
         texts = iter(self._texts(run, xs, beams, batch, options))
-        losses = [(0.0, 0)] * len(beams) if options.targets is None else self._losses(run, batch, options.targets)
+        losses = [(0.0, 0)] * len(beams)
+        if options.targets is not None:
+            losses = self._losses(run, xs, batch, options.targets)
         return [
             Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in beam], *loss)
             for beam, loss in zip(beams, losses, strict=True)
         ]
 
-    def search(self, run: Run, sizes: Sequence[int], batch: Batch, options: SequenceOptions) -> list[list[Hypothesis]]:
-        """The best hypotheses for a batch of items of these sizes."""
-        step, state = run.model.searching(batch)  # type: ignore[operator]
+    def search(
+        self, run: Run, sizes: Sequence[int], batch: Batch, options: SequenceOptions, forced: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for a batch of items of these sizes, which begin with the ``forced`` tokens."""
+        model: Any = run.model
+        if options.coverage and not getattr(model, "looks", False):
+            raise UserError(f"coverage is of attention from a text to a text, which {run.name} does not have")
+        step, state = model.searching(batch, options.coverage) if options.coverage else model.searching(batch)
         # An unknown word is written only where a word of the source can be copied instead.
         step = conditioned(step, options.going, unknown=hasattr(run.input, "attended"))
-        forced = self.forced(options, len(sizes))
-        return self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
+        beams = self.limited(options).find(step, state, sizes, forced, options.drawing(run.device))
+        return _without_penalty(model, batch, beams) if options.coverage else beams
 
-    def forced(self, options: SequenceOptions, count: int) -> list[list[int]]:
-        """The tokens that each of so many outputs begins with."""
-        prefixes = self._prefixes(options, count)
+    def forced(self, options: SequenceOptions, xs: Sequence[X]) -> list[list[int]]:
+        """The tokens that the output of each item begins with."""
+        prefixes = self._prefixes(options, len(xs))
         given = any(prefix != "" for prefix in prefixes)
-        return self.tokeniser.encode(prefixes) if given else [[] for _ in prefixes]
+        return self.tokens_of(xs, prefixes) if given else [[] for _ in prefixes]
+
+    def tokens_of(self, xs: Sequence[X], texts: Sequence[str]) -> list[list[int]]:
+        """Texts as tokens, each written for an item."""
+        return self.tokeniser.encode(list(texts))
+
+    def vocabulary_for(self, x: X) -> Tokeniser | SourceWords:
+        """What spells the tokens that are written for an item."""
+        return self.tokeniser
 
     def limited(self, options: SequenceOptions) -> SequenceOptions:
         """With the limit of the configuration, where it has one: not every item has a length to go by."""
@@ -334,11 +354,17 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         self, run: Run, xs: Sequence[X], beams: Sequence[Sequence[Hypothesis]], batch: Batch, options: SequenceOptions
     ) -> list[str]:
         """The texts of all hypotheses, with words of the source instead of unknown ones, or of the prefix."""
+        beams, copied = self._copied_words(xs, beams)
         rows = [row for row, beam in enumerate(beams) for _ in beam]
         tokens = [one.tokens for beam in beams for one in beam]
         texts = self.tokeniser.decode(tokens)
         unknown = [place for place, some in enumerate(tokens) if UNKNOWN in some]
-        if not unknown or not self.tokeniser.of_words or options.keep_unknown:
+        if not self.tokeniser.of_words or options.keep_unknown:
+            unknown = [place for place in unknown if copied[place]]
+            for place in unknown:
+                texts[place] = written_out(self.tokeniser, tokens[place], copied[place])
+            return texts
+        if not unknown:
             return texts
         owners = [rows[place] for place in unknown]
         chosen = select(batch, torch.tensor(owners, device=run.device))
@@ -346,11 +372,27 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
         prefixes = self._prefixes(options, len(xs))
         for place, row, words in zip(unknown, owners, attended, strict=True):
             given = words_of(self.tokeniser, prefixes[row])
-            copied = dict(enumerate([*given, *words[len(given) :]]))
+            attended_to = dict(enumerate([*given, *words[len(given) :]]))
             places = [number for number, token in enumerate(tokens[place]) if token == UNKNOWN]
-            known = {number: word for number in places if (word := copied.get(number)) is not None}
-            texts[place] = written_out(self.tokeniser, tokens[place], known)
+            known = {number: word for number in places if (word := attended_to.get(number)) is not None}
+            texts[place] = written_out(self.tokeniser, tokens[place], {**known, **copied[place]})
         return texts
+
+    def _copied_words(
+        self, xs: Sequence[X], beams: Sequence[Sequence[Hypothesis]]
+    ) -> tuple[list[list[Hypothesis]], list[dict[int, Word]]]:
+        """The hypotheses with the unknown word for words that are behind the vocabulary; and for each, those words."""
+        size, copied, known = self.tokeniser.words, list[dict[int, Word]](), list[list[Hypothesis]]()
+        for x, beam in zip(xs, beams, strict=True):
+            vocabulary = self.vocabulary_for(x)
+            known.append([])
+            for one in beam:
+                behind = [place for place, token in enumerate(one.tokens) if token >= size]
+                words = {place: vocabulary.word(one.tokens[place]) for place in behind}  # type: ignore[union-attr]
+                copied.append({place: word for place, word in words.items() if word is not None})
+                tokens = [token if token < size else UNKNOWN for token in one.tokens] if behind else one.tokens
+                known[-1].append(one._replace(tokens=tokens))
+        return known, copied
 
     def perplexity(self, run: Run, examples: Sequence[Example[X, Y]]) -> float:
         """exp of the mean loss of a target token, without any search."""
@@ -360,14 +402,16 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
                 parts = run.encode([one.x for one in examples[start : start + SCORED_ROWS]])
                 some = [(own[0], one) for own, one in zip(parts, examples[start:], strict=False) if own]
                 batch = to_device(run.input.collate([part for part, _ in some]), run.device)
-                losses = self._losses(run, batch, [self.targets(one.y) for _, one in some])
+                losses = self._losses(run, [one.x for _, one in some], batch, [self.targets(one.y) for _, one in some])
                 scored += [Searched([], *loss) for loss in losses]
         return perplexity(scored)
 
-    def _losses(self, run: Run, batch: Batch, targets: Sequence[Sequence[str]]) -> list[tuple[float, int]]:
+    def _losses(
+        self, run: Run, xs: Sequence[X], batch: Batch, targets: Sequence[Sequence[str]]
+    ) -> list[tuple[float, int]]:
         """Of the targets of each item: the loss without smoothing, summed over their tokens, and how many tokens."""
         rows = [row for row, texts in enumerate(targets) for _ in texts]
-        ids = self.tokeniser.encode([text for texts in targets for text in texts])
+        ids = self.tokens_of([xs[row] for row in rows], [text for texts in targets for text in texts])
         order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
         losses, counts = [0.0] * len(targets), [0] * len(targets)
         for start in range(0, len(order), SCORED_ROWS):
@@ -554,6 +598,22 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
 
     def served(self, x: X, prediction: Prediction) -> list[dict[str, object]]:
         return [{"text": one.text, "log_prob": one.log_prob, "score": one.score} for one in prediction.all]
+
+
+@torch.no_grad()
+def _without_penalty(model: Any, batch: Any, beams: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+    """Hypotheses whose log-probabilities are the model's own: those of a search with a penalty contain it."""
+    every = [(row, one) for row, beam in enumerate(beams) for one in beam]
+    log_probs: list[float] = []
+    for start in range(0, len(every), SCORED_ROWS):
+        some = every[start : start + SCORED_ROWS]
+        tokens = pad([[START, *one.tokens, END] for _, one in some]).to(model.output.weight.device)
+        own = model.log_probs(select(batch, torch.tensor([row for row, _ in some])), tokens[:, :-1])
+        following = tokens[:, 1:]
+        chosen = own.gather(-1, following.unsqueeze(-1)).squeeze(-1).masked_fill(following == PADDING, 0.0)
+        log_probs += chosen.sum(dim=-1).tolist()
+    rescored = iter([one._replace(log_prob=value) for (_, one), value in zip(every, log_probs, strict=True)])
+    return [[next(rescored) for _ in beam] for beam in beams]
 
 
 class ResegmentedBatches(RowBatches):

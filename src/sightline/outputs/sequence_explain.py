@@ -16,15 +16,17 @@ from torch import Tensor
 from sightline.decoding.options import pad
 from sightline.errors import UserError
 from sightline.explain.capture import Trace, capture
+from sightline.explain.copying import copy_maps
 from sightline.explain.evidence import choose_shift, rollout_records
 from sightline.explain.evidence.subject import evaluating
-from sightline.explain.explanation import Calculation, Choice, Explanation, OutputStep, Stack
+from sightline.explain.explanation import Calculation, Choice, Copied, Explanation, OutputStep, Stack
 from sightline.explain.thinking import repeats_map, watch_repeats
 from sightline.explain.vectors import watch
 from sightline.outputs.encoder_maps import kept_note, too_many_note, top_for
 from sightline.records import Axis, Record, Slots, Tokens
 from sightline.tasks.explain import LIKELIEST, ExplainOptions
 from sightline.tasks.run import Run
+from sightline.text.copying import SourceWords
 from sightline.text.tokeniser import Tokeniser
 from sightline.text.words import token_axis
 from sightline.training.steps import to_device
@@ -71,7 +73,7 @@ def measured_shift(run: Run, texts: Sequence[str]) -> int:
         part: Any = parts[0] if parts else ()
         options = ExplainOptions(beam=1, measure=False, shift=0)
         explanation = _maps(run, text, part, *_outputs(run, text, parts, options), options)
-        written = output.tokeniser.encode([explanation.output])[0]
+        written = output.tokens_of([text], [explanation.output])[0]
         subject: Any = run.input.subject(run.model, part, [*written, END])  # type: ignore[attr-defined]
         matrix = np.mean([record.matrix() for record in main_map(explanation)], axis=0)
         if matrix.shape == (subject.rows, subject.columns):
@@ -83,8 +85,7 @@ def measured_shift(run: Run, texts: Sequence[str]) -> int:
 def _outputs(run: Run, x: Any, parts: Sequence[object], options: ExplainOptions) -> tuple[list[Written], list[int]]:
     """The output to explain with its alternatives, and the tokens that it was written with."""
     if options.output is not None:
-        tokeniser: Tokeniser = run.output.tokeniser  # type: ignore[attr-defined]
-        return [(options.output, 0.0)], tokeniser.encode([options.output])[0]
+        return [(options.output, 0.0)], run.output.tokens_of([x], [options.output])[0]  # type: ignore[attr-defined]
     best = min(1 + options.alternatives, options.beam)
     raw: Any
     (raw,) = run.raw([x], parts=[parts], options=run.output.options({"beam": options.beam, "best": best}))
@@ -97,15 +98,15 @@ def _maps(
 ) -> Explanation:
     model: Any = run.model
     output: Any = run.output
-    rows = token_axis(output.tokeniser, tokens, output.spelled)
+    vocabulary = output.vocabulary_for(x)
+    rows = token_axis(vocabulary, tokens, output.spelled)
     columns = run.input.axis(x, part) or Slots(run.input.size(part))
     source = to_device(run.input.collate([part]), run.device)
     words = pad([[START, *tokens]]).to(run.device)
     top = options.top or top_for(model, max(len(rows), len(columns)))
     capturing = capture(model, top=top, scores=top is None)
     with evaluating(model), watch(model) as watched, watch_repeats(model) as repeats, capturing as trace:
-        features, _ = model.decode(words, model.begin(source))
-        logs = torch.log_softmax(model.output(features[0]), dim=-1)
+        logs = model.log_probs(source, words)[0]
     kinds = {name: _kind(model, name) for name in trace.names}
     if "cross" not in kinds.values():
         raise UserError(
@@ -122,13 +123,15 @@ def _maps(
     if top is None and isinstance(columns, Tokens):
         rolled = rollout_records([record for record in records if kinds[record.name] == "self"])
     counted, stacks, notes = repeats_map(repeats.last, columns, kinds)
+    copies, extra, own_stacks = copy_maps(model, source, [*tokens, END], rows, columns)
+    counted, stacks = [*counted, *extra], [*own_stacks, *stacks]
     return Explanation(
         title=run.name,
         task=run.task.name,
         output=outputs[0][0],
         records=(*records, *rolled, *counted),
         stacks=(*_stacks(kinds, rolled, run.input.source_name, output.written), *stacks),
-        steps=tuple(_steps(output.tokeniser, logs, [*tokens, END])),
+        steps=tuple(_steps(vocabulary, logs, [*tokens, END], copies)),
         calculations=tuple(calculations),
         alternatives=tuple(Choice(text, exp(min(log_prob, 0.0))) for text, log_prob in outputs[1:]),
         shift=output.shift if options.shift is None else options.shift,
@@ -163,10 +166,12 @@ def _kind(model: Any, name: str) -> Kind:
     return "causal" if name.startswith("decoder.") else "self"
 
 
-def _steps(target: Tokeniser, logs: Tensor, written: Sequence[int]) -> Iterator[OutputStep]:
+def _steps(
+    target: Tokeniser | SourceWords, logs: Tensor, written: Sequence[int], copies: Sequence[Copied]
+) -> Iterator[OutputStep]:
     values, choices = logs.exp().topk(min(LIKELIEST, logs.shape[-1]), dim=-1)
     spelled = target.spell(written)
     for row, token in enumerate(written):
         names = target.spell(choices[row].tolist())
         likeliest = tuple(map(Choice, names, values[row].tolist()))
-        yield OutputStep(spelled[row], float(logs[row, token].exp()), likeliest)
+        yield OutputStep(spelled[row], float(logs[row, token].exp()), likeliest, copies[row] if copies else None)

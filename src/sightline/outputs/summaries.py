@@ -68,6 +68,12 @@ class SummaryOutput(TranslationOutput):
                 target=target.astype(block.target.dtype),
             )
 
+    def tokens_of(self, xs: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
+        tokens, most = super().tokens_of(xs, texts), self.config.max_source
+        if most is None:
+            return tokens
+        return [[token if token < self.tokeniser.words + most else UNKNOWN for token in some] for some in tokens]
+
     def notes(self, prepared: Prepared[str, str]) -> list[str]:
         notes, most = super().notes(prepared), self.config.max_source
         if self.cut:

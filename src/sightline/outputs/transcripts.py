@@ -108,9 +108,14 @@ class TranscriptOutput(SequenceOutput[FileItem, str, SeriesPart, SeriesBatch]):
         return notes
 
     def search(
-        self, run: Run, sizes: Sequence[int], batch: SeriesBatch, options: SequenceOptions
+        self,
+        run: Run,
+        sizes: Sequence[int],
+        batch: SeriesBatch,
+        options: SequenceOptions,
+        forced: Sequence[Sequence[int]],
     ) -> list[list[Hypothesis]]:
-        return super().search(run, [run.config.model.steps(size) for size in sizes], batch, options)
+        return super().search(run, [run.config.model.steps(size) for size in sizes], batch, options, forced)
 
     def for_json(self, options: SequenceOptions) -> TranscriptOptions:
         return replace(cast("TranscriptOptions", options), times=True)

@@ -23,7 +23,8 @@ from sightline.tasks.missing import count_missing
 from sightline.tasks.prepare import TRAIN, VOCABULARY_ROWS, Prepared, Rows, Setting, overlap_with_training
 from sightline.tasks.run import Run
 from sightline.tasks.task import Example
-from sightline.text.tokeniser import train_tokenisers
+from sightline.text.copying import SourceWords, numbered_targets
+from sightline.text.tokeniser import Tokeniser, train_tokenisers
 
 LOG = logging.getLogger(__name__)
 SHIFT_TEXTS = 8
@@ -77,13 +78,21 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
     def write(self, input: TextPairInput, rows: Rows[str, str], setting: Setting) -> Corpus:
         """Tokenised in several processes where there are many pairs."""
         assert isinstance(input, SourceText)
-        with closing(rows.spool.encoded(input.tokeniser, self.tokeniser, rows.marks)) as blocks:
+        with closing(rows.spool.encoded(input.tokeniser, self.tokeniser, rows.marks, input.copies)) as blocks:
             write_blocks(setting.data / TRAIN, self.stored(blocks))
         return Corpus.open(setting.data / TRAIN)
 
     def stored(self, blocks: Iterable[TokenBlock]) -> Iterable[TokenBlock]:
         """The tokens of the training pairs as they are stored."""
         return blocks
+
+    def tokens_of(self, xs: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
+        if not self.config.model.copying:
+            return super().tokens_of(xs, texts)
+        return numbered_targets(self.tokeniser, xs, texts)
+
+    def vocabulary_for(self, x: str) -> Tokeniser | SourceWords:
+        return SourceWords(self.tokeniser, x) if self.config.model.copying else self.tokeniser
 
     def calibrate(self, run: Run, raws: Sequence[Searched], prepared: Prepared[str, str]) -> "TranslationOutput":
         """With the shift of its maps, measured on a few sentences of middle length."""

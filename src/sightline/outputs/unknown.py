@@ -6,7 +6,7 @@ of the source gets much attention and is no word.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -15,29 +15,12 @@ from torch import Tensor
 from sightline.decoding.options import pad
 from sightline.explain.capture import AttentionMap, capture
 from sightline.models.text_to_text import TextToText
+from sightline.text.copying import Word
 from sightline.text.sentences import writes_without_spaces
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import SPELLINGS, START, UNKNOWN
 
 ROOM = 1 << 20  # weights of one head seen at once: a long text is read again in stretches
-
-
-class Word(NamedTuple):
-    """A word of a text, and whether it has a space before it inside a sentence."""
-
-    text: str
-    spaced: bool
-
-
-def words_of(tokeniser: Tokeniser, text: str) -> list[Word | None]:
-    """What each token of a word vocabulary covers, as the text writes it; None for blanks, which are no words."""
-    words: list[Word | None] = []
-    for _, (start, end) in tokeniser.pieces(text):
-        covered = text[start:end]
-        word = covered.removeprefix(" ")
-        first = start == 0 and not writes_without_spaces(covered)
-        words.append(Word(word, first or covered != word) if word.strip() else None)
-    return words
 
 
 def look_back(model: TextToText, words: Int[Tensor, "b t"], state: Any) -> tuple[list[AttentionMap], Any]:
@@ -81,7 +64,8 @@ def written_out(target: Tokeniser, tokens: Sequence[int], words: Mapping[int, Wo
         apart = writes_without_spaces(word.text[0]) and text[-1:].isalnum() and not writes_without_spaces(text[-1])
         text += f" {word.text}" if word.spaced or apart else word.text
         start = place + 1
-    return (text + _behind_something(target, tokens[start:])).removeprefix(" ")
+    text += _behind_something(target, tokens[start:])
+    return text.removeprefix(" ") if target.of_words else text
 
 
 def _behind_something(target: Tokeniser, tokens: Sequence[int]) -> str:

@@ -80,6 +80,7 @@ class Predict(Strict):
     length_penalty: float = Field(1.0, ge=-10, le=10, description="Scores are divided by length to this power.")
     min_length: int = 0
     max_length: int | None = None
+    coverage: float = Field(0, ge=0, le=1000, description="Lowers scores for attending to the same words again.")
     no_repeat: int = Field(0, ge=0, le=64, description="No run of this many tokens twice; 0 allows all.")
     sample: bool = Field(False, description="Draw at random, each text by itself, instead of searching.")
     temperature: float = Field(1.0, gt=0, le=100, description="Of samples: below 1 conservative, above 1 diverse.")

@@ -1,15 +1,13 @@
 """Several runs as one: at every step, the mean of their probabilities."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-import torch
 from torch import Tensor, nn
 
-from sightline.decoding.search import Step
+from sightline.decoding.search import Step, mean_of_probs
 from sightline.decoding.search import ensemble as mean_step
 from sightline.errors import UserError
 from sightline.inputs.base import Input, SomeInput
@@ -95,19 +93,27 @@ class EnsembleModel(nn.Module):
         self.models = nn.ModuleList(models)
 
     @property
+    def looks(self) -> bool:
+        return all(getattr(one, "looks", False) for one in self.models)
+
+    def log_probs(self, batch: Joint, words: Tensor) -> Tensor:
+        """The logarithm of the mean probabilities."""
+        models: Any = self.models
+        return mean_of_probs([one.log_probs(own, words) for one, own in zip(models, batch, strict=True)])
+
+    @property
     def output(self) -> Any:
         return self.models[0].output
 
-    def searching(self, batch: Joint) -> tuple[Step[Joint], Joint]:
+    def searching(self, batch: Joint, *coverage: float) -> tuple[Step[Joint], Joint]:
         models: Any = self.models
-        steps, states = zip(*(one.searching(own) for one, own in zip(models, batch, strict=True)), strict=True)
+        begun = (one.searching(own, *coverage) for one, own in zip(models, batch, strict=True))
+        steps, states = zip(*begun, strict=True)
         return mean_step(list(steps)), tuple(states)
 
     def loss(self, batch: Joint, target: Tensor) -> Loss:
         """The loss of the mean probabilities."""
-        models: Any = self.models
-        words, right = target[:, :-1], target[:, 1:]
-        log_probs = [torch.log_softmax(one.logits(own, words), dim=-1) for one, own in zip(models, batch, strict=True)]
-        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
+        right = target[:, 1:]
+        mean = self.log_probs(batch, target[:, :-1])
         real = right != PADDING
         return Loss(-mean.gather(-1, right.unsqueeze(-1)).squeeze(-1)[real].sum(), int(real.sum()))

@@ -67,6 +67,8 @@ COLUMNS = (Column("source", "the text to read"), Column("target", "the text to w
 OPTIONS = (
     Option("source", "Sources, one per line, instead of --data.", metavar="FILE"),
     Option("target", "Targets, one per line.", metavar="FILE"),
+    Option("copy", "Let the model copy words of the source (model.copying).", "model.copying", flag=True, value=True),
+    Option("no-copy", "Let the model write every word itself.", "model.copying", flag=True, value=False),
 )
 METRICS = ("bleu", "chrf", "exact", "tokenised_bleu", "rouge1", "rouge2", "rougeL")
 

@@ -264,6 +264,12 @@ class Tokeniser:
         return isinstance(self._library.model, models.WordLevel)
 
     @property
+    def lowers(self) -> bool:
+        """Whether capitals are read as small letters."""
+        normaliser = self._library.normalizer
+        return normaliser is not None and normaliser.normalize_str("A").strip() == "a"
+
+    @property
     def has_mask(self) -> bool:
         """Whether there is a token for hidden words, as vocabularies for pre-training have it."""
         return self._library.token_to_id(MASK_SPELLING) == MASK

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sightline.records import Tokens
+from sightline.text.copying import SourceWords
 from sightline.text.encoding import Text, TextEncoder, _fitted
 from sightline.text.sentences import split_sentences, writes_without_spaces
 from sightline.text.tokeniser import Tokeniser
@@ -84,7 +85,7 @@ def covered_words(pieces: Sequence[Span], words: Sequence[Span]) -> list[tuple[i
 SPACE = "▁"  # as a tokeniser's labels write it
 
 
-def token_axis(tokeniser: Tokeniser, tokens: Sequence[int], spelled: bool = False) -> Tokens:
+def token_axis(tokeniser: Tokeniser | SourceWords, tokens: Sequence[int], spelled: bool = False) -> Tokens:
     """Tokens as the labels of an axis, with the end behind them; ``spelled``: characters are put together as words."""
     texts = [*tokeniser.spell(tokens), SPELLINGS[END]]
     special = tuple(place for place, token in enumerate([*tokens, END]) if token < len(SPELLINGS))

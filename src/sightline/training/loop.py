@@ -73,7 +73,9 @@ class TrainingConfig(Config):
     killed process loses: so often a checkpoint for resuming is written between validations. ``layer_decay`` is the
     share of its learning rate that each layer of an encoder passes on to the one below. ``gradient_noise`` is η of the
     noise that is added to gradients (`sightline.training.steps.add_noise`), 0 for none. ``decay`` is how the rate falls
-    between warm-up and cool-down: with the ``root`` of the step, or not at all (``none``).
+    between warm-up and cool-down: with the ``root`` of the step, or not at all (``none``). After ``coverage_after``
+    steps a model that attends to a source also has a loss of attending to the same words again, times
+    ``coverage_weight`` (See et al. 2017); left out, it never has.
     """
 
     learning_rate: float = 4e-3
@@ -92,6 +94,8 @@ class TrainingConfig(Config):
     layer_decay: float = 1.0
     gradient_noise: float = 0.0
     decay: Literal["root", "none"] = "root"
+    coverage_after: int | None = None
+    coverage_weight: float = 1.0
     family: ClassVar[str] = "training"
 
     def __post_init__(self) -> None:
@@ -100,6 +104,10 @@ class TrainingConfig(Config):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown is {self.cooldown}; it must be between 0 and 1")
+        if self.coverage_after is not None and self.coverage_after < 0:
+            raise ValueError(f"coverage_after is {self.coverage_after}; it must be at least 0")
+        if not 0 < self.coverage_weight < math.inf:
+            raise ValueError(f"coverage_weight is {self.coverage_weight}; it must be above 0")
         if not 0 <= self.gradient_noise < math.inf:
             raise ValueError(f"gradient_noise is {self.gradient_noise}; it must be at least 0")
         if not 0 < self.layer_decay <= 1:

@@ -27,7 +27,7 @@ from sightline.models.han import HAN
 from sightline.models.heads import Labeller
 from sightline.models.text_to_labels import TextModel, Texts
 from sightline.models.text_to_text import TextToText
-from sightline.vocabulary import END, PADDING, START
+from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
 BATCH_TOKENS = 16_384  # tokens of variants in one batch; long inputs take several batches
 GRADIENT_TOKENS = 4_096  # fewer where the graph is kept for the backward pass
@@ -208,6 +208,11 @@ class TextSubject(TokenSubject):
             state = self.model.begin(tokens)
         start = torch.tensor([START], device=self.device)
         words = torch.cat([start, self.written[:-1]]).expand(len(tokens), -1)
+        if self.model.copying is not None:
+            looked, _ = self.model.look(words, state)
+            # What is hidden cannot be copied either.
+            source = tokens if keep is None else tokens.where(keep, UNKNOWN)
+            return self.model.log_probs_of(source, looked, self.written.expand(words.shape)), seen[0]
         features, _ = self.model.decode(words, state)
         # In blocks of rows: the logits of all variants are the largest tensor of all.
         targets = self.written.expand(features.shape[:2]).flatten()

@@ -9,6 +9,8 @@ from sightline.models.transformer import TransformerConfig
 from sightline.tasks.configs.base import TaskConfig
 from sightline.text.tokeniser import TokeniserConfig
 
+WITHOUT_LOOK = ("seq2seq", "universal_transformer")  # models that give no weights to copy with
+
 
 @dataclass(frozen=True)
 class TranslateConfig(TaskConfig):
@@ -30,6 +32,12 @@ class TranslateConfig(TaskConfig):
             raise ValueError(
                 "a model with embeddings tied on both sides needs one vocabulary for both; with tokeniser.joint=false "
                 "also set model.tied=output"
+            )
+        if self.model.copying and not self.tokeniser.joint:
+            raise ValueError("copying needs one vocabulary for both sides; leave out tokeniser.joint=false")
+        if self.training.coverage_after is not None and self.model.kind in WITHOUT_LOOK:
+            raise ValueError(
+                f"coverage is of attention to the source, which {self.model.kind} does not give: leave it out"
             )
 
     def build(self, input: Any, output: Any) -> TextToText:
