@@ -6,7 +6,7 @@ numbers behind the vocabulary. `look` gives what this takes: features, and the w
 
 import functools
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -144,7 +144,7 @@ class TextToText(Writer):
 class TextToTextConfig(Config):
     """The base of the models' configurations. ``copying``: words of the source can be copied."""
 
-    copying: bool = False
+    copying: bool = field(default=False, kw_only=True)
     family: ClassVar[str] = "text_to_text"
 
     @abstractmethod
