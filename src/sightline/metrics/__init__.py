@@ -31,7 +31,7 @@ from sightline.metrics.labels import (
     spearman,
     subset_accuracy,
 )
-from sightline.metrics.rouge import rouge, rouge_f1
+from sightline.metrics.rouge_scores import rouge, rouge_f1
 from sightline.metrics.spans import (
     answer_exact,
     answer_f1,

@@ -19,7 +19,7 @@ from sightline import __version__
 from sightline.data.cells import NUMBER_WORDS
 from sightline.data.values import question_numbers
 from sightline.metrics.base import Metric, Statistics, by_name
-from sightline.metrics.rouge import ngrams
+from sightline.metrics.rouge_scores import ngrams
 from sightline.metrics.texts import ALONE, words_of
 from sightline.text.sentences import split_sentences
 

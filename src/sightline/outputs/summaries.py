@@ -13,7 +13,7 @@ from sightline.data.store import TokenBlock
 from sightline.inputs.base import Input
 from sightline.metrics import Metric, Statistics, rouge
 from sightline.metrics.base import by_name
-from sightline.metrics.rouge import RougeKind
+from sightline.metrics.rouge_scores import RougeKind
 from sightline.metrics.summaries import MADE_METRICS, made_statistics, marks_names, not_in_source
 from sightline.outputs.base import BASELINES
 from sightline.outputs.sequence import Prediction, Searched, SequenceOptions
