@@ -52,7 +52,8 @@ ROUGE_SCORE = [
     ),
     ("relational", "agreed runs agreed agreed dying buying fell fell fell said\n", 0.0, 0.0, 0.0, 0.0),
     (
-        "agreed running relational news, said\n decided happily agreed relational profits committee's profit deciding happily",
+        "agreed running relational news, said\n decided happily agreed relational profits committee's profit "
+        "deciding happily",
         "buys buy",
         0.0,
         0.0,
