@@ -26,6 +26,7 @@ from sightline.attention import AdditiveConfig, ComposedConfig
 from sightline.decoding.search import Rules, greedy
 from sightline.kernels import products, ragged
 from sightline.kernels.allocator import keep_memory
+from sightline.kernels.copying import Sources
 from sightline.models.transformer import TransformerConfig
 from sightline.models.turing import Controller, TuringMachine, TuringMachineConfig
 from sightline.models.vector_writer import TargetShape
@@ -88,6 +89,8 @@ def cases(size: int, rows: int, words: int, length: int) -> dict[str, dict[str, 
     memory = type(memory)(memory.keys.detach().requires_grad_(), _draw(rows, length, size), mask)
     model = TransformerConfig(size, 4, 2 * size, 4, 4).build(words, words).eval().requires_grad_(False)
     source = torch.randint(4, words, (rows, length)).masked_fill(~mask, 0)
+    unknown = source.where(torch.arange(length) % 5 > 0, words + torch.arange(length))
+    weights = torch.softmax(torch.randn(rows, length), dim=-1)
     layer = EncoderLayer(LayerShape(size, 4, 2 * size, 0.0))
     products_of = (_draw(rows * length, size, learns=False), _draw(words, size, learns=False))
     return {
@@ -99,6 +102,13 @@ def cases(size: int, rows: int, words: int, length: int) -> dict[str, dict[str, 
             "smoothed": Case(
                 (_draw(listed, size), _draw(words, size), _draw(words), torch.randint(words, (listed,)), 0.1)
             )
+        },
+        "copying": {
+            kind: Case(
+                (_draw(rows, words, learns=False).log_softmax(dim=-1), _draw(rows, learns=False), weights, sources),
+                learns=False,
+            )
+            for kind, sources in (("", Sources.of(source, words)), ("unknown words", Sources.of(unknown, words)))
         },
         "products": {"": Case((*products_of, _draw(words, learns=False)), learns=False)},
         "ragged": {kind.__name__: Case((one, _draw(listed, size), steps)) for kind, one in layers.items()},

@@ -32,7 +32,7 @@ from report import machine, write_section
 
 COPY = ("model.copying=true",)
 NO_COPY = ("model.copying=false",)
-COVER_RNN = (*COPY, 'model.attention={"kind":"coverage"}')
+COVER_RNN = (*COPY, "model.attention=coverage")
 COVER_TRANSFORMER = COPY
 COVERAGE_AFTER = "training.coverage_after={}"  # steps; given by --coverage-after
 WORDS = ("tokeniser.method=words", "tokeniser.vocab_size=8000")

@@ -33,6 +33,7 @@ from sightline.attention import (
     AddressingConfig,
     ComposedConfig,
     CosineConfig,
+    CoverageConfig,
     DotConfig,
     Entmax15Config,
     GeneralConfig,
@@ -190,6 +191,26 @@ def test_location_aware():
                 scores.append(p["score.vector"] @ np.tanh(hidden))
             last = softmax(scores)
             rows.append(last)
+        return rows
+
+    compare(attention, weights_of, problem(6, 5))
+
+
+def test_coverage():
+    """See et al. 2017: c^t = Σ a of the queries before; e = v · tanh(W s + V h + w c + b), c^1 zero."""
+    attention = CoverageConfig(hidden_size=4).build(6, 5, VALUE_SIZE).double()
+    torch.nn.init.normal_(attention.coverage, std=2.0)
+    p = numbers(attention)
+
+    def weights_of(queries, keys):
+        rows, covered = [], [0.0] * len(keys)
+        for s in queries:
+            scores = []
+            for j, h in enumerate(keys):
+                hidden = p["score.query.weight"].T @ s + p["score.key.weight"].T @ h + p["score.query.bias"][0]
+                scores.append(p["score.vector"] @ np.tanh(hidden + p["coverage"][0] * covered[j]))
+            rows.append(softmax(scores))
+            covered = [before + weight for before, weight in zip(covered, rows[-1], strict=True)]
         return rows
 
     compare(attention, weights_of, problem(6, 5))

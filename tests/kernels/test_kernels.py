@@ -48,6 +48,8 @@ def test_no_private_name_of_pytorch_without_a_probe():
         ("products", "_linear_pointwise"),
         ("transformer_search", "_look_back"),
         ("transformer_search", "_look_at_source"),
+        ("transformer_search", "_look_with_weights"),
+        ("transformer_search", "_with_copies"),
     }
 
 

@@ -19,6 +19,9 @@ from sightline.metrics.texts import words_of
 from sightline.outputs.simple_baselines import best_count, first_sentence, first_words
 from sightline.outputs.summaries import SummaryOutput
 from sightline.tasks.configs.summarise import SummariseConfig
+from sightline.tasks.configs.translate import WITHOUT_LOOK
+from sightline.tasks.presets import preset
+from sightline.tasks.summarise import COPYING, SUMMARISE
 from sightline.tasks.task import Example
 from sightline.tasks.train import train_task
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
@@ -288,6 +291,13 @@ def test_summaries_start_from_translations_and_decide_by_their_own_metric(traine
         assert done.returncode == 0, done.stderr
         config = json.loads((tmp_path / task / "config.json").read_text())
         assert (config["task"], config["config"]["metric"]) == (task, metric)
+
+
+def test_models_copy_where_they_can():
+    (variant,) = SUMMARISE.variants
+    assert set(COPYING) == set(variant.models) - set(WITHOUT_LOOK)
+    for name in variant.models:
+        assert preset(variant, name, "tiny").model.copying == (name in COPYING)
 
 
 def test_max_source_is_checked():

@@ -1,4 +1,4 @@
-"""What a model that can copy did at each token of its output: wrote it or copied it, and what it had attended to before.
+"""What a model that can copy did at each token of its output: wrote it or copied it; and its coverage.
 
 The weights that copy are one distribution over the source: those of the attention, or of several heads each as much as
 the model has learnt that it counts (`sightline.nn.copying`).

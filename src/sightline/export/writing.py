@@ -210,6 +210,10 @@ def translating(run: Run) -> Translating:
             f"{run.name} is a run of {run.task.name}; export models from text to text to ctranslate2, onnx or "
             "huggingface, and encoders of texts to huggingface"
         )
+    if run.model.copying is not None:
+        raise UserError(
+            f"{run.name} copies words of its source, which no other engine can; export a run without copying"
+        )
     return Translating(run.model, source, target)
 
 

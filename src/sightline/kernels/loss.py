@@ -3,7 +3,7 @@
 Gain: 1.1 (`benchmarks/kernel_gains.py`), and memory: a quarter of what all logits of 32,000 words take.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,11 +26,11 @@ class Mixture(NamedTuple):
     probability of its target elsewhere. ``known``: whether the vocabulary has the target; any index stands for it else.
     """
 
-    log_gate: Float[Tensor, " n"]
-    log_other: Float[Tensor, " n"]
-    known: Bool[Tensor, " n"]
+    log_gate: Float[Tensor, "*n"]
+    log_other: Float[Tensor, "*n"]
+    known: Bool[Tensor, "*n"]
 
-    def log_prob(self, log_prob: Float[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    def log_prob(self, log_prob: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """That of the target in both together, and that of having been written, not copied."""
         written = torch.where(self.known, self.log_gate + log_prob, -torch.inf)
         both = torch.logaddexp(written, self.log_other)
@@ -50,9 +50,7 @@ def smoothed_cross_entropy(
     The sum, not the mean: the caller knows how many tokens all processes have. With a mixture p(target) is that of
     both parts; the mean is over the vocabulary alone.
     """
-    if not supported():
-        return reference(features, weight, bias, targets, smoothing, mixture)
-    return fast(features, weight, bias, targets, smoothing, *(mixture or (None, None, None)))
+    return (fast if supported() else reference)(features, weight, bias, targets, smoothing, mixture)
 
 
 def reference(
@@ -118,12 +116,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 loss -= spread * (x @ weights + (0.0 if bias is None else bias.sum()))
             # Passes over a vocabulary are slow. So the softmax is never made: the gradients, which are smaller, are
             # divided by its denominator. And what is subtracted from all logits is in the bias already.
-            if shift is None:
-                logits = logits_of(x)
-                top = logits.amax(dim=-1, keepdim=True)
-                powers, taken = logits.sub_(top).exp_(), top.squeeze(-1)
-            else:
-                powers, taken = logits_of.powers(x), shift
+            powers, taken = _powers(logits_of, x, shift)
             sums = powers.sum(dim=-1, keepdim=True, dtype=torch.promote_types(powers.dtype, torch.float32))
             normaliser = sums.squeeze(-1).log() + taken
             one_hot: Tensor | float = 1 - smoothing
@@ -165,7 +158,28 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return tuple(None if gradient is None else gradient * factor for gradient in ctx.gradients)
 
 
-fast, supported = _ChunkedCrossEntropy.apply, enabled
+def fast(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float,
+    mixture: Mixture | None = None,
+) -> Tensor:
+    parts = (None, None, None) if mixture is None else mixture
+    return cast("Tensor", _ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing, *parts))
+
+
+supported = enabled
+
+
+def _powers(logits_of: Product, x: Tensor, shift: float | None) -> tuple[Tensor, Tensor | float]:
+    """e to the power of all logits, and what was subtracted from those of each row."""
+    if shift is not None:
+        return logits_of.powers(x), shift
+    logits = logits_of(x)
+    top = logits.amax(dim=-1, keepdim=True)
+    return logits.sub_(top).exp_(), top.squeeze(-1)
 
 
 def chunk_rows(words: int) -> int:

@@ -18,10 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.kernels import enabled
+from sightline.kernels.copying import Sources, known_tokens, mixed
 from sightline.kernels.products import Product
 from sightline.kernels.softmax import LANES, SHORT, softmax
-from sightline.nn.annotating import known_tokens
-from sightline.nn.copying import Sources, mixed
 from sightline.state import Shared
 
 if TYPE_CHECKING:
@@ -461,8 +460,7 @@ class OneTokenDecoder:
         assert self.copying is not None
         of_sentences = weights.shape[:2]
         gate = self.copying.gate(x).view(of_sentences)
-        sources = sources._replace(ids=sources.ids.unsqueeze(1), firsts=sources.firsts.unsqueeze(1))
-        return mixed(log_probs.view(*of_sentences, -1), gate, weights, sources).flatten(0, 1)
+        return mixed(log_probs.view(*of_sentences, -1), gate, weights, sources.for_steps()).flatten(0, 1)
 
     def _look_back(
         self, block: FoldedPart, x: Float[Tensor, "b d"], cache: tuple[Tensor, Tensor], position: int

@@ -57,8 +57,11 @@ class StackedWriter(Writer):
         return name.startswith("decoder.") and name.endswith(".cross")
 
     def searching(self, source: Tensor) -> tuple[Step, Any]:
-        can = transformer_search.supported(self, source) and may_bypass(self)
-        return (transformer_search.fast if can else transformer_search.reference)(self, source)
+        return (transformer_search.fast if self.searches_fast(source) else transformer_search.reference)(self, source)
+
+    def searches_fast(self, source: Tensor) -> bool:
+        """Whether search may take its own step: it can compute these layers, and nobody watches them."""
+        return transformer_search.supported(self, source) and may_bypass(self)
 
     def search_parts(self) -> tuple[Callable[[Tensor], Packed], OneTokenDecoder]:
         """The encoder and the decoder's step, with copies of the weights.

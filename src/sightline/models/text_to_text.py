@@ -15,10 +15,11 @@ from torch import Tensor
 
 from sightline.config import Config
 from sightline.decoding.search import Step
+from sightline.kernels.copying import Sources
 from sightline.kernels.loss import Mixture
 from sightline.models.writer import Loss, ThoughtLoss, Writer
 from sightline.nn.annotating import TokenEmbedding
-from sightline.nn.copying import Copying, CopyState, Looked, Sources, attended_again, one_of_heads
+from sightline.nn.copying import Copying, CopyState, Looked, attended_again, one_of_heads
 from sightline.vocabulary import END, PADDING, START, UNKNOWN  # noqa: F401 - others import them from here
 
 Tying = Literal["all", "output", "none"]

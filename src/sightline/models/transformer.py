@@ -80,7 +80,7 @@ class Transformer(StackedWriter, TextToText):
         )
 
     def searching(self, source: Int[Tensor, "b s"], coverage: float = 0.0) -> tuple[Step, Any]:
-        if coverage:
+        if coverage or (self.copying is not None and not self.searches_fast(source)):
             return TextToText.searching(self, source, coverage)
         return super().searching(source)
 

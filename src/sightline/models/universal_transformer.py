@@ -29,6 +29,8 @@ class UniversalTransformer(TextToText):
     """Embed, repeat, attend, write."""
 
     def __init__(self, config: "UniversalTransformerConfig", source_words: int, target_words: int) -> None:
+        if config.copying:
+            raise ValueError("copying needs one attention to the source; every repeat of this decoder has its own")
         super().__init__(source_words, target_words, config.size, config.size, config.tied)
         self.config = config
         shape = LayerShape(

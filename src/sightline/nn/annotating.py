@@ -14,10 +14,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention.checks import check_least, check_share
+from sightline.kernels.copying import known_tokens
 from sightline.nn.dropout import Dropout
 from sightline.nn.rnn import BidirectionalEncoder, longest_first
 from sightline.nn.transformer import EncoderLayer, LayerShape
-from sightline.vocabulary import UNKNOWN, Specials
+from sightline.vocabulary import Specials
 
 # Tokens to vectors, and where they stand.
 
@@ -47,11 +48,6 @@ class TokenEmbedding(nn.Embedding):
         if self.unknown_beyond:
             tokens = known_tokens(tokens, self.num_embeddings)
         return super().forward(tokens) * math.sqrt(self.embedding_dim)
-
-
-def known_tokens(tokens: Int[Tensor, "..."], words: int) -> Int[Tensor, "..."]:
-    """With the unknown word for numbers behind a vocabulary of so many words (`sightline.text.copying`)."""
-    return tokens.where(tokens < words, UNKNOWN)
 
 
 def check_init_std(init_std: float) -> None:

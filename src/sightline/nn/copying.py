@@ -1,11 +1,11 @@
 """Copying from what is attended to: pointer-generator networks (See et al. 2017), with coverage.
 
-``P(w) = p · P_vocab(w) + (1 − p) · Σ_{i: w_i = w} a_i`` with ``p = σ(w · [context; features; word] + b)``: the weights of
-attention are a distribution over the words of the source. Behind the V words of the vocabulary stand those that only
+``P(w) = p · P_vocab(w) + (1 − p) · Σ_{i: w_i = w} a_i`` with ``p = σ(w · [context; features; word] + b)``: the weights
+of attention are a distribution over the words of the source. Behind the V words of the vocabulary stand those that only
 the source has (`sightline.text.copying`).
 
-Coverage: ``c^t = Σ_{t' < t} a^{t'}`` is what has been attended to, and ``Σ_i min(a_i, c_i)`` the loss of attending to it
-again. What people get wrong: it is added after training, as covering from the start keeps a model from learning to
+Coverage: ``c^t = Σ_{t' < t} a^{t'}`` is what has been attended to, and ``Σ_i min(a_i, c_i)`` the loss of attending to
+it again. What people get wrong: it is added after training, as covering from the start keeps a model from learning to
 attend; a word that stands twice in the source gets the sum of its weights; and logarithms of the two parts are added
 where they are summed, not one after the other: a word that the vocabulary has can be copied as well.
 """
@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.attention import Attention
+from sightline.kernels.copying import Sources, mixed
 
 LEAST = 1e-30  # a weight below it counts as none
 
@@ -29,23 +30,6 @@ class Looked(NamedTuple):
     features: Float[Tensor, "b t d"]
     weights: Float[Tensor, "b t s"] | Float[Tensor, "b h t s"]
     gate_input: Float[Tensor, "b t g"]
-
-
-class Sources(NamedTuple):
-    """The numbers of the words of sources, and at which place each of them stands first.
-
-    ``extra`` is how many numbers there are behind the vocabulary.
-    """
-
-    ids: Int[Tensor, "*b s"]
-    firsts: Int[Tensor, "*b s"]
-    extra: int
-
-    @classmethod
-    def of(cls, ids: Int[Tensor, "b s"], words: int) -> "Sources":
-        """For a vocabulary of so many words."""
-        largest = int(ids.max()) if ids.numel() else 0
-        return cls(ids, first_places(ids), max(0, largest + 1 - words))
 
 
 class CopyState(NamedTuple):
@@ -77,8 +61,7 @@ class Copying(nn.Module):
     def mixed(self, log_probs: Float[Tensor, "b t v"], looked: Looked, sources: Sources) -> Float[Tensor, "b t w"]:
         """Log-probabilities of the words of the vocabulary and of those behind it."""
         gate = self.gate(looked.gate_input).squeeze(-1)
-        sources = sources._replace(ids=sources.ids.unsqueeze(1), firsts=sources.firsts.unsqueeze(1))
-        return mixed(log_probs, gate, self.one_weight(looked.weights), sources)
+        return mixed(log_probs, gate, self.one_weight(looked.weights), sources.for_steps())
 
     def shares(
         self, looked: Looked, following: Int[Tensor, "b t"], sources: Int[Tensor, "b s"]
@@ -99,36 +82,6 @@ def heads_of(attention: Attention) -> int:
 def one_of_heads(weights: Float[Tensor, "..."]) -> Float[Tensor, "b t s"]:
     """The mean of the heads."""
     return weights.mean(dim=1) if weights.dim() == 4 else weights
-
-
-def mixed(
-    log_probs: Float[Tensor, "*b v"], gate: Float[Tensor, "*b"], weights: Float[Tensor, "*b s"], sources: Sources
-) -> Float[Tensor, "*b w"]:
-    """``log(p · P_vocab + (1 − p) · copied)``. Only the words of the source are touched twice.
-
-    ``log_probs`` may be overwritten where no gradient is needed.
-    """
-    log_gate = F.logsigmoid(gate).unsqueeze(-1)
-    if sources.extra:
-        behind = log_probs.new_full((*log_probs.shape[:-1], sources.extra), -torch.inf)
-        log_probs = torch.cat([log_probs + log_gate, behind], dim=-1)
-    else:
-        log_probs = log_probs + log_gate if log_probs.requires_grad else log_probs.add_(log_gate)
-    ids, firsts = (one.expand(weights.shape) for one in sources[:2])
-    # A word that stands twice has the sum of its weights at every place: both write the same number.
-    summed = torch.zeros_like(weights).scatter_add(-1, firsts, weights).gather(-1, firsts)
-    copied = F.logsigmoid(-gate).unsqueeze(-1) + summed.log()
-    return log_probs.scatter(-1, ids, torch.logaddexp(log_probs.gather(-1, ids), copied))
-
-
-def first_places(ids: Int[Tensor, "b s"]) -> Int[Tensor, "b s"]:
-    """For each place the first one at which the same number stands."""
-    numbers, order = ids.sort(dim=-1, stable=True)
-    places = torch.arange(ids.shape[-1], device=ids.device).expand_as(ids)
-    begins = torch.ones_like(ids, dtype=torch.bool)
-    begins[..., 1:] = numbers[..., 1:] != numbers[..., :-1]
-    groups = torch.where(begins, places, 0).cummax(dim=-1).values
-    return torch.empty_like(order).scatter_(-1, order, order.gather(-1, groups))
 
 
 def attended_again(weights: Float[Tensor, "b t s"], real: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:

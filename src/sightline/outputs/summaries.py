@@ -193,7 +193,9 @@ class SummaryOutput(TranslationOutput):
         texts = {"the first sentence": [first_sentence(one) for one in sources]}
         if facts:
             words = cast("int", facts["words"])
-            texts[f"the first {words:,} words"] = [first_words(one, words) for one in sources]
+            texts["the first word" if words == 1 else f"the first {words:,} words"] = [
+                first_words(one, words) for one in sources
+            ]
             assert run.folder is not None
             texts["the target of the nearest source"] = NearestSources.load(run.folder).targets(sources)
         return {name: [Prediction(text, 0.0, 0.0) for text in some] for name, some in texts.items()}

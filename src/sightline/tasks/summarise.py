@@ -2,7 +2,15 @@
 
 from dataclasses import replace
 
-from sightline.tasks.translate import METRICS, TRANSLATE, writing
+from sightline.tasks.task import Sizes
+from sightline.tasks.translate import METRICS, MODELS, TRANSLATE, writing
+
+COPYING = ("transformer", "rnnsearch", "luong", "grammar")  # models that copy unless --no-copy is given
+
+
+def _copying(name: str) -> Sizes:
+    return {size: {**fields, "copying": name in COPYING} for size, fields in MODELS[name].items()}
+
 
 SUMMARISE = replace(
     TRANSLATE,
@@ -14,6 +22,7 @@ SUMMARISE = replace(
             input="sightline.inputs.long_text:LongSource",
             output="sightline.outputs.summaries:SummaryOutput",
             config="sightline.tasks.configs.summarise:SummariseConfig",
+            models={name: _copying(name) for name in MODELS},
         ),
     ),
     metrics=("rougeL", *(one for one in METRICS if one != "rougeL")),

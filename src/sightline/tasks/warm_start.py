@@ -33,6 +33,7 @@ READER = "model."  # prefix of the text model's tensors in a model with a head
 ENCODER = "encoder."  # the same in a run of pre-training (`sightline.models.masked`)
 POOLS = ("pool.", "pooler.")  # pooling may differ: it is learnt with the labels
 # The peak of a learning rate that decays to zero. Its mean is a quarter of that, about what BERT was fine-tuned with.
+ADDED, COVERAGE = ("copying.",), ".attention.coverage"  # names of tensors that an earlier model need not have
 TUNING_RATE, TUNING_EPOCHS = 1e-4, 3
 
 
@@ -204,6 +205,10 @@ class SameTask:
         head = self.run.output.head_names(output)
         own = model.state_dict()
         weights |= {name: own[name] for name in own if name.startswith(head)}
+        for name in {*own} ^ {*weights}:  # a model can begin to copy or to cover, or leave it
+            if name.startswith(ADDED) or name.endswith(COVERAGE):
+                weights.pop(name, None)
+                weights |= {name: own[name]} if name in own else {}
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
