@@ -11,6 +11,7 @@ import pytest
 import sightline
 from invoke import run as invoke
 from sightline.baselines.nearest import NEAREST, NearestSources
+from sightline.cli.train import preset
 from sightline.data.source import Source
 from sightline.data.store import TokenBlock
 from sightline.errors import UserError
@@ -20,7 +21,6 @@ from sightline.outputs.simple_baselines import best_count, first_sentence, first
 from sightline.outputs.summaries import SummaryOutput
 from sightline.tasks.configs.summarise import SummariseConfig
 from sightline.tasks.configs.translate import WITHOUT_LOOK
-from sightline.tasks.presets import preset
 from sightline.tasks.summarise import COPYING, SUMMARISE
 from sightline.tasks.task import Example
 from sightline.tasks.train import train_task
@@ -216,6 +216,10 @@ def test_long_sources_are_cut_and_counted(trained):
     assert [len(part) for (part,) in run.input.encode([text, "ge bi"])] == [8, 2]
     assert run.input.count_cut([text, "ge bi", ""]) == 1
     assert run.predict([text]) == run.predict([f"{text} ba be bi"])
+    (part,) = run.input.encode([text])[0]
+    (words,) = run.input.attended(run.model, run.input.collate([part]), [text], [[UNKNOWN, UNKNOWN]])
+    assert {word.text for word in words if word} <= {"ge", "bi", "Oslo", "so", "4", "ko", ".", "du"}
+    assert run.explain(text, measure=False).records[0].weights.shape[-1] in (8, 9)
     whole = replace(run.config, max_source=None)
     assert type(run.input)(whole, run.input.tokeniser).count_cut([text]) == 0
 

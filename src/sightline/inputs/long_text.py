@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sightline.inputs.text import SourceText
+from sightline.text.copying import Word
 
 
 class LongSource(SourceText):
@@ -11,6 +12,9 @@ class LongSource(SourceText):
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
         most = self.config.max_source
         return [[part[:most] for part in parts] for parts in super().encode(xs)]
+
+    def words_of(self, x: str) -> list[Word | None]:
+        return super().words_of(x)[: self.config.max_source]
 
     def count_cut(self, xs: Sequence[str]) -> int:
         most = self.config.max_source
