@@ -17,6 +17,7 @@ TEXTS = {
     "classify-text": ["ga di gi. zap be.", "zup ba", "da zop ga di"],
     "pretrain": ["di do <mask> ga ge", "ba <mask> bi bo <mask>", "ki ko"],
     "summarise": ["ge bi so ko du.", "ba be bi so bo."],
+    "summaries": ["ge bi Oslo so 4 ko. du ba.", "ba be Rome so 7 bi. so bo."],
     "translate": ["ge bi ko", "gi be ba ke da", "du"],
 }
 ROWS = {"grid": 12, "caption": 16, "classify-image": 20}

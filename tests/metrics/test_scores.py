@@ -15,7 +15,8 @@ from sightline.cli import parsers as commands
 from sightline.config import override
 from sightline.errors import UserError
 from sightline.metrics import base as bootstrap
-from sightline.metrics.texts import common_length, words_of
+from sightline.metrics.rouge_scores import common_length
+from sightline.metrics.texts import words_of
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.translate import TRANSLATE
 

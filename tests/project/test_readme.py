@@ -130,6 +130,7 @@ def make_texts(folder):
         "pairs-test.tsv": "source\ttarget\nhab\tbah\ncab h\th bac\n",
         "more.tsv": "source\ttarget\n" + "".join(f"{a}{b}\t{b}{a}\n" for a in "abcde" for b in "fg"),
         "articles.tsv": pairs,
+        "articles-test.tsv": "source\ttarget\nhab\tbah\ncab h\th bac\n",
         "sentences.txt": "abc\n\ncab\n",
         "reviews.tsv": f"text\tlabel\n{labelled}",
         "reviews-test.tsv": "text\tlabel\na good film\tgood\na bad film\tbad\n",

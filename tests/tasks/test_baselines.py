@@ -17,6 +17,7 @@ NAMES = {
     "tag": {"the usual tag of each word"},
     "span": {"the sentence with most words of the question", "no answer"},
     "translate": {"a copy of the source"},
+    "summaries": {"the first sentence", "the first 5 words", "the target of the nearest source"},
     "caption": {"one caption for every image"},
     "grid": {"none marked", "all marked", "a threshold on the pixels"},
     "ask": {"the most frequent answer", "the cell in the row and the column that the question names"},

@@ -80,7 +80,7 @@ def same_piece(was, now):
 
 
 def test_there_is_a_frozen_run_of_every_kind():
-    texts = "ask classify-pair classify-text pretrain span summarise tag translate"
+    texts = "ask classify-pair classify-text pretrain span summaries summarise tag translate"
     files = "caption classify-image classify-sound grid sequence sequence-positions transcribe transcribe-vectors"
     assert sorted([*texts.split(), *files.split()]) == KINDS
 

@@ -59,6 +59,8 @@ def evaluate_command(
         evaluation = evaluate(loaded, examples, on_predicted=advance, **options)
     for warning in loaded.output.warnings(evaluation):
         print(f"sightline: {warning}", file=sys.stderr)
+    if cut := loaded.input.count_cut([one.x for one in evaluation.examples]):
+        print(f"sightline: {loaded.input.cut_line(cut, len(evaluation.examples))}", file=sys.stderr)
     say_bad(evaluation.bad, loaded.input.noun)
     if out is not None:
         with writing(out) as stream:

@@ -28,6 +28,23 @@ DATA = (
 )
 BEAM = Arg("beam", int, "Number of hypotheses to keep; 1 is greedy search, 5 the default.", group=SEARCH)
 LENGTH = Arg("length-penalty", float, "Divide scores by length to this power; 1 is the default.", group=SEARCH)
+LIMITS_OF_TEXT = (
+    Arg("min-length", int, "The fewest tokens of an output.", group=SEARCH),
+    Arg(
+        "max-length",
+        int,
+        "The most tokens; by default, three times the source's plus twenty; of summaries, those of the longest one in "
+        "the training data.",
+        group=SEARCH,
+    ),
+    Arg(
+        "no-repeat",
+        int,
+        "Never repeat a sequence of this many tokens; 0 allows all, and 3 is the default of summarise.",
+        group=SEARCH,
+    ),
+    Arg("coverage", float, "Lower scores for attending to the same words again; 1 is strong.", group=SEARCH),
+)
 BLEU = Arg(
     "bleu-tokenise",
     str,
@@ -91,6 +108,7 @@ EVALUATE = Command(
         THREADS,
         BEAM,
         LENGTH,
+        *LIMITS_OF_TEXT,
         BLEU,
         Arg("by-length", bool, "Also show scores by the length of the source.", group=SEARCH),
     ),
@@ -111,6 +129,7 @@ COMPARE = Command(
         THREADS,
         BEAM,
         LENGTH,
+        *LIMITS_OF_TEXT,
         BLEU,
     ),
     "sightline.cli.compare:compare_command",
@@ -146,10 +165,7 @@ PREDICT = Command(
         BEAM,
         LENGTH,
         Arg("best", int, "Write this many outputs for each item, the most likely first.", group=SEARCH),
-        Arg("min-length", int, "The fewest tokens of an output.", group=SEARCH),
-        Arg("max-length", int, "The most tokens; by default, three times the source's plus twenty.", group=SEARCH),
-        Arg("no-repeat", int, "Never repeat a sequence of this many tokens.", group=SEARCH),
-        Arg("coverage", float, "Lower scores for attending to the same words again; 1 is strong.", group=SEARCH),
+        *LIMITS_OF_TEXT,
         Arg("prefix", str, "Start every output with this text; end it where a word ends.", group=SEARCH),
         Arg("keep-unknown", bool, "Keep <unk> instead of copying a word from the source.", group=SEARCH),
         Arg("sample", bool, "Draw outputs at random instead of searching for the most likely.", group=SEARCH),

@@ -85,7 +85,7 @@ class LineWriter:
     def __init__(self, run: Run, options: Any, as_json: bool, files: Path | None, format: str | None = None) -> None:
         self.run, self.options, self.as_json, self.files, self.format = run, options, as_json, files, format
         self.bad: dict[str, str] = {}
-        self.good = 0
+        self.good = self.cut = 0
         self.names: set[str] = set()
 
     def lines(self, items: list[Any], block: int) -> Iterator[str]:
@@ -93,6 +93,7 @@ class LineWriter:
         run, output = self.run, self.run.output
         options, bad = output.block_options(self.options, block), dict[int, str]()
         output.warn(items, block * BLOCK + 1, options)
+        self.cut += run.input.count_cut(items)
         for row, (x, raw) in enumerate(zip(items, run.raw(items, options=options, bad=bad), strict=True)):
             if row in bad:
                 self.bad[run.input.label(x)] = bad[row]
@@ -112,7 +113,9 @@ class LineWriter:
                 print(f"sightline: {remark}", file=sys.stderr)
 
     def finish(self) -> None:
-        """Name the items that could not be read; fail if none could."""
+        """Name the items that could not be read, and say how many were cut; fail if none could be read."""
+        if self.cut:
+            print(f"sightline: {self.run.input.cut_line(self.cut, self.good)}", file=sys.stderr)
         say_bad(self.bad, self.run.input.noun)
         if self.bad and not self.good:
             raise UserError(f"none of the {self.run.input.noun} could be read")

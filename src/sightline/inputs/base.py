@@ -166,6 +166,14 @@ class Input(ABC, Generic[X, Part, Batch]):
         """Remarks on the data after it was stored, such as how many items were cut."""
         return []
 
+    def count_cut(self, xs: Sequence[X]) -> int:
+        """How many items are longer than what is read of them; `predict` and `evaluate` warn of these."""
+        return 0
+
+    def cut_line(self, count: int, total: int) -> str:
+        """The warning that so many of all items were cut."""
+        return f"of {count:,} of {total:,} {self.noun} only the beginning is read: they are longer than this run reads"
+
     source_name: ClassVar[str] = "source"  # the name of an item in the titles of maps
     decodes: ClassVar[str] = "one vector for all of it"  # what a decoder without attention is given
     most_measured: ClassVar[int | None] = None  # longest item for `believe`; None: no part of it can be hidden

@@ -325,7 +325,11 @@ class SourceText(Input[str, Sequence[int], Tensor]):
         """For each token of the outputs the word of the source with the most attention; empty without words."""
         if not self.tokeniser.of_words:
             return [[] for _ in outputs]
-        return attended_words(model, outputs, model.begin(batch), [words_of(self.tokeniser, x) for x in xs])
+        return attended_words(model, outputs, model.begin(batch), [self.words_of(x) for x in xs])
+
+    def words_of(self, x: str) -> list[Word | None]:
+        """What each token that is read of a text covers."""
+        return words_of(self.tokeniser, x)
 
     def axis(self, x: str, part: Sequence[int]) -> Tokens:
         return token_axis(SourceWords(self.tokeniser, x), part)

@@ -31,6 +31,7 @@ from sightline.metrics.labels import (
     spearman,
     subset_accuracy,
 )
+from sightline.metrics.rouge_scores import rouge, rouge_f1
 from sightline.metrics.spans import (
     answer_exact,
     answer_f1,
@@ -50,8 +51,6 @@ from sightline.metrics.texts import (
     buckets_by_length,
     chrf,
     exact_match,
-    rouge,
-    rouge_f1,
     tokenised_bleu,
 )
 

@@ -45,6 +45,7 @@ class Statistics:
 # is marked on a curve) asks `goodness`.
 LESS_IS_BETTER = frozenset(
     {"wer", "cer", "sentence_error", "rmse", "mae", "mse", "length_error", "bit_error", "wrong_positions"}
+    | {"repeated_2", "repeated_3", "unsupported"}
 )
 
 

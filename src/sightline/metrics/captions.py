@@ -18,7 +18,8 @@ from jaxtyping import Float64
 
 from sightline import __version__
 from sightline.metrics.base import Metric, MetricScore, Statistics, by_name, mean_statistics, metric
-from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, common_length, ngrams, words_of
+from sightline.metrics.rouge_scores import common_length, ngrams
+from sightline.metrics.texts import BleuTokeniser, bleu_tokeniser, by_sacrebleu, chrf, words_of
 
 Order = Literal[1, 2, 3, 4]
 References = Sequence[Sequence[str]]  # of each text, one or more

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float64
 
-from sightline import __version__
 from sightline.errors import UserError
-from sightline.metrics.base import Metric, MetricScore, Statistics, mean_statistics, metric
+from sightline.metrics.base import MetricScore, Statistics, mean_statistics, metric
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
@@ -203,112 +202,6 @@ def _chrf_of_sums(sums: Float64[np.ndarray, "sums counts"]) -> Float64[np.ndarra
     recall = np.where(there, matches / np.maximum(targets, 1), 0).sum(axis=1) / orders
     weighed = _CHRF_BETA**2 * precision + recall
     return 100 * (1 + _CHRF_BETA**2) * precision * recall / np.where(weighed > 0, weighed, 1)
-
-
-# ROUGE (Lin 2004): shared n-grams, and the longest common subsequence. F1, the mean over texts.
-#
-# People write "ROUGE-L" for two things. rougeL takes a text for one sequence; rougeLsum goes line by line, and a word
-# of the reference counts where any line of the output has it in common with the reference's line. On texts of one line
-# they are the same. Without a stemmer and on English both agree with Google's rouge-score; that one drops every letter
-# outside a to z, so that "café" is "caf" and a Chinese text is empty. Here words are whole in every script.
-
-
-RougeKind = Literal["rouge1", "rouge2", "rougeL", "rougeLsum"]
-_HOW: dict[str, str] = {"rouge1": "n:1", "rouge2": "n:2", "rougeL": "lcs:text", "rougeLsum": "lcs:lines"}
-
-
-def rouge(kind: RougeKind) -> Metric[[Sequence[str], Sequence[str]]]:
-    """The mean F1 of texts, from 0 to 100."""
-    words = f"case:lc|tok:alnum,char-if-no-spaces|stem:no|version:sightline-{__version__}"
-    return Metric(
-        kind,
-        lambda hypotheses, references: mean_statistics(
-            [rouge_f1(kind, a, b) for a, b in zip(hypotheses, references, strict=True)]
-        ),
-        lambda hypotheses, references: f"nrefs:1|{_HOW[kind]}|f1:mean|{words}",
-    )
-
-
-def rouge_f1(kind: RougeKind, hypothesis: str, reference: str) -> float:
-    """The F1 of one text, from 0 to 100; 0 where a side has nothing to share."""
-    if kind == "rougeLsum":
-        lines, target_lines = ([words_of(line) for line in text.split("\n")] for text in (hypothesis, reference))
-        return _f1(_shared_by_lines(lines, target_lines), sum(map(len, lines)), sum(map(len, target_lines)))
-    words, targets = words_of(hypothesis), words_of(reference)
-    if kind == "rougeL":
-        return _f1(common_length(words, targets), len(words), len(targets))
-    size = int(kind.removeprefix("rouge"))
-    counts, target_counts = ngrams(words, size), ngrams(targets, size)
-    return _f1((counts & target_counts).total(), counts.total(), target_counts.total())
-
-
-def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    """How often each run of so many words stands there."""
-    return Counter(zip(*(words[start:] for start in range(order)), strict=False))
-
-
-def common_length(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest common subsequence."""
-    return len(first) - _subsequence_rows(first, second)[-1].bit_count()
-
-
-def _f1(shared: int, count: int, targets: int) -> float:
-    return 200.0 * shared / (count + targets) if shared else 0.0
-
-
-def _subsequence_rows(first: Sequence[str], second: Sequence[str]) -> list[int]:
-    """The table of longest common subsequences, a row for each beginning of ``second``, as bits (Hyyrö 2004).
-
-    Neighbours in a row differ by 0 or 1: bit i of a row is 0 where the i-th word of ``first`` adds one. A row of a
-    thousand words takes four operations on one integer instead of a thousand steps.
-    """
-    places: dict[str, int] = {}
-    for place, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << place
-    whole = (1 << len(first)) - 1
-    rows = [whole]
-    for word in second:
-        row = rows[-1]
-        matches = row & places.get(word, 0)
-        rows.append(((row + matches) | (row - matches)) & whole)
-    return rows
-
-
-def _common_places(first: Sequence[str], second: Sequence[str]) -> set[int]:
-    """Where the words of one longest common subsequence stand in ``first``.
-
-    Of several, rouge-score's: read from the end, words that match are taken, and a tie leaves out a word of ``first``.
-    """
-    rows = _subsequence_rows(first, second)
-    places = set()
-    i, j = len(first), len(second)
-    while i and j:
-        if first[i - 1] == second[j - 1]:
-            i, j = i - 1, j - 1
-            places.add(i)
-        else:
-            without_second = i - (rows[j - 1] & ((1 << i) - 1)).bit_count()
-            without_first = i - 1 - (rows[j] & ((1 << i - 1) - 1)).bit_count()
-            if without_second > without_first:
-                j -= 1
-            else:
-                i -= 1
-    return places
-
-
-def _shared_by_lines(lines: Sequence[Sequence[str]], target_lines: Sequence[Sequence[str]]) -> int:
-    """Words of the reference that some line of the output shares, none counted more often than the output has it."""
-    left = Counter(word for line in lines for word in line)
-    shared = 0
-    for line in target_lines:
-        places: set[int] = set()
-        for other in lines:
-            places |= _common_places(line, other)
-        for place in places:
-            if left[line[place]] > 0:
-                left[line[place]] -= 1
-                shared += 1
-    return shared
 
 
 # Scores by the length of the source: models without attention fall off where sentences get long.

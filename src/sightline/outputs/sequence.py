@@ -502,10 +502,13 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
     def comparison_fields(
         self, metric: str, examples: Sequence[Example[X, Y]], systems: Mapping[str, Statistics], draw: tuple[int, int]
     ) -> dict[str, object]:
+        return {"signature": self.signature(metric, examples)}
+
+    def signature(self, metric: str, examples: Sequence[Example[X, Y]]) -> str:
+        """How a metric of these examples is computed: it does not depend on the text, once the arguments are chosen."""
         references = [one.y for one in examples]
-        # A signature does not depend on the text, once the arguments are chosen: one pair is enough.
         given = [self.targets(examples[0].y)[0]], references[:1], *self.arguments(metric, references)
-        return {"signature": self.metrics(references)[metric](*given).signature}
+        return self.metrics(references)[metric](*given).signature
 
     def targets(self, y: Y, training: bool = False) -> Sequence[str]:
         """The texts of a target: those that are learnt and scored, or those whose loss is measured in training."""
@@ -527,7 +530,7 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
 
     def shown_error(self, row: Mapping[str, object]) -> str:
         texts = (f"   {name:<10}  {row[name]}" for name in (self.item_name, "prediction", "reference"))
-        return "\n".join((f"chrF {row['chrf']:.1f}", *texts))
+        return "\n".join((f"{self.paper_name(self.each[0])} {row[self.each[0]]:.1f}", *texts))
 
     # -- saving, explaining, for people
 

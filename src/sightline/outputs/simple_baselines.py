@@ -1,16 +1,18 @@
 """Predictions without a model, which every score is held against. What they need of the training data is plain data."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from sightline.metrics.cells import best_threshold
-from sightline.metrics.texts import words_of
+from sightline.metrics.texts import stands_alone, words_of
 from sightline.text.sentences import split_sentences
 
 MOST_WORDS, MOST_CAPTIONS, MOST_IMAGES = 50_000, 200, 50
+_LONE_STOP, _WORD = re.compile(r"(?<=\s[.!?])\s+"), re.compile(r"\S+")
 
 
 def usual_tags(sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> dict[str, Any]:
@@ -42,6 +44,40 @@ def likely_sentence(question: str, text: str) -> str:
     asked = set(words_of(question))
     sentences = [sentence for sentence, _ in split_sentences(text)] or [text]
     return max(sentences, key=lambda one: len(asked & set(words_of(one)))).strip()
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence that has a word; a full stop that stands alone ends one too, as in text cut into tokens."""
+    for sentence, _ in split_sentences(text):
+        for part in _LONE_STOP.split(sentence):
+            if words_of(part):
+                return part.strip()
+    return text.strip()
+
+
+def first_words(text: str, count: int) -> str:
+    """The beginning of a text with so many words between blanks; of a script without spaces, so many characters."""
+    end = 0
+    for _, word in zip(range(count), _words_or_characters(text), strict=False):
+        end = word
+    return text[:end].strip()
+
+
+def _words_or_characters(text: str) -> Iterator[int]:
+    """Where each word ends."""
+    for word in _WORD.finditer(text):
+        yield from (place + 1 for place in range(*word.span()) if stands_alone(text[place]))
+        if not stands_alone(text[word.end() - 1]):
+            yield word.end()
+
+
+def best_count(sources: Sequence[str], targets: Sequence[str], score: Callable[[list[str]], float]) -> int:
+    """With how many first words of the sources a score is best; tried up to twice the longest targets."""
+    lengths = [sum(1 for _ in _words_or_characters(one)) for one in targets]
+    tried, most = [1], 2 * max(lengths, default=1)
+    while tried[-1] < most:
+        tried.append(max(tried[-1] + 1, round(1.1 * tried[-1])))
+    return max(tried, key=lambda count: score([first_words(one, count) for one in sources]))
 
 
 def cell_means(values: np.ndarray, side: int) -> np.ndarray:

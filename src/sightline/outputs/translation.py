@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from torch import Tensor
 from sightline import metrics
 from sightline.attention import Attention
 from sightline.data.splitting import Overlap
-from sightline.data.store import Corpus, write_blocks
+from sightline.data.store import Corpus, TokenBlock, write_blocks
 from sightline.inputs.base import Input
 from sightline.inputs.text import SourceText
 from sightline.metrics import Bucket, Statistics
@@ -79,8 +79,12 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
         """Tokenised in several processes where there are many pairs."""
         assert isinstance(input, SourceText)
         with closing(rows.spool.encoded(input.tokeniser, self.tokeniser, rows.marks, input.copies)) as blocks:
-            write_blocks(setting.data / TRAIN, blocks)
+            write_blocks(setting.data / TRAIN, self.stored(blocks))
         return Corpus.open(setting.data / TRAIN)
+
+    def stored(self, blocks: Iterable[TokenBlock]) -> Iterable[TokenBlock]:
+        """The tokens of the training pairs as they are stored."""
+        return blocks
 
     def tokens_of(self, xs: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
         if not self.config.model.copying:
@@ -131,7 +135,8 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
         if run.folder is None or not hasattr(run.input, "tokeniser"):
             return None
         pairs = [(one.x, one.y) for one in evaluation.examples]
-        return overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs)
+        longest = getattr(self.config, "max_source", None)
+        return overlap_with_training(run.folder, run.input.tokeniser, self.tokeniser, pairs, longest)
 
     def summary(self, evaluation: TextPairEvaluation) -> dict[str, object]:
         overlap = self._overlap(evaluation)

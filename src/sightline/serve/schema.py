@@ -81,7 +81,9 @@ class Predict(Strict):
     min_length: int = 0
     max_length: int | None = None
     coverage: float = Field(0, ge=0, le=1000, description="Lowers scores for attending to the same words again.")
-    no_repeat: int = Field(0, ge=0, le=64, description="No run of this many tokens twice; 0 allows all.")
+    no_repeat: int = Field(
+        0, ge=0, le=64, description="No run of this many tokens twice; 0 allows all. Left out, summaries have 3."
+    )
     sample: bool = Field(False, description="Draw at random, each text by itself, instead of searching.")
     temperature: float = Field(1.0, gt=0, le=100, description="Of samples: below 1 conservative, above 1 diverse.")
     top: int | None = Field(None, ge=1, le=1_000_000, description="With sample: draw from this many tokens.")

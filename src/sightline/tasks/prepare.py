@@ -331,15 +331,18 @@ def seen_in_training(run: Path | None, input: "SomeInput", xs: Iterable[Any]) ->
 
 
 def overlap_with_training(
-    run: Path, source: Tokeniser, target: Tokeniser, pairs: Sequence[tuple[str, str]]
+    run: Path, source: Tokeniser, target: Tokeniser, pairs: Sequence[tuple[str, str]], longest: int | None = None
 ) -> Overlap | None:
-    """How many of these pairs the run was trained on; None if the run has no data folder."""
+    """How many of these pairs the run was trained on; None if the run has no data folder.
+
+    ``longest``: of sources, so many tokens are read.
+    """
     if not (run / DATA / TRAIN).is_dir():
         return None
     corpus = Corpus.open(run / DATA / TRAIN)
     sides = [
-        [np.array(row, dtype=np.int64).tobytes() for row in tokeniser.encode([pair[side] for pair in pairs])]
-        for side, tokeniser in enumerate((source, target))
+        [np.array(row[:most], dtype=np.int64).tobytes() for row in tokeniser.encode([pair[side] for pair in pairs])]
+        for side, (tokeniser, most) in enumerate(((source, longest), (target, None)))
     ]
     counts: dict[bytes, Counter[bytes]] = {}  # target tokens by source tokens
     unknown = np.int64(UNKNOWN).tobytes()

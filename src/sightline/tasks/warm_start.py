@@ -6,7 +6,7 @@
 - `TranslationStart`: an earlier run from text to text, or the encoder of a pre-training.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -304,7 +304,7 @@ class TranslationStart(SameTask):
             self.encoder = self.start.encoder()
             return
         self.run = Run.load(path)
-        if self.run.variant.output != variant.output:
+        if self.run.variant.start != variant.start:
             raise UserError(
                 f"{path} is a run of the task {self.run.task.name!r}; a run of {task.name} can only start from a run "
                 "from text to text, or from a pre-trained encoder"
@@ -320,18 +320,27 @@ class TranslationStart(SameTask):
     def config(self) -> Any:
         """That of the earlier run, with a smaller learning rate; of a pre-training, a Transformer like its encoder."""
         if self.start is None:
-            return super().config()
-        fields, rate = (
+            return self._as_own(super().config())
+        presets, rate = (
             self.variant.fields["tiny"],
             cast("dict[str, float]", self.variant.rates["transformer"])["tiny"] / 2,
         )
         config = imported(self.variant.config)(
             model=translating(self.encoder.config),
             tokeniser=self.start.tokeniser,
-            batch_tokens=fields["batch_tokens"],
+            batch_tokens=presets["batch_tokens"],
         )
-        training = replace(config.training, learning_rate=rate, warmup=fields["training.warmup"])
+        training = replace(config.training, learning_rate=rate, warmup=presets["training.warmup"])
         return replace(config, training=training)
+
+    def _as_own(self, config: Any) -> Any:
+        """The configuration of a run of another task (translate, summarise) as one of this task, which decides by its
+        own metric."""
+        own = imported(self.variant.config)
+        if type(config) is own:
+            return config
+        shared = {one.name for one in fields(own)} & {one.name for one in fields(config)} - {"metric"}
+        return own(**{name: getattr(config, name) for name in shared})
 
     def check(self, config: Any) -> None:
         """Refuse another vocabulary than that of a pre-training."""

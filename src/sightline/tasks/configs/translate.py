@@ -1,4 +1,4 @@
-"""The configuration of `translate` and `summarise`."""
+"""The configuration of `translate`."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
