@@ -2,6 +2,7 @@
 
     python benchmarks/ask.py made --folder RUNS                       # made tables: a score for every kind of question
     python benchmarks/ask.py wikitables --data FOLDER --folder RUNS   # WikiTableQuestions: train, validate; --test once
+    python benchmarks/ask.py wikitables --given ...                   # with the values of cells that come with the data
     python benchmarks/ask.py grow --out FOLDER                        # against rows, columns and passes, as plots
     python benchmarks/ask.py ask                                      # one question about a table of 1,000 rows
 
@@ -33,8 +34,12 @@ WIKITABLES = (
 )
 
 
+GIVEN: list[str] = []  # the folder whose values are used instead of those that our parser reads
+
+
 def sightline(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "sightline", *arguments], capture_output=True, text=True, check=False)
+    program = [str(Path(__file__).parent / "given_values.py"), *GIVEN] if GIVEN else ["-m", "sightline"]
+    done = subprocess.run([sys.executable, *program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
     return done.stdout
@@ -68,7 +73,7 @@ def wikitables(data: Path, folder: Path, minutes: float, model: str, test: bool)
         for row in rows:
             row[place] = str((data / "tables" / row[place]).resolve())
         (folder / f"{name}.tsv").write_text("\n".join([lines[0], *("\t".join(row) for row in rows)]) + "\n", "utf-8")
-    out = folder / f"wikitables-{model}"
+    out = folder / f"wikitables-{model}{'-given' if GIVEN else ''}"
     options = ["--data", str(folder / "train.tsv"), "--valid", str(folder / "valid.tsv"), "--model", model]
     train(out, options, minutes, WIKITABLES)
     score(out, str(folder / ("test.tsv" if test else "valid.tsv")))
@@ -183,6 +188,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/ask"))
     parser.add_argument("--minutes", type=float, default=28)
     parser.add_argument("--model", default="neural_programmer")
+    parser.add_argument("--given", action="store_true", help="use the values of cells that come with WikiTableQuestions")
     parser.add_argument("--test", action="store_true", help="score the test data: once")
     for name, usual in USUAL.items():
         parser.add_argument(f"--{name}", type=int, default=usual)
@@ -192,6 +198,7 @@ def main() -> None:
     elif chosen.what == "wikitables":
         if chosen.data is None:
             parser.error("wikitables needs --data FOLDER")
+        GIVEN.extend([str(chosen.data)] if chosen.given else [])
         wikitables(chosen.data, chosen.folder, chosen.minutes, chosen.model, chosen.test)
     elif chosen.what == "grow":
         grow(chosen.out)
