@@ -42,7 +42,7 @@ PROGRAM = Program(
 def test_a_program_in_words():
     steps = program_steps(NORWAY, PROGRAM)
     assert [step.sentence for step in steps] == [
-        "all rows again",
+        "all rows",
         "rows where *Nation* matches 'Norway'",
         "of these, rows where *Gold* is more than 10",
         "of these, the row with the largest *Gold*",
@@ -54,6 +54,12 @@ def test_a_program_in_words():
     prediction = AnswerOutput(AskConfig()).decide(NORWAY, PROGRAM)
     assert prediction.answers == ("2010",)
     assert prediction.program == said
+
+
+def test_all_rows_are_selected_again_only_where_they_were_not():
+    passes = (one("reset", 0, [1, 1, 1, 1]), one("last", 0, [0, 0, 0, 1]), one("reset", 0, [1, 1, 1, 1]))
+    steps = program_steps(NORWAY, Program(passes, None, (), 0.0))
+    assert [step.sentence for step in steps] == ["all rows", "the last row", "all rows again"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -73,7 +73,7 @@ def _sentence(operation: str, column: str, number: str | None, named: str, whole
         "next": "the row after",
         "first": f"{of}the first row",
         "last": f"{of}the last row",
-        "reset": "all rows again",
+        "reset": "all rows" if whole else "all rows again",
         "count": "count the rows",
         "print": f"print {name}",
     }
