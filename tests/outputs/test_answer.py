@@ -8,7 +8,9 @@ from sightline.models.asking import OPERATIONS, Pass, Program
 from sightline.outputs.answer import Answer, AnswerOutput
 from sightline.outputs.answer_words import answer_arrays, likely_cell, program_steps, program_text
 from sightline.table import DataTable
+from sightline.tasks.ask import ASK
 from sightline.tasks.configs.ask import AskConfig
+from sightline.tasks.prepare import Prepared
 from sightline.tasks.task import BadValueError
 
 TABLE = DataTable.of(
@@ -86,7 +88,7 @@ def test_questions_that_no_program_answers_are_counted_and_left_out():
         (parts,) = reading.train_parts([NORWAY])
         list(output.encode(NORWAY, Answer(items), parts))
     assert (output.trained, output.cut_off, output.unreachable) == (2, 1, 1)
-    notes = output.notes(None)
+    notes = output.notes(Prepared(reading, output, None, [], config, ASK))
     assert "no program of this kind can answer 1 of 4 training questions" in notes[0]
     assert "behind the first 2 (max_rows)" in notes[1]
 
