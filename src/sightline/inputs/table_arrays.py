@@ -65,7 +65,9 @@ def ranks_of(values: Sequence[Sequence[Value]], entries: np.ndarray) -> np.ndarr
         known = sorted({one for one in order if one is not None})
         rank = {one: number for number, one in enumerate(known, start=1)}
         if len(entries):
-            ranks[:, column] = np.array([0 if one is None else rank[one] for one in order], np.int64)[entries[:, column]]
+            ranks[:, column] = np.array([0 if one is None else rank[one] for one in order], np.int64)[
+                entries[:, column]
+            ]
     return ranks
 
 
