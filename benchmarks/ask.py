@@ -184,9 +184,8 @@ def ask(rows: int = 1000) -> None:
                 times.append(1000 * (time.perf_counter() - start[0]))
                 processor.append(1000 * (time.process_time() - start[1]))
             middle, busy = (statistics.median(one[1:]) for one in (times, processor))
-            print(
-                f"{rows:,} rows, {what}: median {middle:.0f} ms ({busy:.0f} of a processor), slowest {max(times[1:]):.0f}"
-            )
+            shown = f"median {middle:.0f} ms ({busy:.0f} of a processor), slowest {max(times[1:]):.0f}"
+            print(f"{rows:,} rows, {what}: {shown}")
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
     python benchmarks/given_values.py FOLDER train ask --data RUNS/train.tsv ...
     python benchmarks/given_values.py FOLDER evaluate RUN --data RUNS/valid.tsv --json
 
-FOLDER has ``tables`` and ``cell-values.tsv.gz``. The given values decide what is ranked (max, min) and what compares with
-a number of the question. All else is as without them: which cells are equal, which cells the question names, the numbers
-of the question, and whether an answer is right. Of equal cells of a column, the values of the first are used.
+FOLDER has ``tables`` and ``cell-values.tsv.gz``. The given values decide what is ranked (max, min) and what compares
+with a number of the question. All else is as without them: which cells are equal, which cells the question names, the
+numbers of the question, and whether an answer is right. Of equal cells of a column, the values of the first are used.
 """
 
 import re
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sightline import cli
 from sightline.data.table_files import BadTableError, read_table
+from sightline.data.values import Value
 from sightline.inputs import table_arrays
 from sightline.inputs.table_arrays import ColumnFacts, column_facts, ranks_of
 from sightline.table import DataTable
@@ -25,13 +26,13 @@ _YEAR = re.compile(r"(\d{4})-xx-xx")
 _HEADS = AskConfig().max_rows
 
 
-def as_value(given: Given) -> table_arrays.Value:
+def as_value(given: Given) -> Value:
     """A given value as our parser would write it."""
     date = given_date(given.date)
     if date is None and (year := _YEAR.fullmatch(given.date)):
         date = (int(year[1]), None, None)
-    numbers = (float(one) if one else None for one in (given.number, given.second))
-    return table_arrays.Value(*numbers, date, ())
+    number, second = (float(one) if one else None for one in (given.number, given.second))
+    return Value(number, second, date, ())
 
 
 class GivenFacts:

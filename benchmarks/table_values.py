@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sightline.data.dates import Date
 from sightline.data.values import Value, column_values
 
 # What the given values do with it, and the form of the text.
@@ -99,10 +100,12 @@ def _is_dated(given: str) -> bool:
     return re.fullmatch(r"[\dx]+-(?:\d+-..|..-\d+)", given) is not None
 
 
-def given_date(given: str) -> tuple[int | None, ...] | None:
+def given_date(given: str) -> Date | None:
+    """Year, month and day of a given date that is more than a year."""
     if not _is_dated(given):
         return None
-    return tuple(None if "x" in field else int(field) for field in given.split("-"))
+    year, month, day = (None if "x" in field else int(field) for field in given.split("-"))
+    return year, month, day
 
 
 class Counts:
