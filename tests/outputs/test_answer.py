@@ -64,6 +64,13 @@ def test_all_rows_are_selected_again_only_where_they_were_not():
     assert [step.sentence for step in steps] == ["all rows", "the last row", "all rows again"]
 
 
+def test_a_match_of_no_cell_is_told():
+    (step,) = program_steps(
+        Asked("when did Sweden win?", TABLE), Program((one("match", 0, [0, 0, 0, 0]),), None, (), 0.0)
+    )
+    assert step.sentence == "rows where *Nation* matches the question (no cell does)"
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_has_words(operation):
     (step,) = program_steps(NORWAY, Program((one(operation, 1, [1, 0, 0, 0]),), None, (), 0.0))
