@@ -40,9 +40,9 @@ class GivenFacts:
 
     def __init__(self, folder: Path) -> None:
         self.given, self.names = read_given(folder), dict[str, str]()
-        for name in sorted({table for table, _, _ in self.given}):
-            for table in self._tables(folder / "tables" / name):
-                self.names[table.digest] = name
+        for path in sorted((folder / "tables").glob("**/*.csv")):
+            for table in self._tables(path):
+                self.names[table.digest] = path.relative_to(folder / "tables").as_posix()
 
     @staticmethod
     def _tables(path: Path) -> Iterator[DataTable]:
