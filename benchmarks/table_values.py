@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sightline.data.dates import Date
 from sightline.data.values import Value, column_values
 
 # What the given values do with it, and the form of the text.
@@ -68,12 +69,18 @@ class Case(NamedTuple):
     own: Value
 
 
-def cases(folder: Path, split: str) -> Iterator[Case]:
-    """All cells of the tables of a split."""
+def read_given(folder: Path) -> dict[tuple[str, int, int], Given]:
+    """The given values by table, row and column, all counted from 0."""
     given: dict[tuple[str, int, int], Given] = {}
     with gzip.open(folder / "cell-values.tsv.gz", "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             given[row["table"], int(row["row"]), int(row["col"])] = Given(row["number"], row["date"], row["num2"])
+    return given
+
+
+def cases(folder: Path, split: str) -> Iterator[Case]:
+    """All cells of the tables of a split."""
+    given = read_given(folder)
     lines = (folder / f"{split}.tsv").read_text(encoding="utf-8").split("\n")[1:]
     for table in sorted({line.split("\t")[2] for line in lines if line}):
         with (folder / "tables" / table).open(encoding="utf-8", newline="") as file:
@@ -93,10 +100,12 @@ def _is_dated(given: str) -> bool:
     return re.fullmatch(r"[\dx]+-(?:\d+-..|..-\d+)", given) is not None
 
 
-def _given_date(given: str) -> tuple[int | None, ...] | None:
+def given_date(given: str) -> Date | None:
+    """Year, month and day of a given date that is more than a year."""
     if not _is_dated(given):
         return None
-    return tuple(None if "x" in field else int(field) for field in given.split("-"))
+    year, month, day = (None if "x" in field else int(field) for field in given.split("-"))
+    return year, month, day
 
 
 class Counts:
@@ -131,10 +140,10 @@ def measure(folder: Path, split: str) -> dict[str, Counts]:
     counts: dict[str, Counts] = defaultdict(Counts)
     for case in cases(folder, split):
         own_date = case.own.date if case.own.date and case.own.date[1:] != (None, None) else None
-        given_date = _given_date(case.given.date)
+        other_date = given_date(case.given.date)
         reason = _reason(_DATE_COMPILED, case.text)
-        counts["date"].add(case, given_date, own_date, given_date == own_date, reason)
-        if own_date or given_date:
+        counts["date"].add(case, other_date, own_date, other_date == own_date, reason)
+        if own_date or other_date:
             continue
         reason = _reason(_COMPILED, case.text)
         for name, given, own in (

@@ -197,6 +197,16 @@ def test_made_questions_have_kinds_and_others_to_score():
             list(question_cells(Source.of(wrong), ASK.columns))
 
 
+def test_tables_of_other_cells_have_other_digests():
+    tables = [
+        DataTable.of(["a\1b"], []),
+        DataTable.of(["a"], [["b"]]),
+        DataTable.of(["a\2\3b"], []),
+        DataTable.of(["a\2", "b"], []),
+    ]
+    assert len({one.digest for one in tables}) == len(tables)
+
+
 def test_a_table_is_stored_once(tmp_path):
     store = TableStore.create(tmp_path)
     assert store.add(MEDALS) == store.add(DataTable("other", MEDALS.header, MEDALS.rows))

@@ -8,7 +8,9 @@ from sightline.models.asking import OPERATIONS, Pass, Program
 from sightline.outputs.answer import Answer, AnswerOutput
 from sightline.outputs.answer_words import answer_arrays, likely_cell, program_steps, program_text
 from sightline.table import DataTable
+from sightline.tasks.ask import ASK
 from sightline.tasks.configs.ask import AskConfig
+from sightline.tasks.prepare import Prepared
 from sightline.tasks.task import BadValueError
 
 TABLE = DataTable.of(
@@ -42,7 +44,7 @@ PROGRAM = Program(
 def test_a_program_in_words():
     steps = program_steps(NORWAY, PROGRAM)
     assert [step.sentence for step in steps] == [
-        "all rows again",
+        "all rows",
         "rows where *Nation* matches 'Norway'",
         "of these, rows where *Gold* is more than 10",
         "of these, the row with the largest *Gold*",
@@ -54,6 +56,19 @@ def test_a_program_in_words():
     prediction = AnswerOutput(AskConfig()).decide(NORWAY, PROGRAM)
     assert prediction.answers == ("2010",)
     assert prediction.program == said
+
+
+def test_all_rows_are_selected_again_only_where_they_were_not():
+    passes = (one("reset", 0, [1, 1, 1, 1]), one("last", 0, [0, 0, 0, 1]), one("reset", 0, [1, 1, 1, 1]))
+    steps = program_steps(NORWAY, Program(passes, None, (), 0.0))
+    assert [step.sentence for step in steps] == ["all rows", "the last row", "all rows again"]
+
+
+def test_a_match_of_no_cell_is_told():
+    (step,) = program_steps(
+        Asked("when did Sweden win?", TABLE), Program((one("match", 0, [0, 0, 0, 0]),), None, (), 0.0)
+    )
+    assert step.sentence == "rows where *Nation* matches the question (no cell does)"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -80,7 +95,7 @@ def test_questions_that_no_program_answers_are_counted_and_left_out():
         (parts,) = reading.train_parts([NORWAY])
         list(output.encode(NORWAY, Answer(items), parts))
     assert (output.trained, output.cut_off, output.unreachable) == (2, 1, 1)
-    notes = output.notes(None)
+    notes = output.notes(Prepared(reading, output, None, [], config, ASK))
     assert "no program of this kind can answer 1 of 4 training questions" in notes[0]
     assert "behind the first 2 (max_rows)" in notes[1]
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "sightline"
 PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"]
 # In this order, in one folder: later pages use the runs of earlier ones.
-DOCS = ["training", "predicting", "evaluating", "viewing", "exporting", "serving", "tasks", "python"]
+DOCS = ["training", "predicting", "evaluating", "viewing", "exporting", "serving", "tasks", "ask", "python"]
 DOCS = [f"docs/{name}.md" for name in DOCS]
 EVERY = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
@@ -103,6 +103,7 @@ def test_the_docs_run_from_top_to_bottom(tmp_path):
     make_images(tmp_path)
     make_recordings(tmp_path)
     make_arrays(tmp_path)
+    make_tables(tmp_path)
     save_folder(tmp_path / "models" / "bert", "vector")
     for page in DOCS:
         run_page(page, tmp_path)
@@ -185,6 +186,21 @@ def make_arrays(folder):
         np.save(folder / "steps" / f"{number:04}.npy", walk[::2, :2])
         rows.append(f"walks/{number:04}.npy\tsteps/{number:04}.npy\n")
     (folder / "sensors.tsv").write_text("".join(rows))
+
+
+def make_tables(folder):
+    """Tables of medals, and questions about them."""
+    (folder / "tables").mkdir()
+    questions = []
+    for number in range(20):
+        nations = [("Norway", 14 + number), ("Germany", 10), ("Canada", 11), ("Japan", number % 4)]
+        lines = ["Nation,Gold", *(f"{nation},{gold}" for nation, gold in nations)]
+        (folder / "tables" / f"{number}.csv").write_text("\n".join(lines) + "\n")
+        questions.append(f"which nation won the most gold?\ttables/{number}.csv\tNorway\n")
+        questions.append(f"how many nations won more than 10 gold?\ttables/{number}.csv\t2\n")
+    shutil.copy(folder / "tables" / "0.csv", folder / "results.csv")
+    for name, lines in (("questions", questions), ("test", questions[:4])):
+        (folder / f"{name}.tsv").write_text("question\ttable\tanswer\n" + "".join(lines))
 
 
 def assert_it_serves(line, folder):

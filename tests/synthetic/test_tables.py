@@ -8,9 +8,7 @@ from itertools import product
 import pytest
 
 from sightline.data.values import cell_matches, column_order, column_values, compare_values, question_numbers
-from sightline.errors import UserError
 from sightline.models.asking import OPERATIONS
-from sightline.synthetic.made_tables import MadeTables, is_made_tables
 from sightline.synthetic.tables import KINDS, MadeQuestion, made_questions
 
 SIGNS = {"greater": (1,), "less": (-1,), "at_least": (0, 1), "at_most": (-1, 0)}
@@ -99,24 +97,6 @@ def test_what_there_is_not_is_refused() -> None:
         made_questions(0, 1, columns=(8, 4))
 
 
-def test_made_tables_are_named() -> None:
-    made = MadeTables.read("made:tables:rows=5-6:kinds=count+max_print", count=7, seed=2)
-    questions = list(made.questions())
-    assert len(questions) == 7
-    assert {one.kind for one in questions} == {"count", "max_print"}
-    assert is_made_tables("made:tables:rows=5")
-    assert not is_made_tables("made:trees")
-    assert not is_made_tables(None)
-    for text, message in (
-        ("made:tables:rows=1", "rows is 1-1"),
-        ("made:tables:kinds=add", "no kind add"),
-        ("made:tables:wide=3", "found 'wide=3'"),
-        ("made:trees", "expected made:tables"),
-    ):
-        with pytest.raises(UserError, match=message):
-            MadeTables.read(text)
-
-
 def test_torch_is_not_imported() -> None:
-    code = "import sys, sightline.synthetic.made_tables, sightline.data.values; sys.exit('torch' in sys.modules)"
+    code = "import sys, sightline.synthetic.tables, sightline.data.values; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

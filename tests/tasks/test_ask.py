@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from sightline.tasks.run import Run
 from sightline.tasks.train import train_task
 
 pytestmark = pytest.mark.unchecked_shapes
+RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 TABLE = "Nation,Gold,Year\nNorway,14,2018\nGermany,10,2014\nCanada,11,2010\n"
 QUESTIONS = [
     ("how many nations are there?", "3", "count"),
@@ -101,8 +103,6 @@ def test_the_answer_and_the_program_by_command(place):
 
 
 def test_other_runs_refuse_a_table(place):
-    from test_given_items import RUNS
-
     done = run("predict", RUNS / "classify-text" / "run", "--table", "medals.csv", "--text", "a", cwd=place)
     assert done.returncode == 2
     assert "--table is for runs that answer questions about tables" in done.stderr

@@ -1,9 +1,12 @@
 """The page of a table in a real browser: step through the passes by buttons and keys."""
 
+from dataclasses import replace
+
 import pytest
 
 from asked import ROWS, explained, large, made_pass, norway
 from chromium import download, tab
+from sightline.explain.explanation import Belief, Finding
 from sightline.models.asking import Program
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -91,6 +94,12 @@ def test_a_program_without_passes_is_shown_with_its_question(visit):
     page = visit(explained(Program((), None, (), 0.0), ["a"], [["b"]], ["why"], [], "no answer"))
     assert page.locator(".fact dd").all_inner_texts() == ["why", "no answer"]
     assert page.locator(".asked").count() == 0
+
+
+def test_the_evidence_is_about_passes(visit):
+    finding = Finding("passes", "Leave out a pass", 0.5, 0.75, "the answer changes without 2 of 4 passes")
+    page = visit(replace(norway(), belief=Belief("the program", 4, (finding,))))
+    assert "Measured on the program (4 passes)." in page.locator(".belief").inner_text()
 
 
 def test_two_answers_side_by_side_and_a_narrow_window(visit):

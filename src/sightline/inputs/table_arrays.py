@@ -43,7 +43,7 @@ class ColumnFacts(NamedTuple):
 def column_facts(table: DataTable) -> ColumnFacts:
     """The facts of a table."""
     shape = (len(table.rows), len(table.header))
-    entries, ranks = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    entries = np.zeros(shape, np.int64)
     texts, values = list[list[str]](), list[list[Value]]()
     for column in range(shape[1]):
         places: dict[str, int] = {}
@@ -54,12 +54,21 @@ def column_facts(table: DataTable) -> ColumnFacts:
             first.setdefault(entry, table.rows[row][column])
         texts.append(list(first.values()))
         values.append(column_values(texts[-1]))
-        order = column_order(values[-1])
+    return ColumnFacts(texts, values, entries, ranks_of(values, entries))
+
+
+def ranks_of(values: Sequence[Sequence[Value]], entries: np.ndarray) -> np.ndarray:
+    """Ranks of the cells in their columns, by the values of each column's different cells."""
+    ranks = np.zeros(entries.shape, np.int64)
+    for column, own in enumerate(values):
+        order = column_order(own)
         known = sorted({one for one in order if one is not None})
         rank = {one: number for number, one in enumerate(known, start=1)}
-        of_entries = np.array([0 if one is None else rank[one] for one in order] or [0], np.int64)
-        ranks[:, column] = of_entries[entries[:, column]] if shape[0] else 0
-    return ColumnFacts(texts, values, entries, ranks)
+        if len(entries):
+            ranks[:, column] = np.array([0 if one is None else rank[one] for one in order], np.int64)[
+                entries[:, column]
+            ]
+    return ranks
 
 
 class TableFacts:

@@ -65,7 +65,7 @@ def _sentence(operation: str, column: str, number: str | None, named: str, whole
     if operation in COMPARED:
         return f"{of}rows where {name} {COMPARED[operation]} {number or 'a number that the question does not have'}"
     said = {
-        "match": f"{of}rows where {name} matches {named or 'the question'}",
+        "match": f"{of}rows where {name} matches {named or 'the question (no cell does)'}",
         "max": f"{of}the row with the largest {name}",
         "min": f"{of}the row with the smallest {name}",
         "most_frequent": f"{of}rows with the most frequent {name}",
@@ -73,7 +73,7 @@ def _sentence(operation: str, column: str, number: str | None, named: str, whole
         "next": "the row after",
         "first": f"{of}the first row",
         "last": f"{of}the last row",
-        "reset": "all rows again",
+        "reset": "all rows" if whole else "all rows again",
         "count": "count the rows",
         "print": f"print {name}",
     }

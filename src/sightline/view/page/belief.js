@@ -18,8 +18,9 @@ export function beliefPanel(app, explanation) {
     panel.append(make("p", { class: "hint" }, costs ? known : unknown));
     return panel;
   }
+  const rows = explanation.table ? plural(belief.rows, "pass", "passes") : plural(belief.rows, "row", "rows");
   panel.append(
-    make("p", { class: "hint" }, "Measured on ", isolated(belief.about), ` (${plural(belief.rows, "row", "rows")}).`),
+    make("p", { class: "hint" }, "Measured on ", isolated(belief.about), ` (${rows}).`),
     make("dl", {}, ...belief.findings.map(finding)),
   );
   if (belief.heads.length) panel.append(headsByCost(app, explanation, belief.heads));
