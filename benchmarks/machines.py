@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from report import machine, write_section
+from report import RESULTS, write_section
 
 
 class Training(NamedTuple):
@@ -190,11 +190,16 @@ def curve(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+HEAD = (
+    "| run | steps | minutes | 98 % first | no wrong bit | scored on | wrong bits | exact, % | repeats |",
+    "|---|--:|--:|--:|---|---|--:|--:|--:|",
+)
+
+
 def report(folder: Path, write: bool) -> None:
     """For each run: steps and minutes, when 98 % of its validation data were first right, when it first had no wrong
-    bit, and its scores."""
-    lines = ["| run | steps | minutes | 98 % first | no wrong bit | scored on | wrong bits | exact, % | repeats |"]
-    lines.append("|---|--:|--:|--:|---|---|--:|--:|--:|")
+    bit, and its scores. In RESULTS.md the rows of other runs stay, and the text below the table."""
+    rows: dict[str, list[str]] = {}
     for run in sorted(path for path in folder.iterdir() if (path / "scores.json").exists()):
         points = [one for one in curve(run) if "seconds" in one]
         solved = next((one for one in points if one.get("bit_error") == 0), None)
@@ -205,15 +210,27 @@ def report(folder: Path, write: bool) -> None:
         for data, scores in json.loads((run / "scores.json").read_text()).items():
             repeats = f"{scores['repeats']:.2f}" if scores.get("repeats") else ""
             name = data.removeprefix("made:").replace(":seed=2", "").replace(":", ", ")
-            lines.append(f"| {start} | {name} | {scores['bit_error']:.3g} | {scores['exact']:.1f} | {repeats} |")
+            line = f"| {start} | {name} | {scores['bit_error']:.3g} | {scores['exact']:.1f} | {repeats} |"
+            rows.setdefault(run.name, []).append(line)
             start = " | | | | "
-    print(*lines, sep="\n")
+    print(*HEAD, *(line for some in rows.values() for line in some), sep="\n")
     if write:
-        about = "Wrong bits are those of a sequence, on sequences of another seed. One thread; two to six processes ran"
-        about += " beside each other on two cores, so that minutes are longer than on a quiet machine."
-        again = "Reproduce: `python benchmarks/machines.py train NAME --seeds 0`, then `report --write`."
-        body = ["## Memory and time", "", f"Measured on {machine()}.", "", *lines, "", about, "", again]
-        write_section("machines", "\n".join(body))
+        before, kept, after = earlier()
+        lines = [line for _, some in sorted((kept | rows).items()) for line in some]
+        write_section("machines", "\n".join([*before, *HEAD, *lines, *after]))
+
+
+def earlier() -> tuple[list[str], dict[str, list[str]], list[str]]:
+    """The section of RESULTS.md: what stands above the table, the rows of each run, and what stands below."""
+    section = RESULTS.read_text(encoding="utf-8").partition("<!-- machines:start -->\n")[2]
+    lines = section.partition("\n<!-- machines:end -->")[0].splitlines()
+    start = lines.index(HEAD[0])
+    end = next(number for number in range(start, len(lines)) if not lines[number].startswith("|"))
+    rows, name = dict[str, list[str]](), ""
+    for line in lines[start + len(HEAD) : end]:
+        name = line.split("|")[1].strip() or name
+        rows.setdefault(name, []).append(line)
+    return lines[:start], rows, lines[end:]
 
 
 def main() -> None:
