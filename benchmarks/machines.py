@@ -106,13 +106,13 @@ TRAININGS = {
     ),
     "parity-act-paper": Training("made:parity", "lstm", 15, (*RNN, steps(10_000), thinking("act", cost=0.01)), PARITY),
     "parity-ponder": Training(
-        "made:parity", "lstm", 15, (*RNN, steps(22_000), thinking("ponder", cost=0.01, prior=0.4, most=8)), PARITY
+        "made:parity", "lstm", 15, (*RNN, steps(15_000), thinking("ponder", cost=0.01, prior=0.4, most=8)), PARITY
     ),
     "beyond-act": Training(
-        SHORT, "lstm", 8, (*GRU, steps(15_000), thinking("act", cost=0.001, most=8, bias=0, rises=5_000)), BEYOND
+        SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("act", cost=0.001, most=8, bias=0, rises=5_000)), BEYOND
     ),
     "beyond-ponder": Training(
-        SHORT, "lstm", 8, (*GRU, steps(15_000), thinking("ponder", cost=0.01, prior=0.3, most=8)), BEYOND
+        SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("ponder", cost=0.01, prior=0.3, most=8)), BEYOND
     ),
     "logic-act": Training(
         LOGIC, "lstm", 8,
