@@ -96,6 +96,10 @@ TRAININGS = {
     "sort-ntm": Training(
         "made:priority-sort", "ntm", 14, (*SORTING, "training.learning_rate=0.002", STEADY), SORT, "sort-short"
     ),
+    "sort-short-longer": Training(
+        "made:priority-sort:lengths=2-8", "ntm", 8, (*SORTING, "training.learning_rate=0.002", STEADY), SHORT_SORT,
+        "sort-short",
+    ),
     "sort-lstm": Training("made:priority-sort", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), SORT),
     "parity-1": Training("made:parity", "lstm", 15, (*RNN, steps(10_000), thinking("fixed", repeats=1)), PARITY),
     "parity-2": Training("made:parity", "lstm", 15, (*RNN, steps(22_000), thinking("fixed", repeats=2)), PARITY),
