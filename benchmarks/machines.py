@@ -120,7 +120,7 @@ TRAININGS = {
     ),
     "logic-act": Training(
         LOGIC, "lstm", 8,
-        ("batch_rows=64", "model.size=128", thinking("act", cost=0.005, most=10, bias=0), STEADY, *LONG),
+        ("batch_rows=64", "model.size=128", thinking("act", cost=0.03, most=10), STEADY, *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
     "logic-1": Training(
@@ -131,7 +131,7 @@ TRAININGS = {
     ),
     "addition-act": Training(
         ADDITION, "lstm", 5,
-        ("batch_rows=32", "model.size=256", thinking("act", cost=0.005, most=6, bias=0), STEADY, *LONG),
+        ("batch_rows=32", "model.size=256", thinking("act", cost=0.03, most=6), STEADY, *LONG),
         (f"{ADDITION}:seed=2:count=2000",),
     ),
     "addition-1": Training(
