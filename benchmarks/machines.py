@@ -113,7 +113,7 @@ TRAININGS = {
         "made:parity", "lstm", 15, (*RNN, steps(15_000), thinking("ponder", cost=0.01, prior=0.4, most=8)), PARITY
     ),
     "beyond-act": Training(
-        SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("act", cost=0.001, most=8, bias=0, rises=5_000)), BEYOND
+        SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("act", cost=0.01, most=8, bias=0, rises=5_000)), BEYOND
     ),
     "beyond-ponder": Training(
         SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("ponder", cost=0.01, prior=0.3, most=8)), BEYOND
