@@ -465,6 +465,37 @@ def test_numbers_may_stand_in_the_rows(tmp_path):
     held = sightline.train(rows, tmp_path / "held", task="sequence", config=replace(config, seed=0))
     assert held.evaluate(rows[:10]).values["exact"] == made.evaluate(tmp_path / "rows.jsonl").values["exact"] == 100
 
+    wide = {"features": [[1, 0, 0, 1]]}
+    (tmp_path / "some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (rows[0], wide, rows[0], rows[1])))
+    asked = run("predict", str(tmp_path / "run"), "--input", "some.jsonl", cwd=tmp_path)
+    expected = [" ".join(f"{one[0]}" for one in row["target"]) for row in (rows[0], rows[0], rows[1])]
+    lines = [
+        f"some.jsonl:{line}\t{text}" for line, text in zip((1, 2, 3, 4), [expected[0], "", *expected[1:]], strict=True)
+    ]
+    assert asked.stdout.splitlines() == lines
+    assert "some.jsonl:2: its frames are 4, and the model reads 3" in asked.stderr
+    (tmp_path / "empty.jsonl").write_text('{"features": null}\n' + json.dumps(rows[0]) + "\n")
+    refused = run("predict", str(tmp_path / "run"), "--input", "empty.jsonl", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "empty.jsonl:1: empty: found null in the array, expected a path or lists of numbers" in refused.stderr
+
+
+def test_a_null_in_the_first_row_is_a_bad_row(tmp_path):
+    rows = [{"features": None, "target": None}] + [{"features": [[n, 1]], "target": [[n % 2]]} for n in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    report = sightline.train(tmp_path / "rows.jsonl", tmp_path / "run", task="sequence", steps=1, model="lstm")
+    assert len(report.evaluate(tmp_path / "rows.jsonl").examples) == 60
+
+
+def test_targets_that_are_too_long_name_their_limit(tmp_path):
+    rows = [{"features": [[n, 1]], "target": [[n % 2]] * (1 if n % 2 else 9)} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    options = ["--model", "lstm", "--steps", "1", "--set", "max_vectors=8"]
+    done = run("train", "sequence", "--data", "rows.jsonl", "--out", "run", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "or raise max_vectors (--set max_vectors=N), because most are too long" in done.stderr
+    assert "max-characters" not in done.stderr
+
 
 def test_a_run_of_bits_goes_on_with_bits_alone(machine, tmp_path):
     rows = [{"features": [[1, 0, 0], [0, 0, n]], "target": [[n / 7, 0.5]]} for n in range(30)]
@@ -472,9 +503,6 @@ def test_a_run_of_bits_goes_on_with_bits_alone(machine, tmp_path):
     done = run("train", "sequence", "--data", "rows.jsonl", "--from", str(machine), "--out", "run", cwd=tmp_path)
     assert done.returncode == 2
     assert "writes bits, and the data has other numbers" in done.stderr
-    asked = run("predict", str(machine), "--input", "rows.jsonl", cwd=tmp_path)
-    assert asked.returncode == 2
-    assert "found numbers; save each item as a file (.npy)" in asked.stderr
 
 
 def test_made_data_to_score_differs_by_every_seed():

@@ -156,7 +156,7 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
             raise UserError(f"several processes were started, but {noun} are predicted by one; start a single process")
         paths = run.input.paths(files, lines.path)
         if taken is not None:
-            taken |= set(map(place_of, paths))
+            taken |= {place_of(path) for path in paths if isinstance(path, Path)}
         step = run.input.at_once
         starts = range(0, len(paths), step)
         return (([run.input.item(path) for path in paths[start : start + step]], 0) for start in starts)

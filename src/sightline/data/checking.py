@@ -1,6 +1,7 @@
 """Checking rows as they come: the good ones are passed on, the bad ones are counted, and too many are an error."""
 
 import itertools
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +13,7 @@ from sightline.data.tables import BAD_UTF8, ENCODING_RULE, NO_FILE, PATH_RULE
 from sightline.errors import UserError
 
 TOO_LONG, EMPTY_SIDE = "too long", "empty side"  # kinds of problem
+SETTING = re.compile(rf"{TOO_LONG}: .*\((max_\w+)\)$")
 PLACES = 20  # bad rows that are named
 LABELS_SHARE = 20  # so many times fewer different targets than pairs are labels, it seems
 
@@ -257,7 +259,13 @@ class Checked(Generic[Kept, SomeReport]):
             return
         first = "; ".join(report.places[:3]) + ("; and so on" if report.bad > 3 else "")
         if report.left_out.most_common(1)[0][0] == TOO_LONG:
-            name = self.limits.spelled("max_characters")
-            advice += f", or raise {name} (now {self.limits.max_characters:,}), because most are too long"
+            advice += f", or raise {self._limit(report.places)}, because most are too long"
         advice = "; ".join([advice, *remedies(report.places)])
         raise UserError(f"{report.bad:,} of {report.rows:,} rows are bad ({first}), {advice}")
+
+    def _limit(self, problems: Iterable[str]) -> str:
+        """The limit that is to be raised: the setting that a problem names in brackets, or that of texts."""
+        named = next((setting[1] for one in problems if (setting := SETTING.search(one))), None)
+        if named is not None:
+            return f"{named} (--set {named}=N)" if self.limits.options else named
+        return f"{self.limits.spelled('max_characters')} (now {self.limits.max_characters:,})"

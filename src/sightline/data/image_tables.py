@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sightline.data.columns import Columns, TableRow, choose_columns, no_cells, read_columns, text_problem
+from sightline.data.columns import Columns, Find, TableRow, choose_columns, no_cells, read_columns, text_problem
 from sightline.data.images import ENDINGS
 from sightline.data.shards import ending_of, is_address
 from sightline.data.source import Source
@@ -70,15 +70,8 @@ class FileKind:
             own = [one for one in names if one.strip().casefold() in known]
             return Columns(tuple(own[:1]))
 
-        try:
-            first = next((cells for cells in read_columns(data, find) if cells.problem is None), None)
-        except UserError:  # the reader says what is wrong
-            return False
-        if first is None or not first.values:
-            return False
-        if self.numbers and isinstance(first.values[0], list):
-            return True
-        return str(first.values[0]).strip().lower().endswith(self.endings)
+        first = first_cell(data, find)
+        return (self.numbers and isinstance(first, list)) or str(first).strip().lower().endswith(self.endings)
 
     def is_source(self, source: Source, beside: Sequence[str] = ()) -> bool:
         """The same of a source; of rows that a Python program holds, the names of the fields decide."""
@@ -87,6 +80,25 @@ class FileKind:
         first = None if isinstance(source.held, Iterator) else next(iter(source.held), None)
         names = [str(name).strip().casefold() for name in first] if isinstance(first, Mapping) else []
         return any(name in self.names and name not in ANY_NAMES for name in names)
+
+
+def is_table(path: str) -> bool:
+    """Whether a path (--input) is a table, by its ending."""
+    return path != "-" and Path(path).is_file() and Path(path).suffix.lower() in TABLES
+
+
+def first_cell(data: str, find: Find) -> Any:
+    """What stands first in the first column that ``find`` gives: nulls, empty cells and bad rows are passed over. None
+    where there is no such column, or where the table cannot be read: its reader says what is wrong."""
+    try:
+        for row in islice(read_columns(data, find), LOOKED_AT):
+            if row.problem is None and not row.values:
+                return None
+            if row.problem is None and row.values[0] is not None and row.values[0] != "":
+                return row.values[0]
+    except UserError:
+        pass
+    return None
 
 
 IMAGES = FileKind("image", IMAGE_NAMES, ENDINGS, "convert HEIC to JPEG")
@@ -118,8 +130,6 @@ def image_paths(
         for row in read_image_cells(path, (), kind=kind):
             if row.problem is not None:
                 raise UserError(f"{row.file}:{row.line}: {row.problem}")
-            if not isinstance(row.values[0], Path):
-                raise UserError(f"{row.file}:{row.line}: found numbers; save each item as a file (.npy), or use Python")
             paths.append(row.values[0])
         return list(dict.fromkeys(paths))
     try:
@@ -280,6 +290,8 @@ def _table_rows(data: str, known: Sequence[str], columns: Sequence[str] | None, 
             continue
         if problem is None and isinstance(values[0], dict | bytes):
             problem = f"{kind.noun} in the table: expected the path of a file, so save the {kind.noun}s as files"
+        if problem is None and kind.numbers and values[0] is None:
+            problem = f"empty: found null in the {kind.noun}, expected a path or lists of numbers"
         problem = problem or text_problem(values[0], f"the {kind.noun}")
         if problem is None:
             place, problem = placed(base, values[0], kind.noun)

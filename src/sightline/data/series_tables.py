@@ -6,11 +6,10 @@ from itertools import islice
 from typing import Any
 
 from sightline.data.columns import Columns, TableRow, choose_columns, read_columns
-from sightline.data.image_tables import ANY_NAMES, FileKind, file_pairs, table_in, transcript_cells
+from sightline.data.image_tables import ANY_NAMES, FileKind, file_pairs, first_cell, table_in, transcript_cells
 from sightline.data.labelled import TEXT_NAMES
 from sightline.data.made import made_rows
 from sightline.data.source import Source
-from sightline.errors import UserError
 from sightline.synthetic.made import POSITIONS as MADE_POSITIONS
 from sightline.synthetic.made import VECTORS as MADE_VECTORS
 from sightline.synthetic.made import is_made
@@ -78,10 +77,7 @@ def _has_positions(source: Source) -> bool:
     def find(name: str, header: Sequence[str]) -> Columns:
         return choose_columns(name, header, (), (source.columns or ())[1:2])
 
-    try:
-        first = next((row.values[0] for row in read_columns(table, find) if row.problem is None), None)
-    except UserError:  # the reader says what is wrong
-        return False
+    first = first_cell(table, find)
     if isinstance(first, list):
         return bool(first) and not isinstance(first[0], list)
     return isinstance(first, int) or (isinstance(first, str) and _POSITIONS.fullmatch(first) is not None)

@@ -267,8 +267,9 @@ class Input(ABC, Generic[X, Part, Batch]):
     column: ClassVar[str] = "image"  # of files: that of their paths, and the option that names them
     joins_lines: ClassVar[bool] = False  # an item may be several lines
 
-    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
-        """The files that options name: files, folders of them, and those that ``listed`` lists."""
+    def paths(self, files: Sequence[Path], listed: str | None) -> Sequence[X | Path]:
+        """The files that options name: files, folders of them, and those that ``listed`` lists, or items that stand in
+        it."""
         raise UserError(f"{self.noun} are no files")
 
     def joined(self, lines: InputLines) -> Iterator[tuple[list[X], int]]:

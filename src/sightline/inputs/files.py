@@ -29,7 +29,14 @@ class StoredFile(NamedTuple):
     row: int = -1
 
 
-FileItem = StoredFile | Path | str | bytes | np.ndarray
+class HeldNumbers(NamedTuple):
+    """The numbers that a file would hold, and the row of a table that has them, as FILE:LINE."""
+
+    file: str
+    values: np.ndarray
+
+
+FileItem = StoredFile | HeldNumbers | Path | str | bytes | np.ndarray
 
 
 class FileInput(Input[FileItem, Part, Batch]):
@@ -39,7 +46,7 @@ class FileInput(Input[FileItem, Part, Batch]):
     """
 
     single = (str, bytes, Path, np.ndarray)
-    item_types = (StoredFile, *single)
+    item_types = (StoredFile, HeldNumbers, *single)
     example = '"photo.png"'
     by_item = True
     reads_files = True
@@ -73,7 +80,7 @@ class FileInput(Input[FileItem, Part, Batch]):
 
     def read(self, cells: Mapping[str, object]) -> FileItem:
         file, what = cells.get(self.column), self.noun.removesuffix("s")
-        if isinstance(file, StoredFile | np.ndarray):
+        if isinstance(file, StoredFile | HeldNumbers | np.ndarray):
             return file
         problem = None if isinstance(file, Path) else text_problem(file, f"the {what}")
         if problem is not None or not str(file).strip():
@@ -88,7 +95,7 @@ class FileInput(Input[FileItem, Part, Batch]):
             return x.key
         if isinstance(x, str | Path):
             return image_key(Path(x))
-        return _content_key(x)
+        return _content_key(x.values if isinstance(x, HeldNumbers) else x)
 
     def pack(self, x: FileItem) -> list[object]:
         """The name only: a run folder does not tell where a file was."""
@@ -102,17 +109,18 @@ class FileInput(Input[FileItem, Part, Batch]):
     # -- for people
 
     def label(self, x: FileItem) -> str:
-        if isinstance(x, StoredFile):
+        if isinstance(x, StoredFile | HeldNumbers):
             return x.file
         return str(x) if isinstance(x, str | Path) else self.one
 
     def named(self, x: FileItem, number: int) -> str:
-        return self.label(x) if isinstance(x, StoredFile | str | Path) else super().named(x, number)
+        return self.label(x) if not isinstance(x, bytes | np.ndarray) else super().named(x, number)
 
     def item(self, given: object) -> FileItem:
         return cast("FileItem", given)
 
-    def paths(self, files: Sequence[Path], listed: str | None) -> list[Path]:
+    def paths(self, files: Sequence[Path], listed: str | None) -> Sequence[FileItem]:
+        """The items that a command line names: files, folders of them, and those of a list or a table."""
         paths = image_paths(files, listed, kind=self.files)
         if not paths:
             what = self.noun.removesuffix("s")
@@ -125,6 +133,8 @@ class FileInput(Input[FileItem, Part, Batch]):
 
 def file_of(x: FileItem) -> Path | bytes | np.ndarray:
     """A path, bytes or an array."""
+    if isinstance(x, HeldNumbers):
+        return x.values
     return Path(x.file) if isinstance(x, StoredFile) else Path(x) if isinstance(x, str) else x
 
 
@@ -170,22 +180,25 @@ class KnownFiles:
 
     def staged(self, table: Iterable[TableRow], bad: Mapping[int, str] | None, noun: str) -> list[TableRow]:
         """The rows with their files as a `StoredFile`; those of bad files come last. ``bad`` is None where nothing was
-        stored: numbers stay as they are then."""
+        stored: numbers stay in their rows then."""
         numbers = {} if bad is None else {key: row for row, key in enumerate(self.files)}
         staged, left_out = list[TableRow](), dict[int, list[TableRow]]()
         for row in table:
             held = _held(row)
             key = 0 if held is None else self.key(held)
             place = numbers.get(key, -1)
-            if held is None or (bad is None and isinstance(held, np.ndarray)):
+            if held is None:
                 staged.append(row)
+                continue
+            if bad is None and isinstance(held, np.ndarray):
+                staged.append(row._replace(values=(HeldNumbers(f"{row.file}:{row.line}", held), *row.values[1:])))
                 continue
             first = self.files[key]
             name = f"{row.file}:{row.line}" if isinstance(first, np.ndarray) else str(first)
             if bad is not None and place in bad:
                 others = left_out.setdefault(key, [])
-                shown = name if isinstance(held, np.ndarray) else held
-                problem = f"bad {noun.removesuffix('s')}: {shown}: {bad[place]}"
+                shown = "" if isinstance(held, np.ndarray) else f"{held}: "  # a row is named with its problem
+                problem = f"bad {noun.removesuffix('s')}: {shown}{bad[place]}"
                 others.append(others[0] if others else row._replace(values=(), problem=problem))
             else:
                 staged.append(row._replace(values=(StoredFile(name, key, place), *row.values[1:])))

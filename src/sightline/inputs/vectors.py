@@ -8,7 +8,10 @@ import numpy as np
 from sightline.data.augment import stretch
 from sightline.data.columns import TableRow
 from sightline.data.disk import array_of, mapped
+from sightline.data.image_tables import is_table, read_image_cells
 from sightline.data.series_tables import VECTORS
+from sightline.errors import UserError
+from sightline.inputs.files import FileItem, HeldNumbers
 from sightline.inputs.series import BadSeries, SeriesInput
 from sightline.tasks.prepare import Setting
 
@@ -30,6 +33,14 @@ class VectorsInput(SeriesInput):
 
     def stage_scored(self, rows: Iterable[TableRow]) -> Iterable[TableRow]:
         return super().stage_scored(map(_with_array, rows))
+
+    def paths(self, files: Sequence[Path], listed: str | None) -> Sequence[FileItem]:
+        """Rows of a table may also hold the numbers themselves."""
+        if listed is None or not is_table(listed):
+            return super().paths(files, listed)
+        items = map(_item, map(_with_array, read_image_cells(listed, (), kind=self.files)))
+        named = super().paths(files, None) if files else ()
+        return list({self.label(one): one for one in (*named, *items)}.values())
 
     def frame_seconds(self) -> float:
         return self.config.frame_seconds
@@ -63,6 +74,14 @@ def _with_array(row: TableRow) -> TableRow:
         problem = "bad array: expected frames × features, lists of as many numbers each"
         return row._replace(values=(), problem=problem)
     return row._replace(values=(array, *row.values[1:]))
+
+
+def _item(row: TableRow) -> Path | HeldNumbers:
+    """A row as an item to predict."""
+    place = f"{row.file}:{row.line}"
+    if row.problem is not None:
+        raise UserError(f"{place}: {row.problem}")
+    return HeldNumbers(place, row.values[0]) if isinstance(row.values[0], np.ndarray) else row.values[0]
 
 
 def _read(file: Path | bytes) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import cast
 
 from sightline.errors import UserError
 from sightline.explain.explanation import Explanation
-from sightline.inputs.files import FileItem, StoredFile
+from sightline.inputs.files import FileItem, HeldNumbers, StoredFile
 from sightline.inputs.series import SeriesPart
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.base import Output, SomeOutput
@@ -54,5 +54,5 @@ class SeriesOutput(Output[FileItem, Y, SeriesPart, SeriesBatch, Raw, Pred, Optio
 
 
 def file_name(x: FileItem) -> str:
-    """The file of an item, where it has one."""
-    return x.file if isinstance(x, StoredFile) else str(x) if isinstance(x, str | Path) else ""
+    """The file of an item, or the row that holds its numbers, where it has one."""
+    return x.file if isinstance(x, StoredFile | HeldNumbers) else str(x) if isinstance(x, str | Path) else ""
