@@ -80,8 +80,8 @@ TRAININGS = {
     "copy-ntm": Training("made:copy", "ntm", 9, ("batch_rows=16", OFTEN, *LONG), COPY),
     "copy-lstm": Training("made:copy", "lstm", 9, ("batch_rows=16", "model.size=256", OFTEN, *LONG), COPY),
     "copy-transformer": Training("made:copy", "transformer", 9, ("batch_rows=16", OFTEN, *LONG), COPY),
-    # From the start with up to 10 repeats, nothing is learnt but short sequences: the way back to the first slot is a
-    # small part of the loss. With 1 or 2 repeats it is learnt first.
+    # From the start with up to 10 repeats, 67 of 208 bits are wrong after 2,800 steps. With 1 or 2 repeats it is
+    # learnt in as many.
     "repeat-copy-twice": Training(
         "made:repeat-copy:repeats=1-2", "ntm", 10, ("batch_rows=16", steps(3500), STEADY, OFTEN, *LONG)
     ),
