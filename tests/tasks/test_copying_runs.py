@@ -97,6 +97,35 @@ def test_samples_and_ensembles_copy(copying):
     assert prediction.log_prob == pytest.approx(run.predict([TEXT])[0].log_prob, abs=1e-4)
 
 
+def test_an_ensemble_with_a_run_that_does_not_copy(copying):
+    """In either order: what one copies is an unknown word to the other."""
+    done = invoke(
+        "train", "translate", "--data", "train.tsv", "--out", "other", "--from", "run", "--no-copy", "--steps", "4",
+        cwd=copying,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    one, other = (sightline.load(copying / name) for name in ("run", "other"))
+    texts = [
+        run.output.ensemble(runs).predict([TEXT], beam=2)[0] for run in (one,) for runs in ([one, other], [other, one])
+    ]
+    assert "Karamaba" in texts[0].text
+    assert texts[0].text == texts[1].text
+    assert texts[0].log_prob == pytest.approx(texts[1].log_prob, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('after "Karamaba" had called , Zozozozo left the house .', "Zozozozo left when Karamaba called ."),
+        ("after Karamaba had called , (Zozozozo) left the house .", "Zozozozo left when Karamaba called ."),
+    ],
+)
+def test_copied_words_do_not_stick_together(source, expected, copying):
+    """Signs around a name of the source may be left out; words of the output stand apart."""
+    text = sightline.load(copying / "run").predict([source])[0].text
+    assert len(text.split()) >= len(expected.split())
+
+
 def test_explanations_say_what_was_copied(copying):
     run = sightline.load(copying / "run")
     explanation = run.explain(TEXT)
@@ -146,7 +175,7 @@ def test_a_run_can_begin_to_copy(copying):
     ("options", "message"),
     [
         (["--copy", "--model", "seq2seq"], "copying needs attention to copy from"),
-        (["--copy", "--model", "universal_transformer"], "copying needs one attention to the source"),
+        (["--copy", "--model", "universal_transformer"], "copying needs one attention to copy from"),
         (
             ["--copy", "--set", "tokeniser.joint=false", "model.tied=none"],
             "copying needs one vocabulary for both sides",

@@ -23,6 +23,7 @@ from sightline.outputs.sequence import Prediction, Searched
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.ensemble import ensemble
 from sightline.tasks.run import batches_by_size
+from sightline.text.copying import words_of
 from sightline.text.tokeniser import TokeniserConfig, train_tokeniser
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
@@ -80,7 +81,7 @@ def test_the_most_attended_word_is_the_one_that_attention_shows(translator, monk
         expected.append([source.split()[place] for place in mean.argmax(axis=1)])
     tokens = other.input.tokeniser.encode(sources)
     batch = torch.tensor([[*row, END, *[PADDING] * (5 - len(row))] for row in tokens])
-    words = [unknown.words_of(other.input.tokeniser, source) for source in sources]
+    words = [words_of(other.input.tokeniser, source) for source in sources]
     with torch.no_grad():
         found = unknown.attended_words(
             other.model, other.output.tokeniser.encode(outputs), other.model.begin(batch), words
@@ -90,7 +91,7 @@ def test_the_most_attended_word_is_the_one_that_attention_shows(translator, monk
 
 def test_the_end_and_blanks_are_never_copied(translator, monkeypatch):
     source = "ka  Zog"
-    words = unknown.words_of(translator.input.tokeniser, source)
+    words = words_of(translator.input.tokeniser, source)
     assert [word and word.text for word in words] == ["ka", None, "Zog"]
     weights = torch.tensor([[[[0.1, 0.3, 0.2, 0.4]]]])
     monkeypatch.setattr(unknown, "look_back", lambda *given: ([SimpleNamespace(weights=weights)], None))
@@ -103,7 +104,7 @@ def test_words_copied_to_their_own_places_give_the_text(text):
     tokeniser = train_tokeniser(["nothing of it"], TokeniserConfig(method="words", vocab_size=10, min_frequency=1))
     (tokens,) = tokeniser.encode([text])
     assert set(tokens) == {UNKNOWN}
-    assert unknown.written_out(tokeniser, tokens, dict(enumerate(unknown.words_of(tokeniser, text)))) == text
+    assert unknown.written_out(tokeniser, tokens, dict(enumerate(words_of(tokeniser, text)))) == text
 
 
 def test_words_copied_between_others_get_their_spaces():
@@ -113,7 +114,7 @@ def test_words_copied_between_others_get_their_spaces():
     (tokens,) = tokeniser.encode(["My name is X, not <unk>!"])
     assert tokens.count(UNKNOWN) == 2
     place = tokens.index(UNKNOWN)
-    (chinese, *_) = unknown.words_of(tokeniser, "王")
+    (chinese, *_) = words_of(tokeniser, "王")
     found = unknown.written_out(tokeniser, tokens, {place: chinese, place + 1: unknown.Word(",", False)})
     assert found == "My name is 王, not <unk>!"
     assert (

@@ -21,7 +21,8 @@ from sightline.attention.sequential import Sequential
 
 
 class Coverage(Sequential):
-    """Additive attention whose hidden layer gets the sum of all weights before as well. The carry holds that sum."""
+    """Additive attention whose hidden layer gets the sum of all weights before as well. The carry holds that sum; with
+    a carry that has none, coverage does not count."""
 
     def __init__(
         self, hidden_size: int | None, normaliser: Normaliser, sizes: tuple[int, int, int], heads: Heads = ()
@@ -42,13 +43,17 @@ class Coverage(Sequential):
         carry: Carry,
         allowed: Bool[Tensor, "..."] | None,
     ) -> Weighed:
-        covered = self.last_weights(carry, memory).transpose(-2, -1)
-        scores = self.score(query, memory.keys + covered * self.coverage, carry.position)
+        keys = memory.keys
+        if carry.weights is not None:
+            keys = keys + self.last_weights(carry, memory).transpose(-2, -1) * self.coverage
+        scores = self.score(query, keys, carry.position)
         weights, log_prob, entropy = self.normaliser(scores, allowed)
         return Weighed(scores, weights, log_prob, entropy, allowed)
 
     def next_carry(self, carry: Carry, weights: Float[Tensor, "*b t s"]) -> Carry:
-        if carry.weights is None or weights.shape[-2] == 0:
+        if carry.weights is None:
+            return super(Sequential, self).next_carry(carry, weights)
+        if weights.shape[-2] == 0:
             return carry
         missing = weights.shape[-1] - carry.weights.shape[-1]
         total = nn.functional.pad(carry.weights, (0, missing)) + weights.sum(dim=-2)

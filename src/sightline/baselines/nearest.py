@@ -105,17 +105,23 @@ class NearestSources:
                 tensors[name].numpy() for name in ("words", "starts", "sources", "times", "texts", "ends")
             )
             kinds = [one.dtype.str[1:] for one in (words, starts, sources, times, texts, ends)]
-            if kinds != ["i8", "i8", "i4", "i2", "u1", "i8"] or any(one.ndim != 1 for one in (words, starts, sources)):
+            if kinds != ["i8", "i8", "i4", "i2", "u1", "i8"] or any(
+                one.ndim != 1 for one in (words, starts, sources, texts, ends)
+            ):
                 raise ValueError("its arrays are of other types")
+            for one, most in ((starts, len(sources)), (ends, len(texts))):  # before differences, which could overflow
+                if len(one) and (one.min() < 0 or one.max() > most):
+                    raise ValueError("it names places that it does not have")
             if len(starts) != len(words) + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
                 raise ValueError("its words have no order")
             if (np.diff(words) <= 0).any() or starts[-1] != len(sources) or times.shape != sources.shape:
                 raise ValueError("its words and sources do not belong together")
-            if not len(ends) or (np.diff(ends, prepend=0) < 0).any() or ends[-1] != len(texts) or texts.ndim != 1:
+            if not len(ends) or (np.diff(ends, prepend=0) < 0).any() or ends[-1] != len(texts):
                 raise ValueError("its targets do not belong together")
             if len(sources) and (sources.min() < 0 or sources.max() >= len(ends)):
                 raise ValueError("it names sources that it does not have")
-        except (KeyError, ValueError, IndexError) as error:
+            texts.tobytes().decode("utf-8", "surrogatepass")
+        except (KeyError, ValueError, IndexError, TypeError) as error:
             raise UserError(f"{folder / NEAREST} is damaged: {error}") from None
         return cls(words, starts, sources, times, texts, ends)
 

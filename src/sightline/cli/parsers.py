@@ -43,7 +43,7 @@ LIMITS_OF_TEXT = (
         "Never repeat a sequence of this many tokens; 0 allows all, and 3 is the default of summarise.",
         group=SEARCH,
     ),
-    Arg("coverage", float, "Lower scores for attending to the same words again; 1 is strong.", group=SEARCH),
+    Arg("coverage", float, "In a beam, lower scores for attending to the same words again; 1 is strong.", group=SEARCH),
 )
 BLEU = Arg(
     "bleu-tokenise",

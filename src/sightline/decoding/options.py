@@ -51,6 +51,8 @@ class SearchConfig:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be a finite number")
         if not 0 <= self.coverage < math.inf:
             raise UserError(f"coverage is {self.coverage}; it must be at least 0")
+        if self.coverage and (self.sample or self.beam == 1):
+            raise UserError("coverage ranks the hypotheses of a beam; use a beam above 1, without sample")
         if not self.sample and (self.temperature, self.top, self.mass) != (1.0, None, 1.0):
             raise UserError("temperature, top and mass are for drawing at random; ask for that with sample")
         if not 0 <= self.seed < 2**63:

@@ -277,7 +277,7 @@ class SourceText(Input[str, Sequence[int], Tensor]):
     @property
     def copies(self) -> bool:
         """Whether unknown words have numbers, so that they can be copied."""
-        return getattr(self.config.model, "copying", False)
+        return self.config.copies
 
     def read(self, cells: Mapping[str, object]) -> str:
         return side_of(cells, "source")

@@ -417,8 +417,7 @@ class OneTokenDecoder:
         if position >= state.own[0][0].shape[-2]:
             state = state._replace(own=tuple((_roomier(keys), _roomier(values)) for keys, values in state.own))
         source_keys, source_values, hidden, sources = state.source.part
-        if sources is not None:
-            tokens = known_tokens(tokens, len(self.embedding))
+        tokens = known_tokens(tokens, len(self.embedding))  # numbers behind it are words that were copied
         x = F.embedding(tokens, self.embedding).mul_(self.factor)
         if (offset := self._offset(position, x)) is not None:
             x = x.add_(offset)

@@ -41,7 +41,9 @@ class RecurrentModel(TextToText):
         self.looks = attention is not None
         if copying:
             if attention is None:
-                raise ValueError("copying needs attention to copy from; this decoder has one context vector")
+                raise ValueError(
+                    "copying needs attention to copy from; this model has none: use another one, or --no-copy"
+                )
             gate_size = attention.context_size + self.decoder.feature_size + shape.embedding_size
             self.add_copying(gate_size, heads_of(attention))
         self.starts_from = starts_from

@@ -30,7 +30,7 @@ class UniversalTransformer(TextToText):
 
     def __init__(self, config: "UniversalTransformerConfig", source_words: int, target_words: int) -> None:
         if config.copying:
-            raise ValueError("copying needs one attention to the source; every repeat of this decoder has its own")
+            raise ValueError("copying needs one attention to copy from; this model has several: use --no-copy")
         super().__init__(source_words, target_words, config.size, config.size, config.tied)
         self.config = config
         shape = LayerShape(

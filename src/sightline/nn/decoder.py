@@ -107,15 +107,24 @@ class RecurrentAttentionDecoder(nn.Module):
         return DecoderState(cells, fed, memory, self.attention.begin(memory))
 
     def forward(
-        self, words: Float[Tensor, "b t e"], state: DecoderState, reads: list[Read] | None = None
+        self,
+        words: Float[Tensor, "b t e"],
+        state: DecoderState,
+        reads: list[Read] | None = None,
+        covering: bool = False,
     ) -> tuple[Float[Tensor, "b t f"], DecoderState]:
         """Any number of words that follow what the state has seen.
 
-        ``reads``, for losses that need them, takes in what attention gave at each look, with its weights.
+        ``reads``, for losses that need them, takes in what attention gave at each look, with its weights. ``covering``:
+        a loss will be made of the coverage, so that it is learnt.
         """
         if reads is None and self._can_align(state):
             attended, state = self._aligned(words, state)
             return attended.features, state
+        if not self._covers(covering) and state.carry is not None:
+            state = state._replace(
+                carry=state.carry._replace(weights=None)
+            )  # it is not learnt before its loss is there
         # Cut once: the gradient of an index is a tensor of zeros as large as the whole, at every step.
         projected = self.cells[0].project(words).unbind(1)  # type: ignore[operator]
         tops: list[Tensor] = []
@@ -142,7 +151,7 @@ class RecurrentAttentionDecoder(nn.Module):
         if self._can_align(state, covering):
             return self._aligned(words, state)
         reads: list[Read] = []
-        features, state = self(words, state, reads)
+        features, state = self(words, state, reads, covering)
         weights = torch.cat([read.weights for read in reads], dim=-2)  # type: ignore[misc]
         return Attended(features, weights, torch.cat([read.context for read in reads], dim=1)), state
 
@@ -152,7 +161,7 @@ class RecurrentAttentionDecoder(nn.Module):
         if not self.attends_before or self.shape.feeds_input or self.gate is not None or len(self.cells) != 1:
             return False
         if type(attention) is Coverage:
-            if covering or attention.covers():
+            if self._covers(covering):
                 return False
         elif type(attention) is not Composed:
             return False
@@ -161,6 +170,10 @@ class RecurrentAttentionDecoder(nn.Module):
         if type(attention.score) is not Additive or type(attention.normaliser) is not Softmax or state.memory is None:
             return False
         return rnnsearch.supported(self.cells[0], state.cells[0][0], state.memory) and may_bypass(self)  # type: ignore
+
+    def _covers(self, covering: bool) -> bool:
+        """Whether the carry of coverage counts; True for every other attention, whose carry is its own."""
+        return type(self.attention) is not Coverage or covering or self.attention.covers()
 
     def _aligned(self, words: Float[Tensor, "b t e"], state: DecoderState) -> tuple[Attended, DecoderState]:
         assert state.carry is not None

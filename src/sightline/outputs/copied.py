@@ -12,7 +12,7 @@ from sightline.text.copying import SourceWords, Word
 from sightline.text.tokeniser import Tokeniser
 from sightline.vocabulary import END, PADDING, START, UNKNOWN
 
-SCORED_ROWS = 64  # hypotheses whose log-probabilities are computed at once
+SCORED = 1 << 22  # log-probabilities that are computed at once
 
 
 def copied_words(
@@ -43,9 +43,10 @@ def without_penalty(model: Any, batch: Any, beams: list[list[Hypothesis]]) -> li
     """Hypotheses whose log-probabilities are the model's own: those of a search with a penalty contain it."""
     every = [(row, one) for row, beam in enumerate(beams) for one in beam]
     log_probs: list[float] = []
-    for start in range(0, len(every), SCORED_ROWS):
-        some = every[start : start + SCORED_ROWS]
-        device = model.output.weight.device
+    device, words = model.output.weight.device, model.output.out_features
+    rows = max(1, SCORED // (words * (1 + max((len(one.tokens) for _, one in every), default=0))))
+    for start in range(0, len(every), rows):
+        some = every[start : start + rows]
         tokens = pad([[START, *one.tokens, END] for _, one in some]).to(device)
         own = model.log_probs(select(batch, torch.tensor([row for row, _ in some], device=device)), tokens[:, :-1])
         following = tokens[:, 1:]

@@ -87,12 +87,12 @@ class TranslationOutput(SequenceOutput[str, str, Sequence[int], Tensor]):
         return blocks
 
     def tokens_of(self, xs: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
-        if not self.config.model.copying:
+        if not self.config.copies:
             return super().tokens_of(xs, texts)
         return numbered_targets(self.tokeniser, xs, texts)
 
     def vocabulary_for(self, x: str) -> Tokeniser | SourceWords:
-        return SourceWords(self.tokeniser, x) if self.config.model.copying else self.tokeniser
+        return SourceWords(self.tokeniser, x) if self.config.copies else self.tokeniser
 
     def calibrate(self, run: Run, raws: Sequence[Searched], prepared: Prepared[str, str]) -> "TranslationOutput":
         """With the shift of its maps, measured on a few sentences of middle length."""

@@ -60,12 +60,25 @@ def written_out(target: Tokeniser, tokens: Sequence[int], words: Mapping[int, Wo
     text, start = "", 0
     for place, word in sorted(words.items()):
         text += _behind_something(target, tokens[start:place])
-        # A word of a script without spaces has none before it.
-        apart = writes_without_spaces(word.text[0]) and text[-1:].isalnum() and not writes_without_spaces(text[-1])
-        text += f" {word.text}" if word.spaced or apart else word.text
+        text += f" {word.text}" if _apart(text, word, target.of_words) else word.text
         start = place + 1
     text += _behind_something(target, tokens[start:])
     return text.removeprefix(" ") if target.of_words else text
+
+
+JOINING = "-–—/'’"  # signs with which a word can go on
+
+
+def _apart(text: str, word: Word, words: bool) -> bool:
+    """Whether a space stands before a word that another text gives, where something else may stand before it."""
+    last = text[-1:]
+    if word.spaced or not words or not last:
+        return word.spaced
+    if writes_without_spaces(word.text[0]):  # a script without spaces has none before it
+        return last.isalnum() and not writes_without_spaces(last)
+    opened = not last.isalnum() and text[-2:-1] in ("", " ")  # such as a bracket or a quotation mark
+    number = last in ".," and text[-2:-1].isdigit() and word.text[0].isdigit()
+    return word.text[0].isalnum() and not (opened or number or last in JOINING or writes_without_spaces(last))
 
 
 def _behind_something(target: Tokeniser, tokens: Sequence[int]) -> str:

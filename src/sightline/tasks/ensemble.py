@@ -37,6 +37,11 @@ def ensemble(runs: Sequence[Run]) -> Run:
     if not others:
         return first
     joint = cast("SomeInput", EnsembleInput([one.input for one in runs], [one.model for one in runs]))
+    copying = [one for one in runs if getattr(one.model, "copying", None) is not None]
+    if copying:  # words that it copies are unknown ones to the others, and only its output can spell them
+        first = replace(first, output=copying[0].output)
+        for one in runs:
+            one.model.target_embedding.unknown_beyond = True  # type: ignore[union-attr]
     return replace(first, input=joint, model=EnsembleModel([one.model for one in runs]))
 
 

@@ -31,9 +31,9 @@ def words_of(tokeniser: Tokeniser, text: str) -> list[Word | None]:
     return words
 
 
-def _known_by(tokeniser: Tokeniser, word: Word) -> Word:
-    """What words are compared by: a vocabulary of small letters does not tell capitals apart."""
-    return word._replace(text=word.text.lower()) if tokeniser.lowers else word
+def _known_by(tokeniser: Tokeniser, word: Word) -> str:
+    """What words are compared by: not the space before them, nor capitals in a vocabulary of small letters."""
+    return word.text.lower() if tokeniser.lowers else word.text
 
 
 class SourceWords:
@@ -74,7 +74,7 @@ class SourceWords:
         """
         if UNKNOWN not in tokens:
             return list(tokens)
-        first: dict[Word, int] = {}
+        first: dict[str, int] = {}
         for place, word in enumerate(self.words):
             if word is not None:
                 first.setdefault(_known_by(self.tokeniser, word), self.tokeniser.words + place)

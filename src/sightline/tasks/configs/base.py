@@ -38,6 +38,7 @@ class TaskConfig(Config):
     family: ClassVar[str] = "task"
     counts: ClassVar[tuple[str, ...]] = ()  # fields that are at least 1
     shares: ClassVar[tuple[str, ...]] = ()  # fields from 0 to below 1, or None
+    covers: ClassVar[bool] = False  # whether there is a loss of coverage
 
     if TYPE_CHECKING:  # the fields that tasks add
 
@@ -53,6 +54,13 @@ class TaskConfig(Config):
                 raise ValueError(f"{name} is {value}; it must be at least 0 and below 1")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
+        if self.training.coverage_after is not None and not self.covers:
+            raise ValueError("training.coverage_after is for translate and summarise; leave it out")
+
+    @property
+    def copies(self) -> bool:
+        """Whether the model can copy words of its source."""
+        return bool(getattr(getattr(self, "model", None), "copying", False))
 
     def source_options(self) -> dict[str, object]:
         """Options of the data's reader that the configuration sets."""

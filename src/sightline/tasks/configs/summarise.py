@@ -15,5 +15,5 @@ class SummariseConfig(TranslateConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_source is not None and self.max_source < 1:
-            raise ValueError(f"max_source is {self.max_source}; it must be at least 1")
+        if self.max_source is not None and not 1 <= self.max_source < 2**31:
+            raise ValueError(f"max_source is {self.max_source}; it must be at least 1 and below 2^31")

@@ -23,6 +23,7 @@ class TranslateConfig(TaskConfig):
     metric: TextMetric = "bleu"
     valid_share: float = 0.05
     validated: int = 500
+    covers: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("batch_tokens",)
     shares: ClassVar[tuple[str, ...]] = ("smoothing",)
 
