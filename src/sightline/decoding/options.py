@@ -31,12 +31,12 @@ class SearchConfig:
     min_length: int = 0
     max_length: int | None = None
     no_repeat: int = 0
-    coverage: float = 0.0
     sample: bool = False
     temperature: float = 1.0
     top: int | None = None
     mass: float = 1.0
     seed: int = 0
+    coverage: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("beam", "best"):

@@ -294,7 +294,7 @@ class SourceText(Input[str, Sequence[int], Tensor]):
 
     def encode(self, xs: Sequence[str]) -> list[list[list[int]]]:
         texts = [str(without_blank(x)) if isinstance(x, str) else x for x in xs]
-        encoded = (numbered_sources if self.copies else Tokeniser.encode)(self.tokeniser, texts)
+        encoded = numbered_sources(self.tokeniser, texts) if self.copies else self.tokeniser.encode(texts)
         return [[tokens] if tokens else [] for tokens in encoded]
 
     def collate(self, parts: Sequence[Numbers]) -> Tensor:

@@ -121,7 +121,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             log_sums = sums.squeeze(
                 -1
             ).log()  # apart from what was taken, which may be so large that they are lost in it
-            one_hot = torch.full_like(sums, 1 - smoothing)
+            share: Tensor | None = None
             if written is None:
                 loss += taken
                 loss += log_sums
@@ -132,7 +132,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 loss += smoothing * taken
                 loss += smoothing * log_sums - (1 - smoothing) * both
                 written[start : start + rows] = share
-                one_hot = ((1 - smoothing) * share).unsqueeze(-1)
             total += loss.sum(dtype=torch.float64)
             if not any(needs[:3]):
                 continue
@@ -140,9 +139,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 powers, sums = (powers / sums).to(powers.dtype), torch.ones_like(sums, dtype=powers.dtype)
             # d loss / d logits = softmax − (1 − ε) · one-hot − ε / words, the last of which is in already. Where
             # targets can be copied, r of each was written: (ε + (1 − ε) r) · softmax − (1 − ε) r · one-hot − ε / words.
-            if written is not None:
-                sums = sums / (smoothing + one_hot).clamp(min=LEAST_SHARE)
-            powers.scatter_add_(-1, y.unsqueeze(-1), (-one_hot * sums).to(powers.dtype))
+            if share is None:
+                hits = (smoothing - 1) * sums
+            else:
+                own_share = ((1 - smoothing) * share).unsqueeze(-1)
+                sums = sums / (smoothing + own_share).clamp(min=LEAST_SHARE)
+                hits = (-own_share * sums).to(powers.dtype)
+            powers.scatter_add_(-1, y.unsqueeze(-1), hits)
             if d_features is not None and features_of is not None:
                 torch.sub(features_of(powers).div_(sums), spread * weights, out=d_features[start : start + rows])
             if d_weight is not None:

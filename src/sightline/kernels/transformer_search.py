@@ -274,7 +274,7 @@ class PackedEncoder:
         self.activations = [layer.feed_forward.activation for layer in encoders]
         self.norm, self.padding = norm_of(norm), padding
         self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
-        self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
+        self.words, self.embedding, self.factor = embedding, embedding.weight, math.sqrt(embedding.embedding_dim)
 
     def __call__(self, source: Int[Tensor, "b s"]) -> Packed:
         """Annotations of the source's words."""
@@ -282,7 +282,9 @@ class PackedEncoder:
         if len(source) >= FEW and source.shape[1] < LANES and source.device.type == "cpu":
             source = F.pad(source, (0, LANES - source.shape[1]), value=padding)  # no row of scores is a short one
         mask = source != padding
-        tokens, places, numbers = known_tokens(source, len(self.embedding)).flatten(), None, None
+        tokens, places, numbers = source.flatten(), None, None
+        if reads_unknown(self.words):
+            tokens = known_tokens(tokens, len(self.embedding))
         if not mask.all():
             places = mask.flatten().nonzero().squeeze(-1)
             numbers = (mask.flatten().cumsum(0) - 1).clamp_(min=0)
@@ -360,6 +362,11 @@ class StepState(NamedTuple):
     position: int
 
 
+def reads_unknown(embedding: nn.Embedding) -> bool:
+    """Whether numbers behind the vocabulary are read as the unknown word: words that were copied."""
+    return getattr(embedding, "unknown_beyond", False)
+
+
 class CopyingLayer(NamedTuple):
     """From which layer words are copied, the gate, how much each head counts, and the size of the vocabulary."""
 
@@ -392,7 +399,7 @@ class OneTokenDecoder:
         self.activation, self.heads = first.feed_forward.activation, first.attention.key_heads
         self.norm, self.output = norm_of(norm), Product(output.weight, output.bias)
         self.source = Product(torch.cat([keys_and_values(layer.cross) for layer in decoders], dim=1).t(), often=True)
-        self.embedding, self.factor = embedding.weight, math.sqrt(embedding.embedding_dim)
+        self.words, self.embedding, self.factor = embedding, embedding.weight, math.sqrt(embedding.embedding_dim)
         self.positions = None if sinusoids is None else Positions(sinusoids, self.start)
         self.unseen = torch.empty(0, 0)
 
@@ -417,7 +424,8 @@ class OneTokenDecoder:
         if position >= state.own[0][0].shape[-2]:
             state = state._replace(own=tuple((_roomier(keys), _roomier(values)) for keys, values in state.own))
         source_keys, source_values, hidden, sources = state.source.part
-        tokens = known_tokens(tokens, len(self.embedding))  # numbers behind it are words that were copied
+        if reads_unknown(self.words):
+            tokens = known_tokens(tokens, len(self.embedding))
         x = F.embedding(tokens, self.embedding).mul_(self.factor)
         if (offset := self._offset(position, x)) is not None:
             x = x.add_(offset)

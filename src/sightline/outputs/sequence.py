@@ -306,9 +306,8 @@ class SequenceOutput(Output[X, Y, Part, Batch, Searched, Prediction, SequenceOpt
             forced = self.forced(options, xs)
             beams = self.search(run, [run.input.size(part) for part in parts], batch, options, forced)
         texts = iter(self._texts(run, xs, beams, batch, options))
-        losses = [(0.0, 0)] * len(beams)
-        if options.targets is not None:
-            losses = self._losses(run, xs, batch, options.targets)
+        targets = options.targets
+        losses = [(0.0, 0)] * len(beams) if targets is None else self._losses(run, xs, batch, targets)
         return [
             Searched([Prediction(next(texts), one.log_prob, one.score, tuple(one.tokens)) for one in beam], *loss)
             for beam, loss in zip(beams, losses, strict=True)
