@@ -125,6 +125,7 @@ def test_old_checkpoints_go(tmp_path):
     assert not list(folder.path.rglob("*.part*"))
 
 
+@pytest.mark.unchecked_shapes
 def test_without_decay_the_rate_falls_only_at_the_end():
     config = TrainingConfig(learning_rate=1.0, warmup=100, steps=2000, decay="none", cooldown=0.5)
     assert config.rate(49) == 0.5
