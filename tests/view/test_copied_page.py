@@ -47,6 +47,7 @@ def test_the_map_and_its_table_have_the_marks(visit):
     page = visit(partly_copied())
     page.click("summary:has-text('Table of the weights')")
     rows = page.locator("details.table tbody tr")
+    rows.nth(6).locator("td").first.wait_for()  # the table is made when it is opened
     assert rows.nth(6).locator("td").all_inner_texts()[:2] == ["copied", "0.0400"]
     assert rows.nth(0).locator("td").all_inner_texts()[:2] == ["written", "0.9800"]
     assert page.locator("details.table thead th").all_inner_texts()[:2] == ["copied or written", "p"]
