@@ -1,7 +1,8 @@
 """Probabilities of words that are written or copied, without a pass over the vocabulary for each of the two.
 
 Search makes such a distribution for every hypothesis at every step. A source has a few hundred words and a vocabulary
-thousands: here only the words of the source get a second term, in logarithms. Gain: 2.1 (`benchmarks/kernel_gains.py`).
+thousands: here only the words of the source get a second term, in logarithms. Gain: 9.6, and 5.5 where sources have
+unknown words (`benchmarks/kernel_gains.py`).
 """
 
 from typing import NamedTuple

@@ -64,7 +64,7 @@ def _sentence(operation: str, column: str, number: str | None, named: str, whole
     of, name = "" if whole else "of these, ", f"*{column}*"
     if operation in COMPARED:
         return f"{of}rows where {name} {COMPARED[operation]} {number or 'a number that the question does not have'}"
-    said = {
+    phrases = {
         "match": f"{of}rows where {name} matches {named or 'the question (no cell does)'}",
         "max": f"{of}the row with the largest {name}",
         "min": f"{of}the row with the smallest {name}",
@@ -77,7 +77,7 @@ def _sentence(operation: str, column: str, number: str | None, named: str, whole
         "count": "count the rows",
         "print": f"print {name}",
     }
-    return said[operation]
+    return phrases[operation]
 
 
 def _matched(x: Asked, column: int) -> str:

@@ -26,16 +26,16 @@ def excerpt_rows(table: AskedTable, most: int) -> tuple[Part, ...]:
     if count > most or table.total > count:
         order = np.argsort(-importance(count, table.passes, table.cells), kind="stable")
         printed = {row for row, _ in table.cells}
-        wanted = [int(row) for row in order if row in printed]
-        wanted += [row + by for row in map(int, order[:most]) for by in (0, -1, 1) if 0 <= row + by < count]
-        return with_gaps(_while_they_fit(table, wanted, most), table.numbers, table.total)
+        candidates = [int(row) for row in order if row in printed]
+        candidates += [row + by for row in map(int, order[:most]) for by in (0, -1, 1) if 0 <= row + by < count]
+        return with_gaps(_while_they_fit(table, candidates, most), table.numbers, table.total)
     return tuple(range(count))
 
 
-def _while_they_fit(table: AskedTable, wanted: Sequence[int], most: int) -> list[int]:
+def _while_they_fit(table: AskedTable, candidates: Sequence[int], most: int) -> list[int]:
     """A gap of one row is filled, for its mark is as large."""
     kept = list[int]()
-    for row in dict.fromkeys(wanted):
+    for row in dict.fromkeys(candidates):
         more = _filled(sorted({*kept, row}))
         if kept and len(with_gaps(more, table.numbers, table.total)) > most:
             break

@@ -79,8 +79,8 @@ def _scene(
     above = 1.9 * line if title else MARGIN
     asked = above + 1.5 * line
     program = asked + height_of(question) + 0.6 * line
-    said = program + height_of(written) + 0.9 * line
-    below = said + 1.25 * line * max(map(len, wrapped)) + 0.2 * line
+    top = program + height_of(written) + 0.9 * line
+    below = top + 1.25 * line * max(map(len, wrapped)) + 0.2 * line
     figure = Figure(figsize=(width, below + layout.height + MARGIN), dpi=DOTS)
     put_title(figure, title, size + 1, room, line)
     caption = put_line(figure, above + 0.6 * line, "", size, SOFT)
@@ -88,7 +88,7 @@ def _scene(
     words = [write(page, one, size + 1) for one in question]
     sentences = []
     for text in wrapped:
-        sentences.append(put_line(figure, said, "\n".join(text), size))
+        sentences.append(put_line(figure, top, "\n".join(text), size))
         sentences[-1].set(va="top", linespacing=1.15)
     own = sheet(figure, MARGIN, below, room, layout.height + 0.02)
     panel = TablePanel(own, table, layout, 0.0, 0.01, size)
