@@ -248,6 +248,10 @@ def test_the_command_line_writes_positions(trained):
     done = run("predict", folder / "run", "--features", "one.npy", "--format", "jsonl", "--beam", 2, cwd=folder)
     answered = json.loads(done.stdout)
     assert {"item", "positions", "count", "probability", "complete"} == set(answered)
+    done = run("predict", folder / "run", "--input", "made:sort:lengths=3:count=2", cwd=folder)
+    assert [sorted(line.split("\t")[1].split()) for line in done.stdout.splitlines()] == [["0", "1", "2"]] * 2, (
+        done.stderr
+    )
     done = run("predict", folder / "run", "--features", "one.npy", "--format", "npy", "--out", "x", cwd=folder)
     assert done.returncode == 2
     assert "there is text, jsonl" in done.stderr

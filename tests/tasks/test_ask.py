@@ -95,6 +95,8 @@ def test_the_answer_and_the_program_by_command(place):
     assert data["program"] == program
     assert answer == "|".join(data["answers"])
     assert [one["operation"] for one in data["operations"]]
+    done = run("predict", "run", "--input", "made:tables:count=3", "--threads", 1, cwd=place)
+    assert len(done.stdout.splitlines()) == 3, done.stderr
     seen = run("view", "run", "--table", "medals.csv", "--text", "which?", "--quick", "--out", "v.json", cwd=place)
     assert seen.returncode == 0, seen.stderr
     assert json.loads((place / "v.json").read_text())["table"]["header"] == ["Nation", "Gold", "Year"]

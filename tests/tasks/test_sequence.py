@@ -423,6 +423,29 @@ def test_a_machine_learns_made_bits(machine):
     assert made.values.tolist() == [[1, 0], [0, 1]]
 
 
+def test_made_items_are_predicted_and_viewed(machine, tmp_path):
+    """By their name, without a file; they are those that are scored, and a view without ``count`` takes the first."""
+    name, both = "made:copy:width=2:lengths=2", ("--format", "jsonl", "--min-length", "2", "--max-length", "2")
+    done = run("predict", str(machine), "--input", f"{name}:count=4", *both, cwd=tmp_path)
+    made = [json.loads(line) for line in done.stdout.splitlines()]
+    scored = list(made_rows(Source(name, options={"scored": True, "count": 4})))
+    assert [np.asarray(one["vectors"]).shape[1] for one in made] == [2] * 4, done.stderr
+    right = [one["vectors"] == row.values[1].tolist() for one, row in zip(made, scored, strict=True)]
+    assert sum(right) >= 3
+    seen = run("view", str(machine), "--input", name, "--quick", "--out", "seen.json", cwd=tmp_path)
+    assert seen.returncode == 0, seen.stderr
+    assert json.loads((tmp_path / "seen.json").read_text())["input"] == "made:copy:1"
+    np.save(tmp_path / "one.npy", scored[0].values[0])
+    for command, said in (
+        (["predict", "--input", "made:nothing"], "there is no made data 'nothing'"),
+        (["predict", "--input", name, "--features", "one.npy"], f"give --input {name} or --features, not both"),
+        (["predict", "--input", "made:tables"], "there is no made data 'tables'"),
+    ):
+        wrong = run(command[0], str(machine), *command[1:], cwd=tmp_path)
+        assert wrong.returncode == 2
+        assert said in wrong.stderr.strip().splitlines()[-1]
+
+
 def test_a_resumed_machine_draws_the_same_batches(machine, tmp_path):
     """Trained in two parts, it is what it is trained in one."""
     options = ["--data", "made:copy:width=2:lengths=1-2", "--count", "120", "--model", "ntm", "--threads", "1"]

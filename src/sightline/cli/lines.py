@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -18,6 +18,8 @@ from sightline.cli.options import FILE_OPTIONS
 from sightline.data.tables import ENCODING_RULE, recoded
 from sightline.errors import UserError
 from sightline.files import place_of
+from sightline.synthetic.made import is_made
+from sightline.tasks.evaluate import examples_for
 from sightline.tasks.run import Run
 from sightline.training.ranks import Ranks
 
@@ -28,7 +30,7 @@ BLOCK = 512  # lines predicted together: enough to sort by length, few enough to
 
 @dataclass(frozen=True)
 class Lines:
-    """The source of lines: a file (- is standard input), or texts of the command line."""
+    """The source of lines: a file (- is standard input), texts of the command line, or made data by its name."""
 
     path: str | None = None
     texts: Sequence[str] = ()
@@ -41,7 +43,11 @@ class Lines:
 
     @property
     def file(self) -> Path | None:
-        return None if self.path in (None, "-") else Path(str(self.path))
+        return None if self.path in (None, "-") or self.is_made else Path(str(self.path))
+
+    @property
+    def is_made(self) -> bool:
+        return is_made(self.path)
 
     @property
     def is_json(self) -> bool:
@@ -145,6 +151,8 @@ ItemBlock = tuple[list[Any], int]  # items, and their number of bytes in the fil
 
 def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | None = None) -> Iterator[ItemBlock]:
     """The items that a command line names, in blocks; the paths of files to read are added to ``taken``."""
+    if lines.is_made:
+        return _made(run, str(lines.path), files)
     if run.input.reads_files:
         noun = run.input.noun
         if lines.texts:
@@ -163,6 +171,15 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
     return run.input.joined(lines) if run.input.joins_lines else _parsed(run, lines)
 
 
+def _made(run: Run, name: str, files: Sequence[Path]) -> Iterator[ItemBlock]:
+    """The inputs of made data, as they are scored: others than those of training."""
+    if files:
+        raise UserError(f"give --input {name} or --{run.input.column}, not both")
+    examples, _ = examples_for(run, name)
+    step = run.input.at_once
+    return (([one.x for one in examples[start : start + step]], 0) for start in range(0, len(examples), step))
+
+
 def _parsed(run: Run, lines: Lines) -> Iterator[ItemBlock]:
     numbers = itertools.count(1)
     for block, size in lines.blocks():
@@ -170,7 +187,12 @@ def _parsed(run: Run, lines: Lines) -> Iterator[ItemBlock]:
 
 
 def items_of(run: Run, lines: Lines, files: Sequence[Path], most: int) -> list[Any]:
-    """The items to view, without empty lines; reads at least one more than ``most`` if there are more."""
+    """The items to view, without empty lines; reads at least one more than ``most`` if there are more.
+
+    Made data is one item, unless its name says how many (``count=``).
+    """
+    if lines.is_made and ":count=" not in str(lines.path):
+        lines = replace(lines, path=f"{lines.path}:count=1")
     items: list[Any] = []
     for some, _ in blocks_of(run, lines, files):
         items += [one for one in some if run.input.label(one).strip()]
