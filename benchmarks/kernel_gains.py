@@ -27,8 +27,9 @@ from sightline.decoding.search import Rules, greedy
 from sightline.kernels import products, ragged
 from sightline.kernels.allocator import keep_memory
 from sightline.kernels.copying import Sources
+from sightline.models.memory_machine import Controller
 from sightline.models.transformer import TransformerConfig
-from sightline.models.turing import Controller, TuringMachine, TuringMachineConfig
+from sightline.models.turing import TuringMachine, TuringMachineConfig
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.rnn import Cell
 from sightline.nn.series import SeriesShape

@@ -85,6 +85,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "series_to_series": {
         "encoder_decoder": "sightline.models.series_to_series:SeriesToSeriesConfig",
         "ntm": "sightline.models.turing:TuringMachineConfig",
+        "dnc": "sightline.models.computer:NeuralComputerConfig",
         "lstm": "sightline.models.recurrent_steps:RecurrentStepsConfig",
         "transformer": "sightline.models.transformer_steps:TransformerStepsConfig",
         "universal": "sightline.models.transformer_steps:UniversalStepsConfig",

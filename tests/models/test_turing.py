@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from episodes import Control, check_batches, check_nothing_kept, cosines, episode, sigmoid, softmax, softplus
 from sightline.explain.capture import capture
 from sightline.kernels import turing as kernel
 from sightline.models.turing import TuringMachineConfig
-from sightline.models.vector_writer import TargetShape, VectorsBatch
-from sightline.nn.series import SeriesBatch, SeriesShape
+from sightline.models.vector_writer import TargetShape
+from sightline.nn.series import SeriesShape
 
 KINDS = {
     "lstm": {},
@@ -24,34 +25,11 @@ def machine(seed=1, **fields):
     return config.build(SeriesShape((3,)), TargetShape(2, True)).double()
 
 
-def episode(rows=3, seed=2):
-    draw = torch.Generator().manual_seed(seed)
-    lengths, answers = torch.tensor([5, 2, 4])[:rows], torch.tensor([3, 1, 2])[:rows]
-    values = torch.randn(rows, 5, 3, dtype=torch.float64, generator=draw)
-    values = values * (torch.arange(5) < lengths[:, None]).unsqueeze(-1)
-    target = (torch.rand(rows, 3, 2, dtype=torch.float64, generator=draw) > 0.5).double()
-    return SeriesBatch(values, lengths), VectorsBatch(target, answers)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def softplus(x):
-    return np.log1p(np.exp(x))
-
-
-def softmax(x):
-    powers = np.exp(x - x.max())
-    return powers / powers.sum()
-
-
 def addressed(raw, memory, last, width):
     """Graves et al. 2014, equations 5 to 9, for one head: plain loops."""
     key, strength, gate = raw[:width], softplus(raw[width]), sigmoid(raw[width + 1])
     shift, sharp = softmax(raw[width + 2 : width + 5]), 1 + softplus(raw[-1])
-    cosines = np.array([key @ row / (np.linalg.norm(key) * np.linalg.norm(row)) for row in memory])
-    mixed = gate * softmax(strength * cosines) + (1 - gate) * last
+    mixed = gate * softmax(strength * cosines(key, memory)) + (1 - gate) * last
     slots = len(memory)
     turned = [sum(mixed[(i - j) % slots] * shift[j + 1] for j in (-1, 0, 1)) for i in range(slots)]
     powers = np.array(turned) ** sharp
@@ -60,25 +38,14 @@ def addressed(raw, memory, last, width):
 
 def by_formulas(model, inputs):
     """Features of one row, as the paper has it: erase, add, then read."""
-    weights = {name: one.detach().numpy() for name, one in model.named_parameters()}
-    config = model.config
+    control = Control(model)
+    weights, config = control.weights, model.config
     width, heads = config.width, {"read": config.read_heads, "write": config.write_heads}
     memory = weights.get("first_memory", np.full((config.slots, width), 1e-6)).copy()
     last = {kind: [np.eye(config.slots)[0] for _ in range(count)] for kind, count in heads.items()}
-    reads = weights["first_reads"]
-    if model.recurrent:
-        hidden, cell = weights["first_state"]
-    features = []
+    reads, features = weights["first_reads"], []
     for x in inputs:
-        entered = np.concatenate([x, reads])
-        if model.recurrent:
-            gates = weights["controller.input.weight"] @ entered + weights["controller.input.bias"]
-            gates = gates + weights["controller.recurrent.weight"] @ hidden + weights["controller.recurrent.bias"]
-            enter, forget, new, leave = np.split(gates, 4)
-            cell = sigmoid(forget) * cell + sigmoid(enter) * np.tanh(new)
-            hidden = sigmoid(leave) * np.tanh(cell)
-        else:
-            hidden = np.tanh(weights["controller.weight"] @ entered + weights["controller.bias"])
+        hidden = control(x, reads)
         content = (weights["content.weight"] @ hidden + weights["content.bias"]).reshape(2, heads["write"], width)
 
         def address(kind, memory, hidden=hidden):
@@ -131,35 +98,12 @@ def test_gradients_are_those_of_finite_differences(steps):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@torch.no_grad()
 def test_a_batch_of_different_lengths_equals_one_by_one(kind):
-    model = machine(**KINDS[kind])
-    source, target = episode()
-    together = model.loss(source, target)
-    made = model.generate(source, 3, 3)
-    alone = 0.0
-    for row in range(3):
-        frames, count = int(source.lengths[row]), int(target.lengths[row])
-        one = SeriesBatch(source.values[row : row + 1, :frames], source.lengths[row : row + 1])
-        own = VectorsBatch(target.values[row : row + 1, :count], target.lengths[row : row + 1])
-        alone += float(model.loss(one, own).total)
-        torch.testing.assert_close(model.generate(one, 3, 3).values, made.values[row : row + 1])
-    assert float(together.total) == pytest.approx(alone, rel=1e-10)
-    assert together.tokens == 6
+    check_batches(machine(**KINDS[kind]))
 
 
 def test_nothing_is_kept_between_calls():
-    model, (source, target) = machine(), episode()
-    before = {name: one.clone() for name, one in model.state_dict().items()}
-    first = model.loss(source, target).total
-    model.loss(*episode(seed=9)).total.backward()
-    assert torch.equal(model.loss(source, target).total, first)
-    assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
-    state = model.begin(2)
-    x = torch.randn(2, 4, dtype=torch.float64)
-    once = model.step(x, state)[0]
-    model.step(torch.randn(2, 4, dtype=torch.float64), state)  # another episode in between
-    assert torch.equal(model.step(x, state)[0], once)
+    check_nothing_kept(machine())
 
 
 @torch.no_grad()

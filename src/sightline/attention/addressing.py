@@ -24,12 +24,16 @@ from sightline.attention.sequential import Sequential, row_visible
 
 
 class Content(Score):
-    """``β cos(k, M_i)`` with β given by the query, not learned: the query is (k, β)."""
+    """``β cos(k, M_i)`` with β given by the query, not learned: the query is (k, β). β is at least ``least``."""
+
+    def __init__(self, least: float = 0.0) -> None:
+        super().__init__()
+        self.least = least
 
     def forward(
         self, query: Float[Tensor, "*b t q"], keys: Float[Tensor, "*#b s p"], position: int
     ) -> Float[Tensor, "*b t s"]:
-        key, strength = query[..., :-1], F.softplus(query[..., -1:])
+        key, strength = query[..., :-1], self.least + F.softplus(query[..., -1:])
         return strength * (unit_length(key) @ unit_length(keys).transpose(-2, -1))
 
 
@@ -88,9 +92,19 @@ class Addressing(Sequential):
                 f"memory has keys of shape {tuple(memory.keys.shape)} and values of shape "
                 f"{tuple(memory.values.shape)}; a memory that is written has one content for both"
             )
-        keep = torch.prod(1 - weights.unsqueeze(-1) * erase.unsqueeze(-2), dim=-3)
-        written = memory.values * keep + weights.transpose(-2, -1) @ add
+        written = erase_and_add(memory.values, weights, erase, add)
         return Memory(written, written, memory.mask)
+
+
+def erase_and_add(
+    slots: Float[Tensor, "*b s v"],
+    weights: Float[Tensor, "*b w s"],
+    erase: Float[Tensor, "*b w v"],
+    add: Float[Tensor, "*b w v"],
+) -> Float[Tensor, "*b s v"]:
+    """``M ∘ Π(1 − w eᵀ) + Σ w aᵀ`` over the write heads ``w``."""
+    keep = torch.prod(1 - weights.unsqueeze(-1) * erase.unsqueeze(-2), dim=-3)
+    return slots * keep + weights.transpose(-2, -1) @ add
 
 
 def ring(seen: Bool[Tensor, "*b s"], offset: int) -> Int[Tensor, "*b s"]:

@@ -41,11 +41,7 @@ def supported(machine: "TuringMachine", inputs: Float[Tensor, "b t d"]) -> bool:
 
 def reference(machine: "TuringMachine", inputs: Float[Tensor, "b t d"]) -> Float[Tensor, "b t f"]:
     """Features of all steps, step by step."""
-    state, features = machine.begin(len(inputs)), list[Tensor]()
-    for x in inputs.unbind(dim=1):
-        made, state = machine.step(x, state)
-        features.append(made)
-    return torch.stack(features, dim=1)
+    return machine.features(inputs)
 
 
 def fast(machine: "TuringMachine", inputs: Float[Tensor, "b t d"]) -> Float[Tensor, "b t f"]:

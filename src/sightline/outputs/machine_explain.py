@@ -21,8 +21,8 @@ from sightline.explain.explanation import Belief, Stack
 from sightline.explain.thinking import Repeated, fixed_repeats, repeats_map
 from sightline.inputs.image import of_images
 from sightline.inputs.series_subject import numbers_change
+from sightline.models.memory_machine import MemoryMachine
 from sightline.models.stepping import Schedule, StepFeatures, Stepping
-from sightline.models.turing import TuringMachine
 from sightline.nn.series import SeriesBatch
 from sightline.outputs.encoder_maps import HIDING, kept_note, too_many_note, top_for
 from sightline.records import Record, Slots, Tokens
@@ -39,7 +39,7 @@ def explain_machine(
 ) -> Maps:
     """The maps of a machine that answered one item with ``count`` vectors, step by step; what to know goes to
     ``notes``."""
-    memory = model if isinstance(model, TuringMachine) else None
+    memory = model if isinstance(model, MemoryMachine) else None
     schedule = model.schedule(batch, torch.full_like(batch.lengths, count))
     steps, slots = schedule.inputs.shape[1], 0 if memory is None else memory.slots
     top = options.top or top_for(model, max(steps, slots))
@@ -99,7 +99,7 @@ def _repeated(steps: StepFeatures) -> Repeated | None:
 
 
 def read_without(
-    machine: TuringMachine, schedule: Schedule, keep: Float[Tensor, "#b #h #s"], start: int = 0
+    machine: MemoryMachine, schedule: Schedule, keep: Float[Tensor, "#b #h #s"], start: int = 0
 ) -> Float[Tensor, "b t f"]:
     """Features of all steps where heads read, from step ``start`` on, only the share ``keep`` of what slots hold.
 
@@ -125,7 +125,7 @@ class MachineSubject(HidingSubject):
 
     row_name, column_name = "vector", "slot"
 
-    def __init__(self, machine: TuringMachine, schedule: Schedule, count: int) -> None:
+    def __init__(self, machine: MemoryMachine, schedule: Schedule, count: int) -> None:
         self.machine, self.schedule, self.count = machine, schedule, count
         super().__init__(machine)
         self.before = self.written()  # before the sigmoid

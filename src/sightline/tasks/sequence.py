@@ -14,6 +14,7 @@ TARGET = Column("target", "the path of an array (.npy), vectors × numbers", ("t
 POSITIONS = Column("positions", "frames of the array, counted from 0, such as 3 0 2", ("order", "pointers"))
 MACHINES: dict[str, dict[str, dict[str, Any]]] = {
     "ntm": {"tiny": {}, "small": {"read_heads": 4, "write_heads": 4}, "base": {"size": 200, "slots": 256, "width": 32}},
+    "dnc": {"tiny": {}, "small": {"read_heads": 4}, "base": {"size": 200, "slots": 256, "width": 32, "read_heads": 4}},
     "lstm": {"tiny": {}, "small": {"size": 256}, "base": {"size": 512, "layers": 3}},
     "transformer": {
         "tiny": {},
@@ -29,7 +30,7 @@ MACHINES: dict[str, dict[str, dict[str, Any]]] = {
 MODELS = {"encoder_decoder": LISTENERS["listen_attend_spell"], **MACHINES}
 ALL_RATES: dict[str, object] = {
     "": RATES,
-    "ntm": {"tiny": 3e-3, "small": 2e-3, "base": 1e-3},
+    **{name: {"tiny": 3e-3, "small": 2e-3, "base": 1e-3} for name in ("ntm", "dnc")},
     **{name: {"tiny": 1e-3, "small": 1e-3, "base": 5e-4} for name in ("lstm", "transformer", "universal")},
 }
 POINTERS: dict[str, dict[str, dict[str, Any]]] = {

@@ -1,0 +1,157 @@
+"""The Differentiable Neural Computer (Graves et al. 2016): a memory whose slots are allocated, freed and linked.
+
+It writes where the memory is free or where the content matches, by a gate, and reads by content, or goes from the slot
+it read to the one written before or after it. Usage: ``u ← (u + w − u ∘ w) ∘ Π (1 − f_i r_i)`` with the weights w of
+the last write and r of the last reads. Free slots, with φ the order of usage: ``a_φ(j) = (1 − u_φ(j)) Π_{i<j} u_φ(i)``.
+Links: ``L_ij ← (1 − w_i − w_j) L_ij + w_i p_j``, where p is what was written last.
+
+What people get wrong: slots are freed by what the heads read a step before, and the free gates belong to this step;
+L has no diagonal; ``L r`` goes forward and ``Lᵀ r`` back; p is updated after L; write weights may sum to less than one.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sightline.attention.addressing import Content, erase_and_add
+from sightline.attention.contract import Carry
+from sightline.attention.heads import HeadLinear
+from sightline.attention.tap import Look, active_taps, new_passage, show
+from sightline.models.memory_machine import Links, MachineState, MemoryMachine, MemoryMachineConfig
+from sightline.models.stepping import Schedule, StepFeatures
+from sightline.models.vector_writer import TargetShape
+from sightline.nn.dropout import Dropout
+from sightline.nn.series import SeriesShape
+
+LEAST_USED = 1e-6  # a product of exact zeros has a gradient that is slow to compute
+
+
+class Asked(NamedTuple):
+    """What heads ask for: the scores of slots by content, and what else a head of this kind says."""
+
+    key: Float[Tensor, "b n 1 k"]  # with its strength behind it
+    more: Float[Tensor, "b n m"]
+
+
+class MixingHeads(nn.Module):
+    """Heads whose weights are a mixture: of those by content, and of other ones over the same slots."""
+
+    def __init__(self, size: int, width: int, heads: int, more: int) -> None:
+        super().__init__()
+        self.heads, self.parts = heads, (width + 1, more)
+        self.head = HeadLinear(size, width + 1 + more, heads=(heads,), bias=True)
+        self.score = Content(least=1.0)
+
+    def ask(self, hidden: Float[Tensor, "b h"]) -> Asked:
+        key, more = self.head(hidden[:, None, None, :].expand(-1, self.heads, 1, -1)).split(self.parts, dim=-1)
+        return Asked(key, more.squeeze(-2))
+
+    def begin(self, memory: Float[Tensor, "b s m"]) -> Carry:
+        """No slot was read or written."""
+        return Carry(weights=memory.new_zeros(len(memory), self.heads, memory.shape[1]))
+
+    def forward(
+        self,
+        asked: Asked,
+        memory: Float[Tensor, "b s m"],
+        others: Float[Tensor, "b n o s"],
+        shares: Float[Tensor, "b n p"],
+        carry: Carry,
+    ) -> Carry:
+        """Weights by content times the first share, plus the others times theirs; the carry holds them."""
+        scores = self.score(asked.key, memory.unsqueeze(1), carry.position)
+        every = torch.cat([torch.softmax(scores, dim=-1), others], dim=-2)
+        weights, passage = shares.unsqueeze(-2) @ every, carry.passage
+        if active_taps() and not passage:
+            passage = new_passage()
+        weights = show(Look(self, carry.position, scores, weights, None, heads=1, passage=passage))
+        return carry._replace(position=carry.position + 1, weights=weights.squeeze(-2), passage=passage)
+
+
+class NeuralComputer(MemoryMachine):
+    """A controller and its memory, with one head that writes."""
+
+    config: "NeuralComputerConfig"
+
+    def __init__(self, config: "NeuralComputerConfig", shape: SeriesShape, target: TargetShape) -> None:
+        super().__init__()
+        self.add_controller(config, self.add_steps(config, shape))
+        self.read = MixingHeads(config.size, config.width, config.read_heads, 4)  # three modes, and whether to free
+        self.write = MixingHeads(config.size, config.width, 1, 2)  # whether to write, and whether into a free slot
+        self.content = nn.Linear(config.size, 2 * config.width)
+        self.add_first()
+        self.dropout = Dropout(config.dropout)
+        self.add_vectors(config.size + self.read_size, target, stops=not self.each)
+
+    def begin(self, rows: int) -> MachineState:
+        memory, state, reads = self.first(rows)
+        none = memory.new_zeros(rows, self.slots)
+        links = Links(none, none, memory.new_zeros(rows, self.slots, self.slots))
+        return MachineState(memory, state, reads, self.read.begin(memory), self.write.begin(memory), links)
+
+    def step(self, x: Float[Tensor, "b d"], state: MachineState) -> tuple[Float[Tensor, "b h"], MachineState]:
+        hidden, own = self.control(x, state)
+        assert state.links is not None
+        assert state.reading.weights is not None
+        assert state.writing.weights is not None
+        reading, writing = self.read.ask(hidden), self.write.ask(hidden)
+        usage = used(state.links.usage, state.writing.weights[:, 0], state.reading.weights, reading.more[..., 3:])
+        gate, free = torch.sigmoid(writing.more).split(1, dim=-1)
+        shares = gate * torch.cat([1 - free, free], dim=-1)
+        written = self.write(writing, state.memory, allocation(usage)[:, None, None], shares, state.writing)
+        assert written.weights is not None
+        erase, add = self.content(hidden).unflatten(-1, (2, 1, self.width)).unbind(dim=1)
+        memory = erase_and_add(state.memory, written.weights, torch.sigmoid(erase), add)
+        links = linked(state.links, usage, written.weights[:, 0])
+        last = state.reading.weights
+        ways = torch.stack([last @ links.after, last @ links.after.transpose(1, 2)], dim=-2)  # back and forward
+        modes = torch.softmax(reading.more[..., :3], dim=-1)
+        read = self.read(reading, memory, ways, modes, state.reading)
+        assert read.weights is not None
+        reads = (read.weights @ memory).flatten(1)
+        return torch.cat([hidden, reads], dim=-1), MachineState(memory, own, reads, read, written, links)
+
+    def run(self, schedule: Schedule) -> StepFeatures:
+        return StepFeatures(self.dropout(self.features(schedule.inputs)))
+
+
+def used(
+    usage: Float[Tensor, "b s"],
+    written: Float[Tensor, "b s"],
+    read: Float[Tensor, "b r s"],
+    free: Float[Tensor, "b r 1"],
+) -> Float[Tensor, "b s"]:
+    """How much each slot is in use: the last write uses slots, and what was read may be freed (``free``: logits)."""
+    kept = torch.prod(1 - torch.sigmoid(free) * read, dim=1)
+    return (usage + written - usage * written) * kept
+
+
+def allocation(usage: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
+    """Where to write next: the least used slot, and the following ones as far as it is used."""
+    usage = LEAST_USED + (1 - LEAST_USED) * usage
+    ordered, order = usage.sort(dim=-1, stable=True)
+    before = torch.cat([torch.ones_like(ordered[:, :1]), ordered[:, :-1].cumprod(dim=-1)], dim=-1)
+    return torch.zeros_like(usage).scatter(-1, order, (1 - ordered) * before)
+
+
+def linked(links: Links, usage: Float[Tensor, "b s"], written: Float[Tensor, "b s"]) -> Links:
+    """The links after a write."""
+    kept = 1 - written.unsqueeze(2) - written.unsqueeze(1)
+    after = kept * links.after + written.unsqueeze(2) * links.precedence.unsqueeze(1)
+    after = after * (1 - torch.eye(after.shape[-1], dtype=after.dtype, device=after.device))
+    precedence = (1 - written.sum(dim=-1, keepdim=True)) * links.precedence + written
+    return Links(usage, precedence, after)
+
+
+@dataclass(frozen=True)
+class NeuralComputerConfig(MemoryMachineConfig):
+    """Each step holds slots × slots links for every row of a batch."""
+
+    kind: ClassVar[str] = "dnc"
+    most_slots: ClassVar[int] = 2048
+
+    def build(self, shape: SeriesShape, target: TargetShape) -> NeuralComputer:
+        return NeuralComputer(self, shape, target)

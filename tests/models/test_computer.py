@@ -1,0 +1,150 @@
+"""The Differentiable Neural Computer, held to a transcription of its formulas through whole episodes."""
+
+import numpy as np
+import pytest
+import torch
+
+from episodes import Control, check_batches, check_nothing_kept, cosines, episode, sigmoid, softmax, softplus
+from sightline.explain.capture import capture, cut
+from sightline.models.computer import LEAST_USED, Links, NeuralComputerConfig, allocation, linked, used
+from sightline.models.vector_writer import TargetShape
+from sightline.nn.series import SeriesShape
+
+KINDS = {
+    "lstm": {},
+    "feed-forward": {"controller": "feed_forward"},
+    "several heads": {"read_heads": 3},
+}
+
+
+def computer(seed=1, **fields):
+    torch.manual_seed(seed)
+    config = NeuralComputerConfig(answers="after", slots=5, width=4, size=6, **fields)
+    model = config.build(SeriesShape((3,)), TargetShape(2, True)).double()
+    with torch.no_grad():  # gates and modes that are far from even
+        for head in (model.read.head, model.write.head):
+            head.weight *= 4
+            head.bias *= 4
+    return model
+
+
+def by_formulas(model, inputs):
+    """Features of one row, by Graves et al. 2016, the equations of their methods: plain loops."""
+    control = Control(model)
+    weights, config = control.weights, model.config
+    slots, width, heads = config.slots, config.width, config.read_heads
+    memory = np.full((slots, width), 1e-6)
+    usage, precedence, link = np.zeros(slots), np.zeros(slots), np.zeros((slots, slots))
+    written, read = np.zeros(slots), np.zeros((heads, slots))
+    reads, features = weights["first_reads"], []
+    for x in inputs:
+        hidden = control(x, reads)
+
+        def asked(kind, hidden=hidden):
+            maps, biases = weights[f"{kind}.head.weight"], weights[f"{kind}.head.bias"][:, 0]
+            return [hidden @ own + bias for own, bias in zip(maps, biases, strict=True)]
+
+        def content(raw, memory):
+            return softmax((1 + softplus(raw[width])) * cosines(raw[:width], memory))
+
+        reading, (writing,) = asked("read"), asked("write")
+        kept = np.ones(slots)
+        for head in range(heads):
+            kept = kept * (1 - sigmoid(reading[head][-1]) * read[head])
+        usage = (usage + written - usage * written) * kept
+        order, free, before = np.argsort(usage, kind="stable"), np.zeros(slots), 1.0
+        for place in order:
+            bounded = LEAST_USED + (1 - LEAST_USED) * usage[place]
+            free[place] = (1 - bounded) * before
+            before *= bounded
+        gate, allocates = sigmoid(writing[-2]), sigmoid(writing[-1])
+        written = gate * (allocates * free + (1 - allocates) * content(writing, memory))
+        erase, add = np.split(weights["content.weight"] @ hidden + weights["content.bias"], 2)
+        memory = memory * (1 - np.outer(written, sigmoid(erase))) + np.outer(written, add)
+        new = np.zeros((slots, slots))
+        for i in range(slots):
+            for j in range(slots):
+                if i != j:
+                    new[i, j] = (1 - written[i] - written[j]) * link[i, j] + written[i] * precedence[j]
+        link = new
+        precedence = (1 - written.sum()) * precedence + written
+        last, read = read, np.zeros((heads, slots))
+        for head in range(heads):
+            by_content, back, forward = softmax(reading[head][width + 1 : width + 4])
+            read[head] = by_content * content(reading[head], memory)
+            read[head] += back * (link.T @ last[head]) + forward * (link @ last[head])
+        reads = (read @ memory).reshape(-1)
+        features.append(np.concatenate([hidden, reads]))
+    return np.array(features)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_whole_episode_is_that_of_the_formulas(kind):
+    model = computer(**KINDS[kind])
+    source, target = episode()
+    schedule = model.schedule(source, target.lengths)
+    features = model.features(schedule.inputs).detach().numpy()
+    for row in range(3):
+        expected = by_formulas(model, schedule.inputs[row].numpy())
+        np.testing.assert_allclose(features[row], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_are_those_of_finite_differences():
+    model = computer(read_heads=2)
+    inputs = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    weights = tuple(model.parameters())
+    assert torch.autograd.gradcheck(lambda x, *_: model.features(x), (inputs, *weights), atol=1e-6, fast_mode=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_of_different_lengths_equals_one_by_one(kind):
+    check_batches(computer(**KINDS[kind]))
+
+
+def test_nothing_is_kept_between_calls():
+    check_nothing_kept(computer())
+
+
+def test_it_writes_to_free_slots_and_goes_through_them_in_the_order_of_writing():
+    links = Links(torch.zeros(1, 4), torch.zeros(1, 4), torch.zeros(1, 4, 4))
+    nothing, keeps, frees = torch.zeros(1, 1, 4), torch.full((1, 1, 1), -50.0), torch.full((1, 1, 1), 50.0)
+    written, order, slot = torch.zeros(1, 4), list[int](), torch.eye(4)
+    for _ in range(3):
+        usage = used(links.usage, written, nothing, keeps)
+        written = allocation(usage)
+        order.append(int(written.argmax()))
+        assert float(written.max()) > 0.99
+        links = linked(links, usage, written)
+    first, second, third = order
+    assert len(set(order)) == 3
+    forward = links.after[0] @ slot[first]
+    assert forward.argmax() == second
+    assert (links.after[0] @ forward).argmax() == third
+    assert (links.after[0].T @ slot[third]).argmax() == second
+    usage = used(links.usage, written, slot[None, second : second + 1], frees)  # read and freed
+    unused = ({0, 1, 2, 3} - {*order}).pop()
+    assert allocation(usage)[0, [second, unused]].sum() > 0.99
+
+
+@torch.no_grad()
+def test_capture_sees_every_step_and_changes_weights():
+    model, (source, target) = computer(read_heads=2), episode(rows=1)
+    plain = model.loss(source, target).total
+    with capture(model) as trace:
+        assert float(model.loss(source, target).total) == pytest.approx(float(plain), rel=1e-9)
+    assert {name: trace[name].weights.shape for name in trace.names} == {"write": (1, 1, 8, 5), "read": (1, 2, 8, 5)}
+    assert float(trace["read"].weights.sum(-1).max()) <= 1 + 1e-9
+    with capture(model, change=cut("read", head=1)) as cutting:
+        assert float(model.loss(source, target).total) != pytest.approx(float(plain), rel=1e-6)
+    assert not cutting["read"].weights[:, 1].any()
+
+
+@pytest.mark.unchecked_shapes  # wrong values are given on purpose
+def test_wrong_settings_are_one_sentence():
+    for fields, said in (
+        ({"slots": 2049}, "slots is 2,049; it must be at most 2,048"),
+        ({"controller": "gru"}, "controller is 'gru'; it is one of lstm, feed_forward"),
+        ({"read_heads": 0}, "read_heads is 0"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            NeuralComputerConfig(**fields)
