@@ -29,7 +29,7 @@ from sightline.export.run import export_run
 from sightline.export.writing import LONGEST
 from sightline.kernels.allocator import keep_memory
 from sightline.metrics import bleu, tokenised_bleu
-from sightline.outputs.sequence import Prediction
+from sightline.outputs.searched import Prediction
 from sightline.tasks.run import Run
 
 OURS = "Sightline"

@@ -146,7 +146,7 @@ async def under_load(
 def different(run: Path, answers: dict[str, str]) -> int:
     """How many answers are not those of `predict`: all in batches, and some of them one by one."""
     import sightline
-    from sightline.outputs.sequence import Prediction
+    from sightline.outputs.searched import Prediction
 
     translator, texts = sightline.load(run), sorted(answers)
 

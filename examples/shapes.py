@@ -40,7 +40,7 @@ from sightline.inputs.image import ImageInput
 from sightline.models.show_attend_tell import ShowAttendTellConfig, hard, soft
 from sightline.nn.image import CNNConfig
 from sightline.outputs.captions import CaptionOutput, looks
-from sightline.outputs.sequence import Prediction
+from sightline.outputs.searched import Prediction
 from sightline.synthetic.shapes import COLOURS, SHAPES, Made, made_shapes
 from sightline.tasks.caption import CAPTION
 from sightline.tasks.configs.caption import CaptionConfig

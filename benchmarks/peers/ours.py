@@ -31,7 +31,7 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.text_to_text import TextToTextConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.outputs.base import SomeOutput
-from sightline.outputs.sequence import Prediction
+from sightline.outputs.searched import Prediction
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.prepare import Prepared

@@ -10,7 +10,7 @@ import pytest
 
 from predictions import run, stranger, texts, texts_of, translator  # noqa: F401 - pytest finds the fixtures here
 from sightline.decoding.options import SearchConfig
-from sightline.outputs.sequence import Prediction, Searched, SequenceOptions
+from sightline.outputs.searched import Prediction, Searched, SequenceOptions
 from sightline.tasks.run import Run
 
 pytestmark = [pytest.mark.unchecked_shapes, pytest.mark.slow]

@@ -19,7 +19,8 @@ from sightline.explain.explanation import Explanation
 from sightline.inputs.base import Input
 from sightline.metrics import Statistics
 from sightline.outputs.base import Output
-from sightline.outputs.sequence import SequenceOptions, SequenceOutput
+from sightline.outputs.searched import SequenceOptions
+from sightline.outputs.sequence import SequenceOutput
 from sightline.records import Axis, Frames, Slots
 from sightline.records import Cells as TableCells
 from sightline.tasks.run import Run

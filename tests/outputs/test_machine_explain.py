@@ -15,6 +15,7 @@ from server_samples import client_of
 from sightline.explain.evidence import leave_one_out
 from sightline.explain.explanation import Explanation
 from sightline.explain.thinking import fixed_repeats, watch_repeats
+from sightline.models.computer import NeuralComputerConfig
 from sightline.models.recurrent_steps import RecurrentStepsConfig
 from sightline.models.transformer_steps import TransformerStepsConfig, UniversalStepsConfig
 from sightline.models.turing import TuringMachineConfig
@@ -128,10 +129,11 @@ def test_gradients_find_the_same_slots():
     assert subject.gradient_times_input([0, 1, 2]).abs().argmax(dim=1).tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("first", ["constant", "learned", "random"])
+@pytest.mark.parametrize("first", ["constant", "learned", "random", "computer"])
 def test_nothing_hidden_is_what_the_machine_does(first):
     torch.manual_seed(0)
-    config = TuringMachineConfig(answers="after", slots=6, width=3, size=5, read_heads=2, first_memory=first)
+    sizes = {"answers": "after", "slots": 6, "width": 3, "size": 5, "read_heads": 2}
+    config = NeuralComputerConfig(**sizes) if first == "computer" else TuringMachineConfig(**sizes, first_memory=first)
     model = config.build(SeriesShape((3,)), TargetShape(3, True)).eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     schedule = model.schedule(BATCH, torch.tensor([3]))
@@ -152,6 +154,15 @@ def test_nothing_hidden_is_what_the_machine_does(first):
                 )
                 assert torch.allclose(nothing, -model.errors(features, subject.true)) == same
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_neural_computer_has_the_same_maps():
+    torch.manual_seed(0)
+    config = NeuralComputerConfig(answers="after", slots=6, width=3, size=5, read_heads=2)
+    made = explained(config.build(SeriesShape((3,)), TargetShape(3, True)).eval())
+    assert [one.title for one in made.stacks] == ["Slots of the memory", "What hiding each slot costs each vector"]
+    assert {one.name for one in made.records} == {"write", "read", "hiding"}
+    assert any(note.startswith("without read head 2, ") for note in made.notes)
 
 
 def test_answers_at_each_frame():

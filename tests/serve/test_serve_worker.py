@@ -7,7 +7,7 @@ import pytest
 
 from server_samples import Gate, client_of, some_runs
 from sightline.errors import UserError
-from sightline.outputs.sequence import SequenceOptions
+from sightline.outputs.searched import SequenceOptions
 from sightline.serve import Limits
 from sightline.serve.adapter import TurnKey
 from sightline.serve.refusals import RefusedError

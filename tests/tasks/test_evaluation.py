@@ -18,7 +18,7 @@ from sightline import metrics as scores
 from sightline.errors import UserError
 from sightline.inputs.text import SourceText
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.outputs.sequence import Prediction, Searched
+from sightline.outputs.searched import Prediction, Searched
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.evaluate import compare, evaluate

@@ -19,7 +19,7 @@ from sightline.models.rnnsearch import RNNSearchConfig
 from sightline.models.seq2seq import Seq2SeqConfig
 from sightline.models.transformer import TransformerConfig
 from sightline.outputs import unknown
-from sightline.outputs.sequence import Prediction, Searched
+from sightline.outputs.searched import Prediction, Searched
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.ensemble import ensemble
 from sightline.tasks.run import batches_by_size

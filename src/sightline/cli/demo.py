@@ -20,7 +20,7 @@ from sightline.kernels.allocator import keep_memory
 from sightline.machine import check_seed, set_threads
 from sightline.metrics import exact_match
 from sightline.models.rnnsearch import RNNSearchConfig
-from sightline.outputs.sequence import Prediction
+from sightline.outputs.searched import Prediction
 from sightline.synthetic.dates import held_out_language, split_dates
 from sightline.tasks.configs.translate import TranslateConfig
 from sightline.tasks.run import Run

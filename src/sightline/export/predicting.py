@@ -16,7 +16,7 @@ from sightline.files import read_json
 from sightline.inputs.base import SomeInput
 from sightline.inputs.text import SourceText
 from sightline.outputs.base import SomeOutput
-from sightline.outputs.sequence import SequenceOptions
+from sightline.outputs.searched import SequenceOptions
 from sightline.outputs.translation import TranslationOutput
 from sightline.tasks.configs.base import TaskConfig
 from sightline.tasks.run import Run

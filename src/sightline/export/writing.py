@@ -23,7 +23,7 @@ from sightline.export.engine import SOURCE, TARGET, Engine, Format, library
 from sightline.files import RECORDS, make_folder, open_regular, write_text
 from sightline.metrics import bleu
 from sightline.models.text_to_text import TextToText
-from sightline.outputs.sequence import Prediction
+from sightline.outputs.searched import Prediction
 from sightline.tasks.prepare import DATA, VALID
 from sightline.tasks.run import Run
 from sightline.text.tokeniser import Tokeniser

@@ -26,10 +26,8 @@ from sightline.models.vector_writer import TargetShape
 from sightline.nn.dropout import Dropout
 from sightline.nn.series import SeriesShape
 
-LEAST_USED = 1e-6  # a product of exact zeros has a gradient that is slow to compute
 
-
-class Asked(NamedTuple):
+class HeadRequest(NamedTuple):
     """What heads ask for: the scores of slots by content, and what else a head of this kind says."""
 
     key: Float[Tensor, "b n 1 k"]  # with its strength behind it
@@ -45,9 +43,9 @@ class MixingHeads(nn.Module):
         self.head = HeadLinear(size, width + 1 + more, heads=(heads,), bias=True)
         self.score = Content(least=1.0)
 
-    def ask(self, hidden: Float[Tensor, "b h"]) -> Asked:
+    def ask(self, hidden: Float[Tensor, "b h"]) -> HeadRequest:
         key, more = self.head(hidden[:, None, None, :].expand(-1, self.heads, 1, -1)).split(self.parts, dim=-1)
-        return Asked(key, more.squeeze(-2))
+        return HeadRequest(key, more.squeeze(-2))
 
     def begin(self, memory: Float[Tensor, "b s m"]) -> Carry:
         """No slot was read or written."""
@@ -55,7 +53,7 @@ class MixingHeads(nn.Module):
 
     def forward(
         self,
-        asked: Asked,
+        asked: HeadRequest,
         memory: Float[Tensor, "b s m"],
         others: Float[Tensor, "b n o s"],
         shares: Float[Tensor, "b n p"],
@@ -130,8 +128,8 @@ def used(
 
 
 def allocation(usage: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
-    """Where to write next: the least used slot, and the following ones as far as it is used."""
-    usage = LEAST_USED + (1 - LEAST_USED) * usage
+    """Where to write next: the least used slot, and the following ones as far as it is used. Of slots that are used
+    alike, the first one comes first: in an empty memory, one slot after another."""
     ordered, order = usage.sort(dim=-1, stable=True)
     before = torch.cat([torch.ones_like(ordered[:, :1]), ordered[:, :-1].cumprod(dim=-1)], dim=-1)
     return torch.zeros_like(usage).scatter(-1, order, (1 - ordered) * before)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from sightline.outputs.label_scores import LabelPrediction
     from sightline.outputs.labels import LabelsOutput
     from sightline.outputs.masked import Filling, MaskedOptions, MaskedOutput
-    from sightline.outputs.sequence import Prediction, SequenceOptions, SequenceOutput
+    from sightline.outputs.searched import Prediction, SequenceOptions
+    from sightline.outputs.sequence import SequenceOutput
     from sightline.outputs.span import AnswerPrediction, SpanOutput
     from sightline.outputs.tags import TagPrediction, TagsOutput
     from sightline.outputs.translation import TranslationOutput
@@ -27,7 +28,8 @@ else:
             "outputs.label_scores": "LabelPrediction",
             "outputs.labels": "LabelsOutput",
             "outputs.masked": "Filling MaskedOptions MaskedOutput",
-            "outputs.sequence": "Prediction SequenceOptions SequenceOutput",
+            "outputs.searched": "Prediction SequenceOptions",
+            "outputs.sequence": "SequenceOutput",
             "outputs.span": "AnswerPrediction SpanOutput",
             "outputs.tags": "TagPrediction TagsOutput",
             "outputs.translation": "TranslationOutput",

@@ -26,7 +26,8 @@ from sightline.metrics import Metric
 from sightline.metrics.captions import CAPTION_METRICS, bleu_several
 from sightline.metrics.texts import words_of
 from sightline.models.image_to_text import ImageToText
-from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
+from sightline.outputs.searched import Prediction, Scoring, Searched, SequenceOptions
+from sightline.outputs.sequence import SequenceOutput
 from sightline.outputs.simple_baselines import usual_text
 from sightline.tasks.card import Wording
 from sightline.tasks.configs.base import TaskConfig

@@ -16,7 +16,7 @@ from sightline.metrics.base import by_name
 from sightline.metrics.rouge_scores import RougeKind
 from sightline.metrics.summaries import MADE_METRICS, made_statistics, marks_names, not_in_source
 from sightline.outputs.base import BASELINES
-from sightline.outputs.sequence import Prediction, Searched, SequenceOptions
+from sightline.outputs.searched import Prediction, Searched, SequenceOptions
 from sightline.outputs.simple_baselines import best_count, first_sentence, first_words
 from sightline.outputs.translation import PAPER_NAMES, TextPairEvaluation, TextPairs, TranslationOutput
 from sightline.tasks.card import Wording

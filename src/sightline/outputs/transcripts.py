@@ -26,7 +26,8 @@ from sightline.metrics import Metric
 from sightline.metrics.error_rates import ERROR_RATES, error_counts, word_errors
 from sightline.models.series_to_text import SeriesToText
 from sightline.nn.series import SeriesBatch
-from sightline.outputs.sequence import Prediction, Scoring, Searched, SequenceOptions, SequenceOutput
+from sightline.outputs.searched import Prediction, Scoring, Searched, SequenceOptions
+from sightline.outputs.sequence import SequenceOutput
 from sightline.outputs.simple_baselines import usual_text
 from sightline.outputs.timed import TimedWord, cues, to_rows, to_srt, to_textgrid, to_vtt
 from sightline.outputs.word_times import alignment, timed_words

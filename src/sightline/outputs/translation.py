@@ -16,7 +16,8 @@ from sightline.data.store import Corpus, TokenBlock, write_blocks
 from sightline.inputs.base import Input
 from sightline.inputs.text import SourceText
 from sightline.metrics import Bucket, Statistics
-from sightline.outputs.sequence import WARNED, Prediction, Searched, SequenceOptions, SequenceOutput, learnt_lines
+from sightline.outputs.searched import Prediction, Searched, SequenceOptions
+from sightline.outputs.sequence import WARNED, SequenceOutput, learnt_lines
 from sightline.tasks.card import Wording
 from sightline.tasks.evaluate import Evaluation, Table
 from sightline.tasks.missing import count_missing
