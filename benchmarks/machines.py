@@ -63,7 +63,18 @@ FLAT = (
     "model.front.centring=none",
     *LONG,
 )
-SORTING = ("batch_rows=16", "model.read_heads=4", "model.write_heads=4", OFTEN, *LONG)
+# Places in memory are by content: slots that begin as one another stay alike for long, learned ones do not.
+SORTING = (
+    "batch_rows=64",
+    "model.read_heads=4",
+    "model.write_heads=4",
+    "model.first_memory=learned",
+    "training.warmup=100",
+    "training.cooldown=0.3",
+    "training.weight_decay=0",
+    OFTEN,
+    *LONG,
+)
 RNN = ("model.cell=rnn", "model.size=128", *FLAT)
 GRU = ("model.cell=gru", "model.size=128", *FLAT)
 
@@ -92,32 +103,32 @@ TRAININGS = {
     "repeat-copy-lstm": Training("made:repeat-copy", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), REPEAT),
     "recall-ntm": Training("made:associative-recall", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), RECALL),
     "recall-lstm": Training("made:associative-recall", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), RECALL),
-    "sort-short": Training("made:priority-sort:lengths=2-8", "ntm", 3, (*SORTING, STEADY), SHORT_SORT),
-    "sort-ntm": Training(
-        "made:priority-sort", "ntm", 14, (*SORTING, "training.learning_rate=0.002", STEADY), SORT, "sort-short"
+    "sort-short": Training("made:priority-sort:lengths=2-8", "ntm", 20, (*SORTING, steps(4000)), SHORT_SORT),
+    "sort-ntm": Training("made:priority-sort", "ntm", 45, (*SORTING, steps(9000)), SORT),
+    "sort-after-short": Training(
+        "made:priority-sort", "ntm", 45, (*SORTING, "training.learning_rate=0.002", steps(7000)), SORT, "sort-short"
     ),
-    "sort-short-longer": Training(
-        "made:priority-sort:lengths=2-8", "ntm", 8, (*SORTING, "training.learning_rate=0.002", STEADY), SHORT_SORT,
-        "sort-short",
-    ),
-    "sort-lstm": Training("made:priority-sort", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), SORT),
+    "sort-lstm": Training("made:priority-sort", "lstm", 15, ("batch_rows=64", "model.size=256", *LONG), SORT),
     "parity-1": Training("made:parity", "lstm", 15, (*RNN, steps(10_000), thinking("fixed", repeats=1)), PARITY),
     "parity-2": Training("made:parity", "lstm", 15, (*RNN, steps(22_000), thinking("fixed", repeats=2)), PARITY),
     "parity-3": Training("made:parity", "lstm", 15, (*RNN, steps(22_000), thinking("fixed", repeats=3)), PARITY),
+    "parity-2-longer": Training("made:parity", "lstm", 15, (*RNN, steps(53_000), thinking("fixed", repeats=2)), PARITY),
+    "parity-3-longer": Training("made:parity", "lstm", 15, (*RNN, steps(53_000), thinking("fixed", repeats=3)), PARITY),
     "parity-act": Training(
         "made:parity", "lstm", 25,
         (*RNN, steps(53_000), thinking("act", cost=0.01, most=5, bias=0, rises=30_000)), PARITY,
     ),
     "parity-act-paper": Training("made:parity", "lstm", 15, (*RNN, steps(10_000), thinking("act", cost=0.01)), PARITY),
     "parity-ponder": Training(
-        "made:parity", "lstm", 15, (*RNN, steps(15_000), thinking("ponder", cost=0.01, prior=0.4, most=8)), PARITY
+        "made:parity", "lstm", 15, (*RNN, steps(53_000), thinking("ponder", cost=0.01, prior=0.3, most=6)), PARITY
     ),
     "beyond-act": Training(
-        SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("act", cost=0.01, most=8, bias=0, rises=5_000)), BEYOND
+        SHORT, "lstm", 15, (*GRU, steps(30_000), thinking("act", cost=0.01, most=8, bias=0, rises=15_000)), BEYOND
     ),
     "beyond-ponder": Training(
-        SHORT, "lstm", 8, (*GRU, steps(10_000), thinking("ponder", cost=0.01, prior=0.3, most=8)), BEYOND
+        SHORT, "lstm", 15, (*GRU, steps(30_000), thinking("ponder", cost=0.01, prior=0.3, most=8)), BEYOND
     ),
+    "beyond-fixed": Training(SHORT, "lstm", 15, (*GRU, steps(30_000), thinking("fixed", repeats=4)), BEYOND),
     "logic-act": Training(
         LOGIC, "lstm", 8,
         ("batch_rows=64", "model.size=128", thinking("act", cost=0.03, most=10), STEADY, *LONG),
@@ -127,7 +138,13 @@ TRAININGS = {
         LOGIC, "lstm", 5, ("batch_rows=64", "model.size=128", STEADY, *LONG), (f"{LOGIC}:seed=2:count=2000",)
     ),
     "logic-universal": Training(
-        LOGIC, "universal", 8, ("batch_rows=64", "model.thinking.cost=0.003", *LONG), (f"{LOGIC}:seed=2:count=2000",)
+        LOGIC, "universal", 15,
+        ("batch_rows=64", thinking("act", cost=0.001, most=8, bias=-1, rises=6000), steps(12_000), *LONG),
+        (f"{LOGIC}:seed=2:count=2000",),
+    ),
+    "logic-universal-6": Training(
+        LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=6), steps(12_000), *LONG),
+        (f"{LOGIC}:seed=2:count=2000",),
     ),
     "addition-act": Training(
         ADDITION, "lstm", 5,
@@ -137,6 +154,8 @@ TRAININGS = {
     "addition-1": Training(
         ADDITION, "lstm", 5, ("batch_rows=32", "model.size=256", STEADY, *LONG), (f"{ADDITION}:seed=2:count=2000",)
     ),
+    "copy-dnc": Training("made:copy", "dnc", 15, ("batch_rows=16", OFTEN, *LONG), COPY),
+    "repeat-copy-dnc": Training("made:repeat-copy", "dnc", 20, ("batch_rows=16", OFTEN, *LONG), REPEAT),
 }  # fmt: skip
 
 
