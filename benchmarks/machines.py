@@ -71,7 +71,7 @@ SORTING = (
     "model.first_memory=learned",
     "training.warmup=100",
     "training.cooldown=0.3",
-    "training.weight_decay=0",
+    STEADY,
     OFTEN,
     *LONG,
 )
@@ -139,11 +139,11 @@ TRAININGS = {
     ),
     "logic-universal": Training(
         LOGIC, "universal", 15,
-        ("batch_rows=64", thinking("act", cost=0.001, most=8, bias=-1, rises=6000), steps(12_000), *LONG),
+        ("batch_rows=64", thinking("act", cost=0.001, most=8, bias=-1, rises=6000), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
     "logic-universal-6": Training(
-        LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=6), steps(12_000), *LONG),
+        LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=6), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
     "addition-act": Training(
