@@ -142,8 +142,8 @@ TRAININGS = {
         ("batch_rows=64", thinking("act", cost=0.001, most=8, bias=-1, rises=6000), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
-    "logic-universal-6": Training(
-        LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=6), STEADY, steps(12_000), *LONG),
+    "logic-universal-3": Training(
+        LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=3), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
     "addition-act": Training(
@@ -183,7 +183,8 @@ def train(name: str, seed: int, folder: Path, minutes: float | None, rate: float
 
 
 def harder(run: Path, rows: int = 1000) -> None:
-    """Whether a run of logic repeats a step more often the more gates it has: the correlation, with its interval."""
+    """Whether a run of logic repeats a step more often the more gates it has, the more gates there were up to it, or
+    the more steps: correlations, with intervals over sequences drawn with replacement."""
     import numpy as np
     import torch
 
@@ -199,13 +200,16 @@ def harder(run: Path, rows: int = 1000) -> None:
     with torch.no_grad():
         repeats = model.eval().run(model.schedule(source, source.lengths)).repeats.numpy()
     gates = x[:, :, 2:].sum(axis=-1)
-    draws = np.random.default_rng(0)
-    drawn = [draws.integers(0, rows, rows) for _ in range(1000)]
-    values = [np.corrcoef(gates[some].ravel(), repeats[some].ravel())[0, 1] for some in drawn]
-    low, high = np.quantile(values, (0.025, 0.975))
-    own = np.corrcoef(gates.ravel(), repeats.ravel())[0, 1]
-    means = ", ".join(f"{number} gates {repeats[gates == number].mean():.2f}" for number in range(1, 5))
-    print(f"{run.name}: correlation of gates and repeats {own:.2f} (95 % interval {low:.2f} to {high:.2f}); {means}")
+    so_far = gates.cumsum(axis=1)
+    drawn = np.random.default_rng(0).integers(0, rows, (1000, rows))
+    measures = {"gates": gates, "gates up to it": so_far, "steps up to it": np.ones_like(gates).cumsum(axis=1)}
+    for name, values in measures.items():
+        own = np.corrcoef(values.ravel(), repeats.ravel())[0, 1]
+        again = [np.corrcoef(values[some].ravel(), repeats[some].ravel())[0, 1] for some in drawn]
+        low, high = np.quantile(again, (0.025, 0.975))
+        print(f"{run.name}: correlation of repeats and {name}: {own:.2f} (95 % interval {low:.2f} to {high:.2f})")
+    print("  ", ", ".join(f"{number} gates {repeats[gates == number].mean():.2f}" for number in range(1, 5)))
+    print("  ", ", ".join(f"step {place + 1} {one:.2f}" for place, one in enumerate(repeats.mean(axis=0))))
 
 
 def curve(run: Path) -> list[dict[str, Any]]:

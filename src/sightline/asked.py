@@ -219,11 +219,11 @@ def _pass(data: Mapping[str, Any]) -> AskedPass:
 
 
 def _list(data: Mapping[str, Any], name: str, most: int) -> list[Any]:
-    found = data[name]
-    if not isinstance(found, list):
+    items = data[name]
+    if not isinstance(items, list):
         raise ValueError(f"{name} of a table is no list")
-    _limit(name, len(found), most)
-    return found
+    _limit(name, len(items), most)
+    return items
 
 
 def _limit(what: str, count: int, most: int) -> None:
@@ -251,8 +251,8 @@ def importance(rows: int, passes: Sequence[AskedPass], cells: Sequence[tuple[int
     """Rows that are printed first, then those that were selected by the fewest: the last passes select those."""
     printed = np.zeros(rows)
     printed[[row for row, _ in cells]] = 1.0
-    found = 4.0 * printed
+    interest = 4.0 * printed
     for one in passes:
-        found += one.rows / max(float(one.rows.sum()), 1.0)
-    near = np.maximum(np.append(found[1:], 0.0), np.append(0.0, found[:-1]))
-    return found + 1e-3 * near
+        interest += one.rows / max(float(one.rows.sum()), 1.0)
+    near = np.maximum(np.append(interest[1:], 0.0), np.append(0.0, interest[:-1]))
+    return interest + 1e-3 * near

@@ -170,10 +170,10 @@ def config_class(family: str, kind: str) -> type[Config]:
         return getattr(importlib.import_module(module), name)
     installed = _entry_points(family)
     if kind in installed:
-        found = installed[kind].load()
-        if not (isinstance(found, type) and issubclass(found, Config) and found.family == family):
+        loaded = installed[kind].load()
+        if not (isinstance(loaded, type) and issubclass(loaded, Config) and loaded.family == family):
             raise ConfigError(f"the entry point {installed[kind].value!r} is not a configuration of family {family!r}")
-        return found
+        return loaded
     raise ConfigError(f"{family} has no kind {_short(kind)}{_nearest(kind, kinds(family))}")
 
 
@@ -246,11 +246,11 @@ def _assignment(text: str) -> tuple[str, Any]:
     if not equals:
         raise ConfigError(f"{text!r} sets nothing; expected a field and a value, such as model.size=256")
     try:
-        found = json.loads(value)
+        decoded = json.loads(value)
     except json.JSONDecodeError:
-        found = value
+        decoded = value
     path = path.strip()
-    return (path.removesuffix(".kind") if isinstance(found, str) else path), found
+    return (path.removesuffix(".kind") if isinstance(decoded, str) else path), decoded
 
 
 def _some_fields(path: str, fields: dict[str, Any]) -> str:
@@ -301,12 +301,12 @@ def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
     if not kind and not dataclasses.is_dataclass(wanted):
         raise ConfigError(f"{where}: kind is missing; there is {', '.join(kinds(wanted.family))}")
     # A class of this very kind is there already; nothing has to be looked up.
-    found = wanted if kind == wanted.kind and dataclasses.is_dataclass(wanted) else config_class(wanted.family, kind)
-    if not issubclass(found, wanted):
+    chosen = wanted if kind == wanted.kind and dataclasses.is_dataclass(wanted) else config_class(wanted.family, kind)
+    if not issubclass(chosen, wanted):
         raise ConfigError(f"{where}: kind {kind!r} is not a {wanted.__name__}")
-    hints = _type_hints(found)
-    names = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
-    for old, new in found.renamed.items():
+    hints = _type_hints(chosen)
+    names = [field.name for field in dataclasses.fields(chosen)]  # type: ignore[arg-type]
+    for old, new in chosen.renamed.items():
         if old in data and new in data:
             raise ConfigError(f"{where} has the fields {old!r} and {new!r}; the first is the second by its old name")
         if old in data:
@@ -316,7 +316,7 @@ def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
             raise ConfigError(f"{where} has no field {_short(name)}{_nearest(name, names)}")
     values = {name: _decode(hints[name], value, f"{where}.{name}") for name, value in data.items()}
     try:
-        return found(**values)
+        return chosen(**values)
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(f"{where}: {error}") from None
 

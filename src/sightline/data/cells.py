@@ -163,8 +163,8 @@ def _read(text: str, day_first: bool | None) -> Value:
             return Value(float(date[0] or 0), None, date, ())
         return Value(None, None, date, items if "\n" in text or ";" in text else ())
     lines = bare[:READ].replace("\n", " ; ") if "\n" in bare else bare[:READ]
-    found = numbers_in(" ".join(lines.split()) or lower[:READ])
-    first, second = next(found, None), next(found, None)
+    numbers = numbers_in(" ".join(lines.split()) or lower[:READ])
+    first, second = next(numbers, None), next(numbers, None)
     return Value(first, second, _year(without, first), items)
 
 
@@ -191,19 +191,19 @@ def numbers_in(text: str) -> Iterator[float]:
         yield float(season[1] + season[2])
         yield float(season[1] + season[2]) + 1
         place = season.end()
-    while found := _NUMBER.search(text, place):
-        time = _TIME.match(text, found.start()) if ":" in text else None
+    while match := _NUMBER.search(text, place):
+        time = _TIME.match(text, match.start()) if ":" in text else None
         if time:
             yield _seconds(time)
             place = time.end()
             continue
-        long = _LONG.match(text, found.start())
+        long = _LONG.match(text, match.start())
         if long and long["b"].count(".") <= 1 and long["b"] != ".":
             yield float(long["a"]) + float(long["b"]) / _PARTS[long["unit"][0]]
             place = long.end()
             continue
-        number = _number(found, text)
-        place = found.end()
+        number = _number(match, text)
+        place = match.end()
         if number is not None:
             yield number
 
@@ -219,20 +219,20 @@ def _seconds(time: re.Match[str]) -> float:
     return -value if time["sign"] and time["sign"][0] == "-" else value
 
 
-def _number(found: re.Match[str], text: str) -> float | None:
-    if found["plain"]:
-        digits = found["plain"]
+def _number(match: re.Match[str], text: str) -> float | None:
+    if match["plain"]:
+        digits = match["plain"]
         part = _FRACTIONS.get(digits[-1], 0.0)
         value = (float(digits[:-1] or 0) if part else float(digits)) + part
-    elif found["comma"]:
-        value = float(found["comma"].replace(",", "."))
+    elif match["comma"]:
+        value = float(match["comma"].replace(",", "."))
     else:
-        value = float((found["groups"] or found["dots"].replace(".", "")).replace(",", "").replace(" ", ""))
-    if found["times"]:
-        value *= _TIMES[found["times"]]
-    elif found["short"] and found["money"]:
-        value *= _TIMES[found["short"][0]]
-    if found["sign"] == "-" and not (text[: found.start()].rstrip()[-1:].isdigit() or text[found.start() + 1] == " "):
+        value = float((match["groups"] or match["dots"].replace(".", "")).replace(",", "").replace(" ", ""))
+    if match["times"]:
+        value *= _TIMES[match["times"]]
+    elif match["short"] and match["money"]:
+        value *= _TIMES[match["short"][0]]
+    if match["sign"] == "-" and not (text[: match.start()].rstrip()[-1:].isdigit() or text[match.start() + 1] == " "):
         value = -value
     return value if math.isfinite(value) else None
 
@@ -255,11 +255,11 @@ def list_items(text: str) -> tuple[str, ...]:
 
 def _outside_brackets(text: str) -> Iterator[str]:
     start = depth = 0
-    for found in re.finditer(r"[(),]", text):
-        if found[0] == ",":
+    for match in re.finditer(r"[(),]", text):
+        if match[0] == ",":
             if depth == 0:
-                yield text[start : found.start()]
-                start = found.end()
+                yield text[start : match.start()]
+                start = match.end()
         else:
-            depth = max(0, depth + (1 if found[0] == "(" else -1))
+            depth = max(0, depth + (1 if match[0] == "(" else -1))
     yield text[start:]

@@ -46,9 +46,9 @@ def date_of(text: str, day_first: bool | None = None) -> Date | None:
     if len(text) > LONGEST or _HINT.search(text) is None:
         return None
     for form in _COMPILED:
-        found = form.match(text)
-        if found and _BEHIND.match(text, found.end()):
-            date = _checked(found, day_first)
+        match = form.match(text)
+        if match and _BEHIND.match(text, match.end()):
+            date = _checked(match, day_first)
             if date is not None:
                 return date
     only = _ONLY_MONTH.fullmatch(text)
@@ -59,9 +59,9 @@ def dates_in(text: str) -> list[tuple[Date, int, int]]:
     """All dates in a text of which more than the year is given, with their characters; the text is as for `date_of`."""
     if _HINT.search(text) is None:
         return []
-    found = [one for form in _IN_TEXT for one in form.finditer(text)]
+    matches = [one for form in _IN_TEXT for one in form.finditer(text)]
     dates: list[tuple[Date, int, int]] = []
-    for one in sorted(found, key=lambda match: (match.start(), -match.end())):
+    for one in sorted(matches, key=lambda match: (match.start(), -match.end())):
         date = _checked(one, None)
         if date is not None and (not dates or one.start() >= dates[-1][2]):
             dates.append((date, one.start(), one.end()))
@@ -72,14 +72,14 @@ def day_order(texts: list[str]) -> bool | None:
     """Whether the first number of 3/4/2010 is the day in these cells: yes, no, or nothing tells."""
     first = second = False
     for text in texts:
-        found = _COMPILED[5].match(text) if len(text) <= LONGEST else None
-        if found and found["s"] != ".":
-            first, second = first or int(found["a"]) > 12, second or int(found["b"]) > 12
+        match = _COMPILED[5].match(text) if len(text) <= LONGEST else None
+        if match and match["s"] != ".":
+            first, second = first or int(match["a"]) > 12, second or int(match["b"]) > 12
     return first if first != second else None
 
 
-def _checked(found: re.Match[str], day_first: bool | None) -> Date | None:
-    fields = found.groupdict()
+def _checked(match: re.Match[str], day_first: bool | None) -> Date | None:
+    fields = match.groupdict()
     year = int(fields["y"]) if fields.get("y") else _full(int(fields["z"])) if fields.get("z") else None
     if fields.get("a"):
         first, second = int(fields["a"]), int(fields["b"])

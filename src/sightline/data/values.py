@@ -79,7 +79,7 @@ def question_numbers(text: str) -> list[QuestionNumber]:
 def question_words(text: str) -> list[tuple[str, int, int]]:
     """The words, numbers and signs of a question, lower-cased, with their characters. Chinese characters and kana are
     words of one; ``'s`` is a word of its own."""
-    return [(found[0].lower().replace("’", "'"), found.start(), found.end()) for found in _tokens().finditer(text)]
+    return [(match[0].lower().replace("’", "'"), match.start(), match.end()) for match in _tokens().finditer(text)]
 
 
 def cell_matches(cells: Sequence[Sequence[str]], question: str) -> list[list[bool]]:
@@ -95,32 +95,32 @@ def cell_matches(cells: Sequence[Sequence[str]], question: str) -> list[list[boo
     return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in cells]
 
 
-def _free(found: Iterator[QuestionNumber], taken: list[QuestionNumber]) -> list[QuestionNumber]:
+def _free(numbers: Iterator[QuestionNumber], taken: list[QuestionNumber]) -> list[QuestionNumber]:
     """Those that begin in none that is there already. A question with very many numbers keeps the first of them."""
     places = {place for one in taken[:1000] for place in range(one.start, one.end)}
-    return [one for one, _ in zip(found, range(1000), strict=False) if one.start not in places]
+    return [one for one, _ in zip(numbers, range(1000), strict=False) if one.start not in places]
 
 
 def _of_digits(text: str) -> Iterator[QuestionNumber]:
-    for found in _DIGITS.finditer(text):
-        words = found[0].rstrip(".,:")
+    for match in _DIGITS.finditer(text):
+        words = match[0].rstrip(".,:")
         value = cell_value(words.strip())
         if value.number is not None or value.date is not None:
             skipped = len(words) - len(words.lstrip())
-            yield QuestionNumber(value._replace(items=()), found.start() + skipped, found.start() + len(words))
+            yield QuestionNumber(value._replace(items=()), match.start() + skipped, match.start() + len(words))
 
 
 def _in_words(text: str) -> Iterator[QuestionNumber]:
-    for found in _IN_WORDS.finditer(text):
-        words = re.split(r"[- ]+(?:and )?", found[0])
-        before = text[max(0, found.start() - 20) : found.start()]
-        if words == ["one"] and not (_COMPARED.search(before) or text.startswith(" or more", found.end())):
+    for match in _IN_WORDS.finditer(text):
+        words = re.split(r"[- ]+(?:and )?", match[0])
+        before = text[max(0, match.start() - 20) : match.start()]
+        if words == ["one"] and not (_COMPARED.search(before) or text.startswith(" or more", match.end())):
             continue
-        if words == ["first"] and not (_PLACED.search(before) or text.startswith(" place", found.end())):
+        if words == ["first"] and not (_PLACED.search(before) or text.startswith(" place", match.end())):
             continue
         number = _words_number(words)
         if number is not None:
-            yield QuestionNumber(Value(number, None, None, ()), found.start(), found.end())
+            yield QuestionNumber(Value(number, None, None, ()), match.start(), match.end())
 
 
 def _words_number(words: list[str]) -> float | None:
@@ -142,10 +142,10 @@ def _words_number(words: list[str]) -> float | None:
 
 
 def _months(text: str) -> Iterator[QuestionNumber]:
-    for found in _MONTH.finditer(text):
-        before = text[max(0, found.start() - 12) : found.start()]
-        if (found[0] not in _VERBS and len(found[0]) > 3) or _BEFORE_MONTH.search(before):
-            yield QuestionNumber(Value(None, None, (None, MONTHS[found[0]], None), ()), found.start(), found.end())
+    for match in _MONTH.finditer(text):
+        before = text[max(0, match.start() - 12) : match.start()]
+        if (match[0] not in _VERBS and len(match[0]) > 3) or _BEFORE_MONTH.search(before):
+            yield QuestionNumber(Value(None, None, (None, MONTHS[match[0]], None), ()), match.start(), match.end())
 
 
 @cache

@@ -73,10 +73,10 @@ def read_item(text: str, target: bool = False) -> Item:
     bare = _COMMAS.sub("", stripped) if target else stripped
     if len(bare) <= _LONGEST_NUMBER and _NUMBER.fullmatch(bare) and math.isfinite(float(bare)):
         return Item(normal, float(bare))
-    found = _DATE.fullmatch(stripped.lower())
-    if found is None:
+    match = _DATE.fullmatch(stripped.lower())
+    if match is None:
         return Item(normal)
-    year, month, day = (-1 if field.startswith("x") else int(field) for field in found.groups())
+    year, month, day = (-1 if field.startswith("x") else int(field) for field in match.groups())
     if (year, month, day) == (-1, -1, -1) or not (month == -1 or 1 <= month <= 12) or not (day == -1 or 1 <= day <= 31):
         return Item(normal)
     if month == day == -1:

@@ -166,10 +166,10 @@ def _all_print(table: _Table) -> _Drawn:
 
 def _compared_count(holds: Callable[[float, float], bool]) -> Draw:
     def draw(table: _Table) -> _Drawn | None:
-        found = _comparison(table, holds)
-        if found is None:
+        comparison = _comparison(table, holds)
+        if comparison is None:
             return None
-        column, bound, rows = found
+        column, bound, rows = comparison
         return _Drawn({"by": column.name, "bound": bound}, (str(len(rows)),), column.sort)
 
     return draw
@@ -177,10 +177,10 @@ def _compared_count(holds: Callable[[float, float], bool]) -> Draw:
 
 def _compared_print(holds: Callable[[float, float], bool]) -> Draw:
     def draw(table: _Table) -> _Drawn | None:
-        found = _comparison(table, holds)
-        if found is None or len(found[2]) > 6:
+        comparison = _comparison(table, holds)
+        if comparison is None or len(comparison[2]) > 6:
             return None
-        column, bound, rows = found
+        column, bound, rows = comparison
         out = table.of("key")
         return _Drawn({"by": column.name, "bound": bound, "out": out.name}, _cells(out, rows), column.sort)
 
@@ -256,10 +256,10 @@ def _match_extreme_print(best: Callable[..., int]) -> Draw:
 
 def _match_greater_count(table: _Table) -> _Drawn | None:
     column, word, rows = table.word()
-    found = _comparison(table, _HOLDS["greater"])
-    if found is None:
+    comparison = _comparison(table, _HOLDS["greater"])
+    if comparison is None:
         return None
-    most, bound, greater = found
+    most, bound, greater = comparison
     both = set(rows) & set(greater)
     if not 0 < len(both) < min(len(rows), len(greater)):
         return None
@@ -269,10 +269,10 @@ def _match_greater_count(table: _Table) -> _Drawn | None:
 
 def _compared_end_print(holds: Callable[[float, float], bool], place: int) -> Draw:
     def draw(table: _Table) -> _Drawn | None:
-        found = _comparison(table, holds)
-        if found is None or len(found[2]) < 2:
+        comparison = _comparison(table, holds)
+        if comparison is None or len(comparison[2]) < 2:
             return None
-        column, bound, rows = found
+        column, bound, rows = comparison
         out = table.printed(column)
         return _Drawn({"by": column.name, "bound": bound, "out": out.name}, (out.cells[rows[place]],), column.sort)
 

@@ -63,20 +63,20 @@ class Case:
         return self.attention.remember(self.keys, self.values, self.mask)
 
 
-def same(found: Tensor | None, expected: Tensor | None, what: str, tolerance: float = TOLERANCE) -> None:
+def same(actual: Tensor | None, expected: Tensor | None, what: str, tolerance: float = TOLERANCE) -> None:
     """Assert equal shapes and, up to the tolerance, equal numbers; NaN is never equal."""
-    if found is None or expected is None:
-        assert found is expected, f"{what}: one is None, the other is not"
+    if actual is None or expected is None:
+        assert actual is expected, f"{what}: one is None, the other is not"
         return
-    assert found.shape == expected.shape, f"{what} has shape {tuple(found.shape)}; expected {tuple(expected.shape)}"
-    if found.numel():
-        worst = (found - expected).abs().max().item()
+    assert actual.shape == expected.shape, f"{what} has shape {tuple(actual.shape)}; expected {tuple(expected.shape)}"
+    if actual.numel():
+        worst = (actual - expected).abs().max().item()
         assert worst <= tolerance, f"{what} is off by {worst:.3g}"  # false for NaN as well
 
 
-def same_read(found: Read, expected: Read, what: str) -> None:
+def same_read(actual: Read, expected: Read, what: str) -> None:
     for part in ("context", "weights", "log_prob", "entropy"):
-        same(getattr(found, part), getattr(expected, part), f"{part} {what}")
+        same(getattr(actual, part), getattr(expected, part), f"{part} {what}")
 
 
 def law_shapes(case: Case) -> None:
@@ -105,9 +105,9 @@ def law_batch_axes(case: Case) -> None:
     """Any number of leading axes, none of them mixed with another; also none at all."""
     parts = (case.query, case.keys, case.values, case.mask)
     query, keys, values, mask = (torch.stack([part, part.flip(0)]) for part in parts)
-    found = case.attention(query, case.attention.remember(keys, values, mask)).context
+    context = case.attention(query, case.attention.remember(keys, values, mask)).context
     expected = case.attention(case.query, case.remember()).context
-    same(found, torch.stack([expected, expected.flip(0)]), "context with two batch axes")
+    same(context, torch.stack([expected, expected.flip(0)]), "context with two batch axes")
     alone = case.attention(query[0, 1], case.attention.remember(keys[0, 1], values[0, 1], mask[0, 1]))
     same(alone.context, expected[1], "context without a batch axis")
 
@@ -315,14 +315,14 @@ def law_chunks_from_a_cache(case: Case) -> None:
     """Three queries, then one, from a memory that grows: what all at once give."""
     for rule in (Causal(), Causal() & Window(1), Causal() & Block(3)):
         whole = case.attention(case.query, case.attention.remember(case.keys[:, :4], case.values[:, :4]), allow=rule)
-        cache, carry, found = case.attention.remember(case.keys[:, :3], case.values[:, :3]), None, []
+        cache, carry, contexts = case.attention.remember(case.keys[:, :3], case.values[:, :3]), None, []
         for chunk in (slice(0, 3), slice(3, 4)):
             if chunk.start:
                 cache = case.attention.extend(cache, case.keys[:, chunk], case.values[:, chunk])
             read = case.attention(case.query[:, chunk], cache, carry, allow=rule)
             carry = read.carry
-            found.append(read.context)
-        same(torch.cat(found, dim=1), whole.context, f"context in chunks with {rule}")
+            contexts.append(read.context)
+        same(torch.cat(contexts, dim=1), whole.context, f"context in chunks with {rule}")
 
 
 def law_select(case: Case) -> None:
@@ -332,8 +332,8 @@ def law_select(case: Case) -> None:
     expected = case.read(memory, query=case.query[:, 2:], carry=first.carry)
     for order in ([2, 0, 1], [1, 1, 0, 2, 1], [2]):
         rows = torch.tensor(order)
-        found = case.read(select(memory, rows), query=case.query[rows, 2:], carry=select(first.carry, rows))
-        same(found.context, expected.context[rows], f"context of rows {order}")
+        actual = case.read(select(memory, rows), query=case.query[rows, 2:], carry=select(first.carry, rows))
+        same(actual.context, expected.context[rows], f"context of rows {order}")
 
 
 def law_capture(case: Case) -> None:

@@ -55,15 +55,15 @@ def excerpt_columns(table: AskedTable, most: int) -> tuple[Part, ...]:
 
 
 def column_importance(table: AskedTable) -> np.ndarray:
-    found = np.zeros(len(table.header))
+    interest = np.zeros(len(table.header))
     for one in table.passes:
-        found += 0.1 * one.column_probs
+        interest += 0.1 * one.column_probs
         if one.column >= 0:
-            found[one.column] += 1.0
+            interest[one.column] += 1.0
     for column in {column for _, column in table.cells}:
-        found[column] += 4.0
-    found[:1] += 0.05  # it often names the row
-    return found
+        interest[column] += 4.0
+    interest[:1] += 0.05  # it often names the row
+    return interest
 
 
 def with_gaps(places: Sequence[int], numbers: Sequence[int], total: int) -> tuple[Part, ...]:
