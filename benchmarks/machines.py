@@ -48,6 +48,7 @@ BEYOND = (
 )
 SHORT = "made:scattered-parity:width=16:lengths=1-8"
 LOGIC, ADDITION = "made:logic:width=4:lengths=1-5", "made:addition:width=3:lengths=3"
+GATES = "made:logic:width=8:lengths=1"  # one step alone: the more gates, the harder, at the same place
 OFTEN, STEADY = "training.validate_every=100", "training.decay=none"
 LONG = ("training.patience=100000", "training.averaged=1")
 # One step of a tanh network of 128, batches of 128, as in Graves 2016 and Fojo et al. 2018; the rate is 3e-3 for the
@@ -146,6 +147,15 @@ TRAININGS = {
         LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=3), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
+    "logic-gates-universal": Training(
+        GATES, "universal", 10,
+        ("batch_rows=64", thinking("act", cost=0.001, most=10, bias=-1, rises=6000), STEADY, steps(12_000), *LONG),
+        (f"{GATES}:seed=2:count=2000",),
+    ),
+    "logic-gates-universal-3": Training(
+        GATES, "universal", 10, ("batch_rows=64", thinking("fixed", repeats=3), STEADY, steps(12_000), *LONG),
+        (f"{GATES}:seed=2:count=2000",),
+    ),
     "addition-act": Training(
         ADDITION, "lstm", 5,
         ("batch_rows=32", "model.size=256", thinking("act", cost=0.03, most=6), STEADY, *LONG),
@@ -183,8 +193,9 @@ def train(name: str, seed: int, folder: Path, minutes: float | None, rate: float
 
 
 def harder(run: Path, rows: int = 1000) -> None:
-    """Whether a run of logic repeats a step more often the more gates it has, the more gates there were up to it, or
-    the more steps: correlations, with intervals over sequences drawn with replacement."""
+    """Whether a run of logic repeats a step more often the more gates it has, the more gates there were up to it (over
+    all steps, and over the deviations from the means of each step), or the more steps: correlations, with intervals
+    over sequences drawn with replacement."""
     import numpy as np
     import torch
 
@@ -194,7 +205,8 @@ def harder(run: Path, rows: int = 1000) -> None:
 
     torch.set_num_threads(1)
     model: Any = package.load(run).model
-    made = MadeData.read("made:logic:width=4:lengths=5")
+    training = TRAININGS[run.name.rpartition("-")[0]].data
+    made = MadeData.read(training, lengths=MadeData.read(training).lengths.most)
     x, _ = made.draw(np.random.default_rng(5), rows)
     source = SeriesBatch(torch.from_numpy(x), torch.full((rows,), x.shape[1]))
     with torch.no_grad():
@@ -202,13 +214,20 @@ def harder(run: Path, rows: int = 1000) -> None:
     gates = x[:, :, 2:].sum(axis=-1)
     so_far = gates.cumsum(axis=1)
     drawn = np.random.default_rng(0).integers(0, rows, (1000, rows))
-    measures = {"gates": gates, "gates up to it": so_far, "steps up to it": np.ones_like(gates).cumsum(axis=1)}
-    for name, values in measures.items():
-        own = np.corrcoef(values.ravel(), repeats.ravel())[0, 1]
-        again = [np.corrcoef(values[some].ravel(), repeats[some].ravel())[0, 1] for some in drawn]
+    measures = {
+        "gates": (gates, repeats),
+        "gates up to it": (so_far, repeats),
+        "steps up to it": (np.ones_like(gates).cumsum(axis=1), repeats),
+        "gates up to it, each step by itself": (so_far - so_far.mean(axis=0), repeats - repeats.mean(axis=0)),
+    }
+    for name, (values, shown) in measures.items():
+        if not values.std():
+            continue
+        own = np.corrcoef(values.ravel(), shown.ravel())[0, 1]
+        again = [np.corrcoef(values[some].ravel(), shown[some].ravel())[0, 1] for some in drawn]
         low, high = np.quantile(again, (0.025, 0.975))
         print(f"{run.name}: correlation of repeats and {name}: {own:.2f} (95 % interval {low:.2f} to {high:.2f})")
-    print("  ", ", ".join(f"{number} gates {repeats[gates == number].mean():.2f}" for number in range(1, 5)))
+    print("  ", ", ".join(f"{number} gates {repeats[gates == number].mean():.2f}" for number in range(1, made.width + 1)))
     print("  ", ", ".join(f"step {place + 1} {one:.2f}" for place, one in enumerate(repeats.mean(axis=0))))
 
 
