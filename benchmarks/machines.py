@@ -227,7 +227,8 @@ def harder(run: Path, rows: int = 1000) -> None:
         again = [np.corrcoef(values[some].ravel(), shown[some].ravel())[0, 1] for some in drawn]
         low, high = np.quantile(again, (0.025, 0.975))
         print(f"{run.name}: correlation of repeats and {name}: {own:.2f} (95 % interval {low:.2f} to {high:.2f})")
-    print("  ", ", ".join(f"{number} gates {repeats[gates == number].mean():.2f}" for number in range(1, made.width + 1)))
+    means = [repeats[gates == number].mean() for number in range(1, made.width + 1)]
+    print("  ", ", ".join(f"{number} gates {mean:.2f}" for number, mean in enumerate(means, 1)))
     print("  ", ", ".join(f"step {place + 1} {one:.2f}" for place, one in enumerate(repeats.mean(axis=0))))
 
 
