@@ -114,6 +114,7 @@ def cases(size: int, rows: int, words: int, length: int) -> dict[str, dict[str, 
         "products": {"": Case((*products_of, _draw(words, learns=False)), learns=False)},
         "ragged": {kind.__name__: Case((one, _draw(listed, size), steps)) for kind, one in layers.items()},
         "rnnsearch": {"": Case((attention, cell, context, _draw(length, rows, 3 * size), _draw(rows, size), memory))},
+        "links": {"": Case((_draw(rows, 128, 128), _draw(rows, 128), _draw(rows, 128)))},
         "turing": {
             kind: Case((_machine(kind, size), _draw(rows, length, 10)), finish=lambda made: made[:, -3:])
             for kind in get_args(Controller)

@@ -1,5 +1,6 @@
 """Options of the machine, checked once for every command."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,15 @@ def choose_device(name: str) -> str:
     if name not in available:
         raise UserError(f"--device is {name}; here there is {' and '.join(available)}")
     return name
+
+
+def whole_memory() -> int | None:
+    """The bytes of memory that this machine has; None if unknown."""
+    names = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
+    if not hasattr(os, "sysconf") or not {*names} <= {*os.sysconf_names}:
+        return None
+    pages, size = map(os.sysconf, names)
+    return pages * size if min(pages, size) > 0 else None
 
 
 def forget_peak() -> None:

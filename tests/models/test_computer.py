@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from episodes import Control, check_batches, check_nothing_kept, cosines, episode, sigmoid, softmax, softplus
+from sightline.errors import MachineError
 from sightline.explain.capture import capture, cut
+from sightline.machine import peak_memory, whole_memory
 from sightline.models.computer import Links, NeuralComputerConfig, allocation, linked, used
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.series import SeriesShape
@@ -19,7 +21,7 @@ KINDS = {
 
 def computer(seed=1, **fields):
     torch.manual_seed(seed)
-    config = NeuralComputerConfig(answers="after", slots=5, width=4, size=6, **fields)
+    config = NeuralComputerConfig(**{"answers": "after", "slots": 5, "width": 4, "size": 6} | fields)
     model = config.build(SeriesShape((3,)), TargetShape(2, True)).double()
     with torch.no_grad():  # gates and modes that are far from even
         for head in (model.read.head, model.write.head):
@@ -89,10 +91,12 @@ def test_a_whole_episode_is_that_of_the_formulas(kind):
 
 
 def test_gradients_are_those_of_finite_differences():
-    model = computer(read_heads=2)
-    inputs = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    """Through all that goes from step to step: usage, links, weights, what was read. The memory is filled after some
+    steps, so that all of it is far from its start."""
+    model = computer(read_heads=2, slots=3, width=2, size=3)
+    inputs = torch.randn(1, 7, 4, dtype=torch.float64, requires_grad=True)
     weights = tuple(model.parameters())
-    assert torch.autograd.gradcheck(lambda x, *_: model.features(x), (inputs, *weights), atol=1e-6, fast_mode=True)
+    assert torch.autograd.gradcheck(lambda x, *_: model.features(x), (inputs, *weights), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,10 +131,11 @@ def test_it_writes_to_free_slots_and_goes_through_them_in_the_order_of_writing()
 def test_capture_sees_every_step_and_changes_weights():
     model, (source, target) = computer(read_heads=2), episode(rows=1)
     plain = model.loss(source, target).total
-    with capture(model) as trace:
+    with capture(model, scores=True) as trace:
         assert float(model.loss(source, target).total) == pytest.approx(float(plain), rel=1e-9)
     assert {name: trace[name].weights.shape for name in trace.names} == {"write": (1, 1, 8, 5), "read": (1, 2, 8, 5)}
     assert float(trace["read"].weights.sum(-1).max()) <= 1 + 1e-9
+    assert float(trace["read"].scores.std()) > 0.1
     with capture(model, change=cut("read", head=1)) as cutting:
         assert float(model.loss(source, target).total) != pytest.approx(float(plain), rel=1e-6)
     assert not cutting["read"].weights[:, 1].any()
@@ -145,3 +150,23 @@ def test_wrong_settings_are_one_sentence():
     ):
         with pytest.raises(ValueError, match=said):
             NeuralComputerConfig(**fields)
+
+
+def test_links_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    model, (source, target) = computer(), episode()
+    rows, steps = model.schedule(source, target.lengths).inputs.shape[:2]
+    needed = rows * steps * 5**2 * 8
+    monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: needed)
+    model.loss(source, target)
+    monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: needed - 1)
+    with pytest.raises(MachineError, match="between 5 slots take .* lower model.slots, batch_rows or batch_tokens"):
+        model.loss(source, target)
+    with torch.no_grad():  # nothing is kept
+        model.loss(source, target)
+    monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: None)
+    model.loss(source, target)
+
+
+def test_the_whole_memory_is_more_than_a_process_holds():
+    whole, peak = whole_memory(), peak_memory()
+    assert whole is None or peak is None or whole > peak

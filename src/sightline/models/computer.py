@@ -20,22 +20,27 @@ from sightline.attention.addressing import Content, erase_and_add
 from sightline.attention.contract import Carry
 from sightline.attention.heads import HeadLinear
 from sightline.attention.tap import Look, active_taps, new_passage, show
+from sightline.errors import MachineError
+from sightline.kernels import links as kernel
+from sightline.machine import whole_memory
 from sightline.models.memory_machine import Links, MachineState, MemoryMachine, MemoryMachineConfig
 from sightline.models.stepping import Schedule, StepFeatures
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.dropout import Dropout
 from sightline.nn.series import SeriesShape
 
+PASSING = 3  # links that are there at once where nothing is kept for the backward pass
+
 
 class HeadRequest(NamedTuple):
-    """What heads ask for: the scores of slots by content, and what else a head of this kind says."""
+    """The numbers of heads: keys for addressing by content, and gates and modes."""
 
     key: Float[Tensor, "b n 1 k"]  # with its strength behind it
     more: Float[Tensor, "b n m"]
 
 
 class MixingHeads(nn.Module):
-    """Heads whose weights are a mixture: of those by content, and of other ones over the same slots."""
+    """Heads whose weights are those by content, mixed with other weights over the same slots."""
 
     def __init__(self, size: int, width: int, heads: int, more: int) -> None:
         super().__init__()
@@ -113,7 +118,20 @@ class NeuralComputer(MemoryMachine):
         return torch.cat([hidden, reads], dim=-1), MachineState(memory, own, reads, read, written, links)
 
     def run(self, schedule: Schedule) -> StepFeatures:
+        if schedule.inputs.device.type == "cpu":
+            rows, steps = schedule.inputs.shape[:2]
+            self.check_memory(rows, steps if torch.is_grad_enabled() else PASSING, whole_memory())
         return StepFeatures(self.dropout(self.features(schedule.inputs)))
+
+    def check_memory(self, rows: int, steps: int, available: int | None) -> None:
+        """Refuse a batch whose links cannot be kept, those of so many steps: most systems would end the process."""
+        needed = rows * steps * self.slots**2 * self.first_reads.element_size()
+        if available is not None and needed > available:
+            raise MachineError(
+                f"the links between {self.slots:,} slots take {needed / 1e9:,.1f} GB ({rows:,} sequences together, "
+                f"{steps:,} steps kept), and this machine has {available / 1e9:,.1f} GB; lower model.slots, batch_rows "
+                "or batch_tokens"
+            )
 
 
 def used(
@@ -137,16 +155,13 @@ def allocation(usage: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
 
 def linked(links: Links, usage: Float[Tensor, "b s"], written: Float[Tensor, "b s"]) -> Links:
     """The links after a write."""
-    kept = 1 - written.unsqueeze(2) - written.unsqueeze(1)
-    after = kept * links.after + written.unsqueeze(2) * links.precedence.unsqueeze(1)
-    after = after * (1 - torch.eye(after.shape[-1], dtype=after.dtype, device=after.device))
     precedence = (1 - written.sum(dim=-1, keepdim=True)) * links.precedence + written
-    return Links(usage, precedence, after)
+    return Links(usage, precedence, kernel.linked(links.after, links.precedence, written))
 
 
 @dataclass(frozen=True)
 class NeuralComputerConfig(MemoryMachineConfig):
-    """Each step holds slots × slots links for every row of a batch."""
+    """Each step has slots × slots links for every row of a batch; training keeps those of all steps."""
 
     kind: ClassVar[str] = "dnc"
     most_slots: ClassVar[int] = 2048
