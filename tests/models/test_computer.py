@@ -159,7 +159,7 @@ def test_links_that_do_not_fit_into_memory_are_refused(monkeypatch):
     monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: needed)
     model.loss(source, target)
     monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: needed - 1)
-    with pytest.raises(MachineError, match="between 5 slots take .* lower model.slots, batch_rows or batch_tokens"):
+    with pytest.raises(MachineError, match=r"between 5 slots take .* lower model.slots, batch_rows or batch_tokens"):
         model.loss(source, target)
     with torch.no_grad():  # nothing is kept
         model.loss(source, target)

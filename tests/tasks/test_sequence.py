@@ -435,11 +435,19 @@ def test_made_items_are_predicted_and_viewed(machine, tmp_path):
     seen = run("view", str(machine), "--input", name, "--quick", "--out", "seen.json", cwd=tmp_path)
     assert seen.returncode == 0, seen.stderr
     assert json.loads((tmp_path / "seen.json").read_text())["input"] == "made:copy:1"
+    long = "made:copy:width=2:lengths=3001:count=2"  # longer than data to score may be
+    options = ("--max-length", "1", "--format", "npy", "--out", "made")
+    done = run("predict", str(machine), "--input", long, *options, cwd=tmp_path)
+    assert not done.returncode, done.stderr
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["made-copy-1.npy", "made-copy-2.npy"]
     np.save(tmp_path / "one.npy", scored[0].values[0])
     for command, said in (
         (["predict", "--input", "made:nothing"], "there is no made data 'nothing'"),
         (["predict", "--input", name, "--features", "one.npy"], f"give --input {name} or --features, not both"),
-        (["predict", "--input", "made:tables"], "there is no made data 'tables'"),
+        (["predict", "--input", "made:tables"], "does not read made:tables; it reads made:copy, made:repeat-copy"),
+        (["predict", "--input", "made:copy"], " was trained on made:copy:lengths=1-2:width=2"),
+        (["predict", "--input", name, "--encoding", "latin-1"], f"give --input {name} or --encoding, not both"),
+        (["view", "--input", "made:sort", "--out", "no.png"], "made:sort: its frames are 1, and the model reads 3"),
     ):
         wrong = run(command[0], str(machine), *command[1:], cwd=tmp_path)
         assert wrong.returncode == 2

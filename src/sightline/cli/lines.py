@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -15,11 +15,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 
 from sightline.cli.common import writing
 from sightline.cli.options import FILE_OPTIONS
+from sightline.data.made_names import read_name
 from sightline.data.tables import ENCODING_RULE, recoded
 from sightline.errors import UserError
 from sightline.files import place_of
 from sightline.synthetic.made import is_made
-from sightline.tasks.evaluate import examples_for
+from sightline.tasks.made_items import made_items
 from sightline.tasks.run import Run
 from sightline.training.ranks import Ranks
 
@@ -50,6 +51,19 @@ class Lines:
         return is_made(self.path)
 
     @property
+    def whole_size(self) -> int | None:
+        """Bytes of the file, or items of made data; None if unknown."""
+        if self.is_made:
+            return read_name(str(self.path)).rows
+        return None if self.file is None else self.file.stat().st_size
+
+    def refuse(self, **given: object) -> None:
+        """Refuse options that say how a file is read, beside made data."""
+        for name, value in given.items():
+            if self.is_made and value is not None:
+                raise UserError(f"give --input {self.path} or --{name}, not both")
+
+    @property
     def is_json(self) -> bool:
         return self.path is not None and self.path.lower().endswith((".jsonl", ".ndjson"))
 
@@ -60,6 +74,8 @@ class Lines:
             yield [line for line, _ in some], sum(size for _, size in some)
 
     def _read(self) -> Iterator[tuple[str, int]]:
+        if self.is_made:
+            raise UserError(f"{self.path} is for runs that were trained on made data")
         if self.texts:
             yield from ((text, 0) for text in self.texts)
             return
@@ -117,13 +133,14 @@ def say_bad(bad: Mapping[str, str], noun: str) -> None:
 def line_progress(lines: Lines, out: Path | None, shown: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error, if that is a terminal to which no predictions are written."""
     hidden = (out is None and sys.stdout.isatty()) or not shown
-    if lines.file is None or hidden or not sys.stderr.isatty():
+    total = lines.whole_size
+    if total is None or hidden or not sys.stderr.isatty():
         yield lambda count, size: None
         return
     done, started = 0, time.perf_counter()
     console = Console(stderr=True)
     with Progress(BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=lines.file.stat().st_size)
+        task = bar.add_task("", total=total)
 
         def advance(count: int, size: int) -> None:
             nonlocal done
@@ -132,7 +149,7 @@ def line_progress(lines: Lines, out: Path | None, shown: bool) -> Iterator[Calla
 
         yield advance
     seconds = time.perf_counter() - started
-    print(f"{done:,} lines, {done / seconds:.1f} per second", file=sys.stderr)
+    print(f"{done:,} {'items' if lines.is_made else 'lines'}, {done / seconds:.1f} per second", file=sys.stderr)
 
 
 def named_files(run: Run, files: Mapping[str, Sequence[Path]]) -> Sequence[Path]:
@@ -146,13 +163,18 @@ def named_files(run: Run, files: Mapping[str, Sequence[Path]]) -> Sequence[Path]
     return files.get(column or "", ())
 
 
-ItemBlock = tuple[list[Any], int]  # items, and their number of bytes in the file
+ItemBlock = tuple[list[Any], int]  # items, and their number of bytes in the file (of made data: of items)
 
 
-def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | None = None) -> Iterator[ItemBlock]:
-    """The items that a command line names, in blocks; the paths of files to read are added to ``taken``."""
+def blocks_of(
+    run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | None = None, count: int | None = None
+) -> Iterator[ItemBlock]:
+    """The items that a command line names, in blocks; the paths of files to read are added to ``taken``. Of made data
+    there are ``count``, unless its name says how many."""
     if lines.is_made:
-        return _made(run, str(lines.path), files)
+        if files:
+            raise UserError(f"give --input {lines.path} or --{run.input.column}, not both")
+        return ((some, len(some)) for some in made_items(run, str(lines.path), count))
     if run.input.reads_files:
         noun = run.input.noun
         if lines.texts:
@@ -171,15 +193,6 @@ def blocks_of(run: Run, lines: Lines, files: Sequence[Path], taken: set[str] | N
     return run.input.joined(lines) if run.input.joins_lines else _parsed(run, lines)
 
 
-def _made(run: Run, name: str, files: Sequence[Path]) -> Iterator[ItemBlock]:
-    """The inputs of made data, as they are scored: others than those of training."""
-    if files:
-        raise UserError(f"give --input {name} or --{run.input.column}, not both")
-    examples, _ = examples_for(run, name)
-    step = run.input.at_once
-    return (([one.x for one in examples[start : start + step]], 0) for start in range(0, len(examples), step))
-
-
 def _parsed(run: Run, lines: Lines) -> Iterator[ItemBlock]:
     numbers = itertools.count(1)
     for block, size in lines.blocks():
@@ -191,10 +204,8 @@ def items_of(run: Run, lines: Lines, files: Sequence[Path], most: int) -> list[A
 
     Made data is one item, unless its name says how many (``count=``).
     """
-    if lines.is_made and ":count=" not in str(lines.path):
-        lines = replace(lines, path=f"{lines.path}:count=1")
     items: list[Any] = []
-    for some, _ in blocks_of(run, lines, files):
+    for some, _ in blocks_of(run, lines, files, count=1):
         items += [one for one in some if run.input.label(one).strip()]
         if len(items) > most:
             break

@@ -166,7 +166,7 @@ def file_options(about: str, group: str) -> tuple[Arg, ...]:
 
 
 def check_there(option: Arg, given: str) -> None:
-    """Refuse the name of a run or a file that is not there, before anything heavy is imported."""
+    """Refuse the name of a run, a file or made data that is not there, before anything heavy is imported."""
     path = Path(given)
     metavar = option.metavar or ""
     if metavar.startswith("RUN") and given.startswith("hf:"):
@@ -177,6 +177,10 @@ def check_there(option: Arg, given: str) -> None:
             raise UserError(f"there is no run folder {path}")
         if not any((path / name).exists() for name in RUN_FILES):
             raise UserError(f"{path} is not a run folder: it has no {RUN_FILES[0]}")
+    if option.name in READ and given.startswith("made:"):
+        from sightline.data.made_names import read_name
+
+        read_name(given)
     named = (option.items or option.name in READ) and given != "-" and ":" not in given  # not an address
     if named and not path.exists() and not glob.has_magic(given):
         raise UserError(f"there is no file {given}" if option.name == "input" else f"{given}: there is no such file")

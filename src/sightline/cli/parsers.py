@@ -143,7 +143,8 @@ PREDICT = Command(
         Arg(
             "input",
             str,
-            "Read items, one per line, - from a pipe; for files, a table or folder; or made data, such as made:copy.",
+            "Read items, one per line, - from a pipe; for files, a table or folder; or 500 items of made data by its "
+            "name, such as made:copy, or as many as made:copy:count=3 says.",
             None,
             "FILE",
             group=ITEMS,
@@ -206,7 +207,7 @@ VIEW = Command(
         Arg(
             "input",
             str,
-            "Read items from this file, one per line; - reads a pipe; or made:copy…",
+            "Read items from this file, one per line; - reads a pipe; or an item of made data, such as made:copy.",
             None,
             "FILE",
             group=ITEMS,

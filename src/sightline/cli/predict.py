@@ -32,6 +32,7 @@ def predict_command(
     set_up(threads)
     read_as(encoding)
     lines, as_json = Lines(input, text), format == "jsonl"
+    lines.refuse(encoding=encoding, table=table)
     options = {name: value for name, value in given.items() if value is not None and value is not False}
     loaded = _loaded(run, ensemble, engine, threads).about_table(table)
     of_files = _check_format(loaded, format, out)

@@ -67,6 +67,7 @@ def view_command(
     """Explain each item with each run, and write the format that the extension of ``out`` names."""
     read_as(encoding)
     drawing, lines = Drawing(**drawn), Lines(input, text)
+    lines.refuse(encoding=encoding, table=table)
     _check_out(out, drawing)
     if not runs:
         raise UserError("name the run folder to view")

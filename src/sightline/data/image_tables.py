@@ -149,10 +149,11 @@ def in_folder(folder: Path, endings: Sequence[str] = ENDINGS, kind: FileKind = I
 def free_name(file: Path, folder: Path, endings: Sequence[str], taken: set[str]) -> str:
     """What the results of an image are called in a folder, before these endings: as the image, with a number behind it
     where one of them is ``taken`` (`place_of`). They are taken from then on."""
-    number, name = 1, file.stem
+    stem = file.stem.replace(":", "-")  # Windows has no such names
+    number, name = 1, stem
     while (places := {place_of(folder / f"{name}{ending}") for ending in endings}) & taken:
         number += 1
-        name = f"{file.stem}-{number}"
+        name = f"{stem}-{number}"
     taken |= places
     return name
 

@@ -26,19 +26,25 @@ READ: dict[str, Any] = {
 TRAINED = 10**6  # is added to the seed of training data: data to score is drawn otherwise, by any seed
 
 
-def made_question_rows(source: Source) -> Iterator[TableRow]:
-    """A question, its table, the answer, the kind and the name of each; the same each time."""
-    name, *parts = str(source.data).removeprefix(PREFIX).split(":")
+def read_options(text: str) -> dict[str, Any]:
+    """What stands behind the name of made questions. Raises a `UserError`."""
+    name, *parts = text.removeprefix(PREFIX).split(":")
     if name != NAME:
         raise UserError(f"there is no made data {name!r} of questions; there is {PREFIX}{NAME}")
-    scored = bool(source.options.get("scored"))
-    given: dict[str, Any] = {"count": SCORED_ROWS if scored else COUNT, "seed": 1 if scored else 0}
+    given: dict[str, Any] = {}
     for part in parts:
         key, _, value = part.partition("=")
         if not value or key not in READ:
             expected = ", ".join(f"{one}=…" for one in READ)
-            raise UserError(f"{source.data}: found {part!r}; expected one of {expected}")
+            raise UserError(f"{text}: found {part!r}; expected one of {expected}")
         given[key] = READ[key](key, value)
+    return given
+
+
+def made_question_rows(source: Source) -> Iterator[TableRow]:
+    """A question, its table, the answer, the kind and the name of each; the same each time."""
+    scored = bool(source.options.get("scored"))
+    given = {"count": SCORED_ROWS if scored else COUNT, "seed": 1 if scored else 0, **read_options(str(source.data))}
     if (count := source.options.get("count")) is not None:
         given["count"] = READ["count"]("count", str(count))
     seed = given.pop("seed") + (0 if scored else TRAINED)

@@ -22,6 +22,7 @@ ASK = Task(
         Column("id", "the name of the question", (), True),
     ),
     reader="sightline.data.questions:question_cells",
+    made="questions",
     variants=(
         Variant(
             input="sightline.inputs.table:TableInput",

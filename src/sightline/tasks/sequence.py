@@ -54,6 +54,7 @@ SEQUENCE = Task(
     data="a table with the columns features (or audio) and target (or positions), files or lists; or made:copy…",
     columns=(VECTORS, TARGET),
     reader="sightline.data.series_tables:vector_pairs",
+    made="vectors",
     variants=(
         Variant(
             input="sightline.inputs.vectors:VectorsInput",
@@ -88,7 +89,7 @@ SEQUENCE = Task(
             rates=ALL_RATES,
             accepts="sightline.data.series_tables:is_sound_source",
             columns=(SOUND, TARGET),
-            differs={"reader": "sightline.data.series_tables:sound_pairs", "rows": "recordings"},
+            differs={"reader": "sightline.data.series_tables:sound_pairs", "rows": "recordings", "made": ""},
         ),
         replace(
             writing("sequence_symbols"),
@@ -97,6 +98,7 @@ SEQUENCE = Task(
             columns=SYMBOLS,
             differs={
                 "reader": "sightline.data.reading:pair_cells",
+                "made": "symbols",
                 "rows": "pairs",
                 "counted": "target tokens",
                 "metrics": ("exact", *(one for one in TEXT_METRICS if one != "exact")),

@@ -166,6 +166,7 @@ class Task:
     options: tuple[Option, ...] = ()
     max_characters: int = 1000
     max_bad_share: float = 0.01
+    made: str = ""  # inputs of the made data that it reads: vectors, symbols or questions
     overrides: tuple[str, ...] = ()  # assignments to the configuration that this task makes before the user's
 
     @property

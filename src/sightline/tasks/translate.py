@@ -93,6 +93,7 @@ TRANSLATE = Task(
     data="pairs as .tsv, .csv, .jsonl or .parquet, gzip or not, with the columns source and target",
     columns=COLUMNS,
     reader="sightline.data.reading:pair_cells",
+    made="symbols",
     variants=(writing("translate"),),
     metrics=METRICS,
     rows="pairs",
