@@ -5,19 +5,19 @@ import sys
 
 import pytest
 
-from sightline.data.made_names import inputs_of, names_with, read_name
+from sightline.data.made_names import MadeName, inputs_of, names_with, read_name
 from sightline.errors import UserError
 from sightline.synthetic.made import MADE
 from sightline.tasks.registry import task_named
 
 
 def test_a_name_says_what_its_inputs_are_and_how_many():
-    assert read_name("made:copy:lengths=3:count=7") == ("vectors", 7)
-    assert read_name("made:copy") == ("vectors", None)
+    assert read_name("made:copy:lengths=3:count=7") == MadeName("vectors", 7)
+    assert read_name("made:copy") == MadeName("vectors", None)
     assert read_name("made:copy").rows == 500
     assert read_name("made:copy:count=7").rows == 7
-    assert read_name("made:trees:count=2") == ("symbols", 2)
-    assert read_name("made:tables:rows=5-6:count=3") == ("questions", 3)
+    assert read_name("made:trees:count=2") == MadeName("symbols", 2)
+    assert read_name("made:tables:rows=5-6:count=3") == MadeName("questions", 3)
     assert {name: inputs_of(name) for name in MADE if inputs_of(name) != "vectors"} == {"trees": "symbols"}
     assert {"made:sort", "made:copy"} < {*names_with("vectors")}
 

@@ -1,6 +1,6 @@
 """What the name of made data says (``made:copy:lengths=12``), whichever kind it is. Nothing here imports torch."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from sightline.data.made import SCORED_ROWS
 from sightline.data.made_tables import NAME as TABLES
@@ -9,7 +9,8 @@ from sightline.errors import UserError
 from sightline.synthetic.made import MADE, PREFIX, SYMBOLS, MadeData
 
 
-class MadeName(NamedTuple):
+@dataclass(frozen=True)
+class MadeName:
     """What the inputs are (vectors, symbols or questions), and how many, where the name says it."""
 
     inputs: str
