@@ -164,6 +164,11 @@ TRAININGS = {
     "addition-1": Training(
         ADDITION, "lstm", 5, ("batch_rows=32", "model.size=256", STEADY, *LONG), (f"{ADDITION}:seed=2:count=2000",)
     ),
+    "addition-6": Training(
+        ADDITION, "lstm", 5,
+        ("batch_rows=32", "model.size=256", thinking("fixed", repeats=6), STEADY, *LONG),
+        (f"{ADDITION}:seed=2:count=2000",),
+    ),
     "copy-dnc": Training("made:copy", "dnc", 15, ("batch_rows=16", OFTEN, *LONG), COPY),
     "repeat-copy-dnc": Training("made:repeat-copy", "dnc", 20, ("batch_rows=16", OFTEN, *LONG), REPEAT),
 }  # fmt: skip
