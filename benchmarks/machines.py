@@ -123,6 +123,9 @@ TRAININGS = {
     "parity-ponder": Training(
         "made:parity", "lstm", 15, (*RNN, steps(53_000), thinking("ponder", cost=0.01, prior=0.3, most=6)), PARITY
     ),
+    "parity-ponder-4": Training(
+        "made:parity", "lstm", 15, (*RNN, steps(53_000), thinking("ponder", cost=0.01, prior=0.4, most=8)), PARITY
+    ),
     "beyond-act": Training(
         SHORT, "lstm", 15, (*GRU, steps(30_000), thinking("act", cost=0.01, most=8, bias=0, rises=15_000)), BEYOND
     ),

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from episodes import Control, check_batches, check_nothing_kept, cosines, episode, sigmoid, softmax, softplus
+from sightline import kernels
 from sightline.errors import MachineError
 from sightline.explain.capture import capture, cut
+from sightline.kernels import links as kernel
 from sightline.machine import peak_memory, whole_memory
 from sightline.models.computer import Links, NeuralComputerConfig, allocation, linked, used
 from sightline.models.vector_writer import TargetShape
@@ -150,6 +152,31 @@ def test_wrong_settings_are_one_sentence():
     ):
         with pytest.raises(ValueError, match=said):
             NeuralComputerConfig(**fields)
+
+
+@pytest.mark.skipif(not kernel.supported(), reason="kernels are switched off")
+def test_the_kernel_keeps_the_links_once():
+    after, last, written = torch.rand(3, 40, 40), torch.rand(3, 40), torch.rand(3, 40)
+    kept = {}
+    for name in ("fast", "reference"):
+        sizes = list[int]()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x, sizes=sizes: sizes.append(x.numel()), lambda x: x):
+            getattr(kernel, name)(*(one.clone().requires_grad_() for one in (after, last, written)))
+        kept[name] = sum(sizes) / after.numel()
+    assert kept["fast"] < 1.1
+    assert kept["reference"] > 1.9
+
+
+def test_it_trains_in_bfloat16(monkeypatch):
+    """With and without the kernel, to the precision of these numbers."""
+    model, gradients = computer(read_heads=2).float(), []
+    for on in (True, False):
+        monkeypatch.setattr(kernels, "_on", on)
+        with torch.autocast("cpu", torch.bfloat16):
+            features = model.features(torch.linspace(-1, 1, 32).view(2, 4, 4))
+        (gradient,) = torch.autograd.grad(features.float().square().sum(), model.content.weight)
+        gradients.append(gradient)
+    torch.testing.assert_close(*gradients, rtol=0.1, atol=0.02)
 
 
 def test_links_that_do_not_fit_into_memory_are_refused(monkeypatch):

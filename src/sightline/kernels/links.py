@@ -2,7 +2,8 @@
 
 ``L_ij ← (1 − w_i − w_j) L_ij + w_i p_j``, without a diagonal. They are slots × slots numbers for every row and step, by
 far the largest part of a step. The backward pass needs the links before the write, and nothing else of that size:
-PyTorch's own keeps twice as much. Gain: in memory 2.1, in time 1.0 (`benchmarks/kernel_gains.py`).
+PyTorch's own keeps twice as much, as `tests/models/test_computer.py` counts. Gain in time: 1.0
+(`benchmarks/kernel_gains.py`).
 """
 
 from typing import Any
@@ -24,8 +25,8 @@ def reference(after: Float[Tensor, "b s s"], last: Float[Tensor, "b s"], written
 def linked(
     after: Float[Tensor, "b s s"], last: Float[Tensor, "b s"], written: Float[Tensor, "b s"]
 ) -> Float[Tensor, "b s s"]:
-    """The links after a write, from those before it and from what was written ``last``."""
-    return (fast if supported() else reference)(after, last, written)
+    """The links after a write, from those before it and from what was written ``last``; they keep their precision."""
+    return (fast if supported() else reference)(after, last.to(after.dtype), written.to(after.dtype))
 
 
 class _Linked(torch.autograd.Function):
