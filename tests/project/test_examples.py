@@ -85,6 +85,15 @@ def test_tables_are_asked_and_drawn(run, capsys):
     assert "wrote" in capsys.readouterr().out
 
 
+def test_vectors_are_copied_through_a_memory_and_drawn(run, capsys):
+    """In so short a time nothing is learnt; that a trained machine copies is tested with its task."""
+    measured = run("copy_memory")
+    assert measured.trained > 0
+    assert measured.longer > 0
+    assert 0 < measured.same_slot < 1
+    assert "wrote" in capsys.readouterr().out
+
+
 def test_made_morse_has_the_code_and_the_times_of_its_letters():
     for one, again in zip(made_morse(5, 7), made_morse(5, 7), strict=True):
         assert np.array_equal(one.samples, again.samples)
