@@ -226,6 +226,9 @@ def harder(run: Path, rows: int = 1000) -> None:
         "steps up to it": (np.ones_like(gates).cumsum(axis=1), repeats),
         "gates up to it, each step by itself": (so_far - so_far.mean(axis=0), repeats - repeats.mean(axis=0)),
     }
+    if not repeats.std():
+        measures = {}
+        print(f"{run.name}: every step has {repeats[0, 0]:.2f} repeats")
     for name, (values, shown) in measures.items():
         if not values.std():
             continue
