@@ -104,6 +104,7 @@ TRAININGS = {
     "recall-ntm": Training("made:associative-recall", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), RECALL),
     "recall-lstm": Training("made:associative-recall", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), RECALL),
     "sort-ntm": Training("made:priority-sort", "ntm", 45, (*SORTING, steps(9000)), SORT),
+    "sort-ntm-longer": Training("made:priority-sort", "ntm", 45, (*SORTING, steps(9000)), SORT, "sort-ntm"),
     "sort-constant": Training(
         "made:priority-sort", "ntm", 12, (*SORTING, "model.first_memory=constant", steps(9000)), SORT
     ),
@@ -170,7 +171,7 @@ TRAININGS = {
         ("batch_rows=32", "model.size=256", thinking("fixed", repeats=6), STEADY, *LONG),
         (f"{ADDITION}:seed=2:count=2000",),
     ),
-    "copy-dnc": Training("made:copy", "dnc", 15, ("batch_rows=16", OFTEN, *LONG), COPY),
+    "copy-dnc": Training("made:copy", "dnc", 9, ("batch_rows=16", OFTEN, *LONG), COPY),
     "repeat-copy-dnc": Training("made:repeat-copy", "dnc", 20, ("batch_rows=16", OFTEN, *LONG), REPEAT),
 }  # fmt: skip
 

@@ -289,21 +289,25 @@ def _encode(value: Any) -> Any:
     return value
 
 
-def _decode_config(wanted: type[Config], data: Any, where: str) -> Config:
+def _decode_config(expected: type[Config], data: Any, where: str) -> Config:
     if isinstance(data, str):
-        data = wanted.read_name(data)
+        data = expected.read_name(data)
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: expected an object or the name of a kind, found {_short(data)}")
     data = dict(data)
-    kind = data.pop("kind", wanted.kind)
+    kind = data.pop("kind", expected.kind)
     if not isinstance(kind, str):
         raise ConfigError(f"{where}.kind: expected a name, found {_short(kind)}")
-    if not kind and not dataclasses.is_dataclass(wanted):
-        raise ConfigError(f"{where}: kind is missing; there is {', '.join(kinds(wanted.family))}")
+    if not kind and not dataclasses.is_dataclass(expected):
+        raise ConfigError(f"{where}: kind is missing; there is {', '.join(kinds(expected.family))}")
     # A class of this very kind is there already; nothing has to be looked up.
-    chosen = wanted if kind == wanted.kind and dataclasses.is_dataclass(wanted) else config_class(wanted.family, kind)
-    if not issubclass(chosen, wanted):
-        raise ConfigError(f"{where}: kind {kind!r} is not a {wanted.__name__}")
+    chosen = (
+        expected
+        if kind == expected.kind and dataclasses.is_dataclass(expected)
+        else config_class(expected.family, kind)
+    )
+    if not issubclass(chosen, expected):
+        raise ConfigError(f"{where}: kind {kind!r} is not a {expected.__name__}")
     hints = _type_hints(chosen)
     names = [field.name for field in dataclasses.fields(chosen)]  # type: ignore[arg-type]
     for old, new in chosen.renamed.items():

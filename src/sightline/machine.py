@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -52,13 +52,19 @@ def choose_device(name: str) -> str:
     return name
 
 
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
 def whole_memory() -> int | None:
-    """The bytes of memory that this machine has; None if unknown."""
+    """The bytes of memory that this machine has, or that its container may use; None if unknown."""
+    known = []
     names = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
-    if not hasattr(os, "sysconf") or not {*names} <= {*os.sysconf_names}:
-        return None
-    pages, size = map(os.sysconf, names)
-    return pages * size if min(pages, size) > 0 else None
+    if hasattr(os, "sysconf") and {*names} <= {*os.sysconf_names}:
+        pages, size = map(os.sysconf, names)
+        known.append(pages * size if min(pages, size) > 0 else 0)
+    with suppress(OSError, ValueError):  # "max" is no number
+        known.append(int(CONTAINER_LIMIT.read_text()))
+    return min((one for one in known if one > 0), default=None)
 
 
 def forget_peak() -> None:

@@ -23,7 +23,7 @@ def test_a_name_says_what_its_inputs_are_and_how_many():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("made:", "there is no made data ''; there is copy, .*, trees, tables"),
         ("made:cpy:count=3", "there is no made data 'cpy'"),
@@ -33,8 +33,8 @@ def test_a_name_says_what_its_inputs_are_and_how_many():
         ("made:tables:count=0", "count is 0"),
     ],
 )
-def test_wrong_names_are_one_sentence(name, said):
-    with pytest.raises(UserError, match=said):
+def test_wrong_names_are_one_sentence(name, message):
+    with pytest.raises(UserError, match=message):
         read_name(name)
 
 

@@ -56,7 +56,7 @@ def by_formulas(model, inputs):
         for head in range(heads):
             kept = kept * (1 - sigmoid(reading[head][-1]) * read[head])
         usage = (usage + written - usage * written) * kept
-        order, free, before = np.argsort(usage, kind="stable"), np.zeros(slots), 1.0
+        order, free, before = np.argsort(np.round(usage * 4096), kind="stable"), np.zeros(slots), 1.0
         for place in order:
             free[place] = (1 - usage[place]) * before
             before *= usage[place]
@@ -145,12 +145,12 @@ def test_capture_sees_every_step_and_changes_weights():
 
 @pytest.mark.unchecked_shapes  # wrong values are given on purpose
 def test_wrong_settings_are_one_sentence():
-    for fields, said in (
+    for fields, message in (
         ({"slots": 2049}, "slots is 2,049; it must be at most 2,048"),
         ({"controller": "gru"}, "controller is 'gru'; it is one of lstm, feed_forward"),
         ({"read_heads": 0}, "read_heads is 0"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             NeuralComputerConfig(**fields)
 
 
@@ -182,11 +182,13 @@ def test_it_trains_in_bfloat16(monkeypatch):
 def test_links_that_do_not_fit_into_memory_are_refused(monkeypatch):
     model, (source, target) = computer(), episode()
     rows, steps = model.schedule(source, target.lengths).inputs.shape[:2]
-    needed = rows * steps * 5**2 * 8
+    needed = 2 * rows * steps * 5**2 * 8
     monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: needed)
     model.loss(source, target)
     monkeypatch.setattr("sightline.models.computer.whole_memory", lambda: needed - 1)
-    with pytest.raises(MachineError, match=r"between 5 slots take .* lower model.slots, batch_rows or batch_tokens"):
+    with pytest.raises(
+        MachineError, match=r"between 5 slots take up to .* lower model.slots, batch_rows or batch_tokens"
+    ):
         model.loss(source, target)
     with torch.no_grad():  # nothing is kept
         model.loss(source, target)
@@ -194,6 +196,31 @@ def test_links_that_do_not_fit_into_memory_are_refused(monkeypatch):
     model.loss(source, target)
 
 
-def test_the_whole_memory_is_more_than_a_process_holds():
+def test_the_whole_memory_is_that_of_the_container(monkeypatch, tmp_path):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr("sightline.machine.CONTAINER_LIMIT", limit)
     whole, peak = whole_memory(), peak_memory()
     assert whole is None or peak is None or whole > peak
+    for content, expected in (("max\n", whole), ("1048576\n", 1048576)):
+        limit.write_text(content)
+        assert whole_memory() == expected
+
+
+@torch.no_grad()
+def test_an_item_writes_to_the_same_slots_alone_and_among_copies():
+    """Slots that were never chosen differ by rounding alone, which is another one in a batch."""
+    model = computer(slots=32, width=8, size=24).float()
+    inputs = torch.randn(6, 12, 4)
+    batches = {"alone": [inputs[row : row + 1] for row in range(6)], "together": [inputs]}
+    batches["copies"] = [inputs[row : row + 1].repeat(7, 1, 1) for row in range(6)]
+    written = {}
+    for name, some in batches.items():
+        states = [model.begin(len(one)) for one in some]
+        steps = []
+        for number in range(12):
+            states = [model.step(one[:, number], state)[1] for one, state in zip(some, states, strict=True)]
+            steps.append(torch.cat([state.writing.weights[:, 0] for state in states]))
+        written[name] = torch.stack(steps, dim=1)
+    assert (written["alone"].max(dim=-1).values > 0.1).any()
+    torch.testing.assert_close(written["together"], written["alone"], rtol=0, atol=1e-4)
+    torch.testing.assert_close(written["copies"], written["alone"].repeat_interleave(7, dim=0), rtol=0, atol=1e-4)

@@ -24,6 +24,7 @@ from sightline.nn.series import SeriesBatch, SeriesFrontConfig, SeriesShape
 from sightline.outputs.vectors import TargetFacts, VectorsOutput, read_vectors
 from sightline.tasks.configs.sequence import SequenceConfig
 from sightline.tasks.task import BadValueError, Example
+from sightline.tasks.train import TaskLesson
 from sightline.training.loop import TrainingConfig
 
 pytestmark = pytest.mark.unchecked_shapes
@@ -441,7 +442,7 @@ def test_made_items_are_predicted_and_viewed(machine, tmp_path):
     assert not done.returncode, done.stderr
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["made-copy-1.npy", "made-copy-2.npy"]
     np.save(tmp_path / "one.npy", scored[0].values[0])
-    for command, said in (
+    for command, message in (
         (["predict", "--input", "made:nothing"], "there is no made data 'nothing'"),
         (["predict", "--input", name, "--features", "one.npy"], f"give --input {name} or --features, not both"),
         (["predict", "--input", "made:tables"], "does not read made:tables; it reads made:copy, made:repeat-copy"),
@@ -451,7 +452,30 @@ def test_made_items_are_predicted_and_viewed(machine, tmp_path):
     ):
         wrong = run(command[0], str(machine), *command[1:], cwd=tmp_path)
         assert wrong.returncode == 2
-        assert said in wrong.stderr.strip().splitlines()[-1]
+        assert message in wrong.stderr.strip().splitlines()[-1]
+
+
+def test_a_machine_that_answers_each_frame_answers_all_of_them(tmp_path):
+    """However much longer an item is than those of training."""
+    options = ["--data", "made:dynamic-ngrams", "--lengths", "5", "--count", "60", "--model", "lstm", "--steps", "2"]
+    sets = ["--threads", "1", "--set", "model.size=8", "batch_rows=16"]
+    assert not run("train", "sequence", "--out", str(tmp_path / "run"), *options, *sets, cwd=tmp_path).returncode
+    loaded = sightline.load(tmp_path / "run")
+    long, short = np.zeros((40, 1), np.float32), np.zeros((3, 1), np.float32)
+    assert [len(one.values) for one in loaded.predict([long, short])] == [40, 3]
+    assert [one.complete for one in loaded.predict([long, short])] == [True, True]
+    assert [len(one.values) for one in loaded.predict([long], max_length=7)] == [7]
+
+
+def test_a_dry_run_tries_the_longest_made_sequences(tmp_path):
+    options = ["--data", "made:repeat-copy", "--lengths", "1-4", "--repeats", "1-3", "--count", "60", "--model", "lstm"]
+    sets = ["--threads", "1", "--steps", "2", "--set", "model.size=8", "batch_rows=4"]
+    assert not run("train", "sequence", "--out", str(tmp_path / "run"), *options, *sets, cwd=tmp_path).returncode
+    loaded = sightline.load(tmp_path / "run")
+    lesson = TaskLesson(loaded, reopened_data(loaded))
+    source, target = lesson.batch(lesson.longest(lesson.epoch(0)))
+    assert source.lengths.tolist() == [5] * 4  # and a mark
+    assert target.lengths.tolist() == [12] * 4
 
 
 def test_a_resumed_machine_draws_the_same_batches(machine, tmp_path):
@@ -544,7 +568,7 @@ def test_made_data_to_score_differs_by_every_seed():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--data", "made:nothing"], "there is no made data 'nothing'"),
         (["--data", "made:copy", "--lengths", "0"], "lengths is '0'; expected numbers from 1"),
@@ -560,11 +584,11 @@ def test_made_data_to_score_differs_by_every_seed():
         (["--data", "made:sort", "--model", "ntm"], "--model ntm is for other data; here it is one of pointer"),
     ],
 )
-def test_wrong_options_of_made_data_are_one_sentence(options, said, tmp_path):
+def test_wrong_options_of_made_data_are_one_sentence(options, message, tmp_path):
     (tmp_path / "rows.tsv").write_text("features\ttarget\n")
     done = run("train", "sequence", "--out", str(tmp_path / "run"), "--count", "20", *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert said in done.stderr.strip().splitlines()[-1]
+    assert message in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run" / "config.json").exists()
 

@@ -1,6 +1,6 @@
 """Wrong use, answered in one sentence: the argument, its shape, the shape that was expected."""
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -101,6 +101,13 @@ def check_least(config: object, least: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and value < least:
             raise ValueError(f"{name} is {value}; it must be at least {least}")
+
+
+def check_choice(config: object, kinds: Any, *names: str) -> None:
+    """Of the fields of a configuration: each is one of ``kinds``, a Literal."""
+    for name in names:
+        if getattr(config, name) not in get_args(kinds):
+            raise ValueError(f"{name} is {getattr(config, name)!r}; it is one of {', '.join(get_args(kinds))}")
 
 
 def check_share(config: object, *names: str) -> None:

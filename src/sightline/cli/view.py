@@ -84,7 +84,7 @@ def view_command(
     if out.suffix.lower() in PICTURES and count > 1:
         raise UserError(f"{count} explanations do not go into one picture; write a page (--out NAME.html) instead")
     if count > MOST:
-        raise UserError(f"{count:,} explanations are too many for one file, which takes {MOST}; choose fewer texts")
+        raise UserError(f"there are too many for one file, which takes {MOST} explanations; choose fewer texts")
     if output is not None and len(items[0]) > 1:
         raise UserError("--output explains one text; give one")
     check_writable(out.parent)

@@ -56,20 +56,23 @@ class OutputStep:
     copied: Copied | None = None
 
 
+Unit = Literal["weight", "sum of weights", "nats", "squared deviations", "share"]
+
+
 @dataclass(frozen=True)
 class Stack:
     """The layers of one kind of attention, first layer first: those of an encoder, or those from target to source.
 
     ``kind``: ``cross``-attention, ``self``-attention, ``causal`` self-attention, or a ``pool`` of a sequence into one
     row. ``layers`` are what the layers are called, where they have names and not only numbers. ``unit`` is what a
-    number of its maps is: a weight is at most 1, a sum of weights may be more.
+    number of its maps is: a weight is at most 1, a sum of weights may be more; costs have units of their own.
     """
 
     title: str
     kind: Literal["cross", "self", "causal", "pool"]
     names: tuple[str, ...]
     layers: tuple[str, ...] = ()
-    unit: Literal["weight", "sum of weights"] = "weight"
+    unit: Unit = "weight"
 
     def layer(self, name: str) -> str:
         """What the layer of this attention is called; empty where there is only one."""

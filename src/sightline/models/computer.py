@@ -7,6 +7,8 @@ Links: ``L_ij ← (1 − w_i − w_j) L_ij + w_i p_j``, where p is what was writ
 
 What people get wrong: slots are freed by what the heads read a step before, and the free gates belong to this step;
 L has no diagonal; ``L r`` goes forward and ``Lᵀ r`` back; p is updated after L; write weights may sum to less than one.
+Not as in the paper: usages that are nearly alike are sorted as alike (`allocation`); the first state and the first
+reads are learned, and a slot begins with 1e-6 and not with 0.
 """
 
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ from sightline.nn.dropout import Dropout
 from sightline.nn.series import SeriesShape
 
 PASSING = 3  # links that are there at once where nothing is kept for the backward pass
+PEAK = 2.0  # of what is kept, at most, while the backward pass makes its own
+LEVELS = 4096  # usages that are closer than one of so many levels are alike
 
 
 class HeadRequest(NamedTuple):
@@ -109,8 +113,7 @@ class NeuralComputer(MemoryMachine):
         erase, add = self.content(hidden).unflatten(-1, (2, 1, self.width)).unbind(dim=1)
         memory = erase_and_add(state.memory, written.weights, torch.sigmoid(erase), add)
         links = linked(state.links, usage, written.weights[:, 0])
-        last = state.reading.weights
-        ways = torch.stack([last @ links.after, last @ links.after.transpose(1, 2)], dim=-2)  # back and forward
+        ways = neighbours(links.after, state.reading.weights)
         modes = torch.softmax(reading.more[..., :3], dim=-1)
         read = self.read(reading, memory, ways, modes, state.reading)
         assert read.weights is not None
@@ -125,11 +128,11 @@ class NeuralComputer(MemoryMachine):
 
     def check_memory(self, rows: int, steps: int, available: int | None) -> None:
         """Refuse a batch whose links cannot be kept, those of so many steps: most systems would end the process."""
-        needed = rows * steps * self.slots**2 * self.first_reads.element_size()
+        needed = PEAK * rows * steps * self.slots**2 * self.first_reads.element_size()
         if available is not None and needed > available:
             raise MachineError(
-                f"the links between {self.slots:,} slots take {needed / 1e9:,.1f} GB ({rows:,} sequences together, "
-                f"{steps:,} steps kept), and this machine has {available / 1e9:,.1f} GB; lower model.slots, batch_rows "
+                f"the links between {self.slots:,} slots take up to {needed / 1e9:,.1f} GB ({rows:,} sequences "
+                f"together, {steps:,} steps kept), and this machine has {available / 1e9:,.1f} GB; lower model.slots, batch_rows "
                 "or batch_tokens"
             )
 
@@ -147,10 +150,22 @@ def used(
 
 def allocation(usage: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
     """Where to write next: the least used slot, and the following ones as far as it is used. Of slots that are used
-    alike, the first one comes first: in an empty memory, one slot after another."""
-    ordered, order = usage.sort(dim=-1, stable=True)
+    alike, the first one comes first: in an empty memory, one slot after another.
+
+    The paper sorts usage as it is. Slots that were never chosen differ there by rounding alone, so that a row writes
+    to other slots by itself than in a batch.
+    """
+    order = (usage.detach() * LEVELS).round().argsort(dim=-1, stable=True)
+    ordered = usage.gather(-1, order)
     before = torch.cat([torch.ones_like(ordered[:, :1]), ordered[:, :-1].cumprod(dim=-1)], dim=-1)
     return torch.zeros_like(usage).scatter(-1, order, (1 - ordered) * before)
+
+
+def neighbours(after: Float[Tensor, "b s s"], read: Float[Tensor, "b r s"]) -> Float[Tensor, "b r 2 s"]:
+    """Back and forward from the slots that were read, in the precision of the links: a copy in another is as large."""
+    with torch.autocast(after.device.type, enabled=False):
+        read = read.to(after.dtype)
+        return torch.stack([read @ after, read @ after.transpose(1, 2)], dim=-2)
 
 
 def linked(links: Links, usage: Float[Tensor, "b s"], written: Float[Tensor, "b s"]) -> Links:

@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.attention.checks import check_least
+from sightline.attention.checks import check_choice, check_least
 from sightline.attention.contract import Carry
 from sightline.models.stepping import Stepping, SteppingConfig
 from sightline.nn.rnn import Cell, CellState
@@ -110,9 +110,4 @@ class MemoryMachineConfig(SteppingConfig):
         check_least(self, 1, "slots", "width", "read_heads")
         if self.slots > self.most_slots:
             raise ValueError(f"slots is {self.slots:,}; it must be at most {self.most_slots:,}")
-        self.check_choice("controller", get_args(Controller))
-
-    def check_choice(self, name: str, kinds: tuple[str, ...]) -> None:
-        """Raises ValueError."""
-        if getattr(self, name) not in kinds:
-            raise ValueError(f"{name} is {getattr(self, name)!r}; it is one of {', '.join(kinds)}")
+        check_choice(self, Controller, "controller")

@@ -6,12 +6,12 @@ not two frames.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from sightline.attention.checks import check_least
+from sightline.attention.checks import check_choice, check_least
 from sightline.models.stepping import Schedule, StepFeatures, Stepping, SteppingConfig
 from sightline.models.vector_writer import TargetShape
 from sightline.nn.dropout import Dropout
@@ -95,8 +95,7 @@ class RecurrentStepsConfig(SteppingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "layers")
-        if self.cell not in get_args(StepCell):
-            raise ValueError(f"cell is {self.cell!r}; it is one of {', '.join(get_args(StepCell))}")
+        check_choice(self, StepCell, "cell")
 
     def build(self, shape: SeriesShape, target: TargetShape) -> RecurrentSteps:
         return RecurrentSteps(self, shape, target)

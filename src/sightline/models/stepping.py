@@ -8,13 +8,13 @@ of the frames are those of the answers.
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.attention.checks import check_least, check_share
+from sightline.attention.checks import check_choice, check_least, check_share
 from sightline.models.series import JointLoss, SeriesModel
 from sightline.models.vector_writer import Generated, TargetShape, VectorsBatch, VectorWriter, VectorWriterConfig
 from sightline.nn.series import SeriesBatch, SeriesFrontConfig, SeriesShape, frame_mask
@@ -152,8 +152,7 @@ class SteppingConfig(VectorWriterConfig):
         super().__post_init__()
         check_least(self, 1, "size")
         check_share(self, "dropout")
-        if self.answers not in get_args(Answers):
-            raise ValueError(f"answers is {self.answers!r}; it is one of {', '.join(get_args(Answers))}")
+        check_choice(self, Answers, "answers")
 
     @property
     def shortens(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ a shift changes nothing (both heads start at the first slot here).
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sightline.attention import AddressingConfig, Memory
 from sightline.attention.addressing import erase_and_add
-from sightline.attention.checks import check_least
+from sightline.attention.checks import check_choice, check_least
 from sightline.attention.observed import may_bypass
 from sightline.kernels import turing as kernel
 from sightline.models.memory_machine import MachineState, MemoryMachine, MemoryMachineConfig
@@ -95,7 +95,7 @@ class TuringMachineConfig(MemoryMachineConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "write_heads")
-        self.check_choice("first_memory", get_args(FirstMemory))
+        check_choice(self, FirstMemory, "first_memory")
 
     def build(self, shape: SeriesShape, target: TargetShape) -> TuringMachine:
         return TuringMachine(self, shape, target)

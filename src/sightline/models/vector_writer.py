@@ -39,12 +39,13 @@ class TargetShape(NamedTuple):
 
 
 class VectorWriter(nn.Module):
-    """A model that writes vectors. ``stops``: it learns where a sequence ends."""
+    """A model that writes vectors. ``stops``: it learns where they end. ``each``: it writes one for each frame."""
 
     target_mean: Tensor
     target_deviation: Tensor
     bits: bool
     stops: bool
+    each: bool = False
 
     def add_vectors(self, features: int, target: TargetShape, stops: bool = True) -> None:
         """The maps from features to vectors, and to the probability to stop behind each."""

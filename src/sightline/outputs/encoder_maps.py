@@ -142,7 +142,7 @@ def read_maps(
     lost = _lost(model, inner, windows, axes) if options.measure or not names else None
     if lost is not None:
         records.append(Record(HIDING, 0, 0, axes.rows, axes.words, lost.astype(np.float32)))
-        stacks.append(Stack(f"What hiding each word costs each {axes.row_name}", "cross", (HIDING,)))
+        stacks.append(Stack(f"What hiding each word costs each {axes.row_name}", "cross", (HIDING,), unit="share"))
         notes += _hiding_notes(axes, bool(names), windows)
     belief = None
     if names and options.measure:

@@ -98,7 +98,7 @@ class FileLabelsOutput(LabelsOutput[FileItem, Part, Batch]):
             looked = [one for one in records if one.name == LOOKED]
             costs, belief, note = self._measured(explained, cast("Batch", source), looked)
             records.append(Record(HIDING, 0, 0, explained.row, axis, costs[None].astype(np.float32)))
-            cost = Stack(f"What hiding each {self.part_name} costs the label", "pool", (HIDING,))
+            cost = Stack(f"What hiding each {self.part_name} costs the label", "pool", (HIDING,), unit="share")
             stacks.insert(1 if looked else 0, cost)
             notes.append(note)
         explanation = explained.explanation("", records, stacks, notes=tuple(notes), belief=belief)

@@ -75,7 +75,8 @@ def explain_machine(
             belief = of_images(believe(subject, read.mean(axis=0), about=about, shift=shift, special=()))
             answers = Tokens(rows.texts[start : start + count], name=rows.name)
             records.append(Record(HIDING, len(names), 0, answers, columns, costs))
-            stacks.append(Stack("What hiding each slot costs each vector", "cross", (HIDING,)))
+            title = "What hiding each slot costs each vector"
+            stacks.append(Stack(title, "cross", (HIDING,), unit="nats" if memory.bits else "squared deviations"))
             notes += _without_heads(subject)
         if made.repeats is not None:
             notes.append(_with_fixed_repeats(model, schedule, count, made))

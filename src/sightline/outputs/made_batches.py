@@ -15,11 +15,12 @@ from sightline.tasks.prepare import SomePrepared
 
 
 class Drawn(NamedTuple):
-    """The number of a batch, and its epoch."""
+    """The number of a batch, and its epoch. ``longest``: its sequences are as long as they can be."""
 
     epoch: int
     number: int
     rows: int
+    longest: bool = False
 
     def __len__(self) -> int:
         return self.rows
@@ -36,8 +37,13 @@ class MadeBatches:
     def epoch(self, number: int) -> list[Drawn]:
         return [Drawn(number, batch, self.rows) for batch in range(self.count)]
 
+    def longest(self) -> Drawn:
+        """A batch that takes as much memory as any."""
+        return Drawn(0, 0, self.rows, longest=True)
+
     def batch(self, handle: Drawn) -> tuple[object, object]:
         draws = np.random.default_rng([self.seed, 1, handle.epoch, handle.number])
-        x, y = self.made.draw(draws, handle.rows)
+        made = self.made.longest() if handle.longest else self.made
+        x, y = made.draw(draws, handle.rows)
         batch = self.input.collate([SeriesWindow(frames) for frames in self.input.kept(x)])
         return batch, self.output.collate([np.asarray(one).reshape(-1) for one in y], batch)

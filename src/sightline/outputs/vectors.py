@@ -312,6 +312,8 @@ class VectorsOutput(SeriesOutput[np.ndarray, RawVectors, VectorsPrediction, Vect
             most = [max(1, _share(part, options.max_length or max(longest, options.min_length))) for part in parts]
         made = model.generate(batch, max(*most, longest if options.lengths else 1), max(least))
         values, stops = made.values.float().cpu().numpy(), made.stops.tolist()
+        if model.each and options.max_length is None and options.lengths is None:
+            most = stops
         counts = [min(max(stop, low), high) for stop, low, high in zip(stops, least, most, strict=True)]
         return [
             RawVectors(values[row, :count].copy(), stop, stop <= count)

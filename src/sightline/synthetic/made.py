@@ -89,6 +89,11 @@ class MadeData:
         names = [key for key in OPTIONS if key != "count" and getattr(self, key) != getattr(default, key)]
         return ":".join([self.name, *(f"{key}={getattr(self, key)}" for key in names)])
 
+    def longest(self) -> "MadeData":
+        """The same with the longest sequences alone."""
+        lengths, repeats = (Range(one.most, one.most) for one in (self.lengths, self.repeats))
+        return replace(self, lengths=lengths, repeats=repeats)
+
     @property
     def columns(self) -> tuple[str, str]:
         return MADE[self.name].columns

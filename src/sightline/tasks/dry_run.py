@@ -87,8 +87,8 @@ def _train_a_little(run: Run, lesson: TaskLesson, device: str) -> tuple[int, int
     """Tokens and rows that were trained on, and the seconds it took."""
     model = run.model.to(device)
     optimiser = make_optimiser(model, run.config.training)
-    batches = list(lesson.epoch(0))
-    batches = sorted(batches, key=len)[:1] + batches[:TRIED]  # the batch with the fewest rows has the longest ones
+    batches = lesson.epoch(0)
+    batches = [lesson.longest(batches), *batches[:TRIED]]
     tokens, rows, began = 0, 0, time.perf_counter()
     for number, handle in enumerate(batches):
         if number == 1:  # the first step includes set-up time

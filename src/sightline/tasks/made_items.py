@@ -14,8 +14,6 @@ from sightline.tasks.task import BadValueError
 if TYPE_CHECKING:
     from sightline.tasks.run import Run
 
-BLOCK = 512  # items that are drawn before they are predicted
-
 
 def made_items(run: "Run", name: str, count: int | None = None) -> Iterator[list[Any]]:
     """Blocks of the inputs that `evaluate` scores by this name; ``count`` where the name does not say how many.
@@ -30,7 +28,7 @@ def made_items(run: "Run", name: str, count: int | None = None) -> Iterator[list
     given = {**run.output.source_options(), "scored": True, "count": made.count or count}
     source = Source.of(name, run.output.columns(), **given)
     rows, names = table_of(source, run.task, columns), [one.name for one in columns]
-    step, is_first = min(BLOCK, run.input.at_once), True
+    step, is_first = run.input.at_once, True
     while some := list(islice(rows, step)):
         values = [row.values for row in run.input.stage_scored(some)]
         items = [run.input.read(dict(zip(names, one, strict=False))) for one in values]

@@ -109,7 +109,7 @@ function attended(shown, row) {
   const costs = isOfCosts(shown.stack);
   if (!best.length && costs) return `${word} loses nothing: no word costs 0.005.`;
   const named = shown.columns.name; // slots, repeats: their labels say what they are
-  const summed = unitOf(shown.stack) !== "weight"; // of the rows before this one
+  const summed = unitOf(shown.stack) === "sum of weights"; // of the rows before this one
   if (!best.length && summed) return `Nothing was attended to before ${word}.`;
   if (!best.length) return `${word}${named ? "" : " attended to nothing in particular"}: no weight reaches 0.005.`;
   const list = best.map(({ column, weight }) => `${quoted(shown.columns.labels[column])} ${decimals(weight, 2)}`);
