@@ -132,8 +132,8 @@ class NeuralComputer(MemoryMachine):
         if available is not None and needed > available:
             raise MachineError(
                 f"the links between {self.slots:,} slots take up to {needed / 1e9:,.1f} GB ({rows:,} sequences "
-                f"together, {steps:,} steps kept), and this machine has {available / 1e9:,.1f} GB; lower model.slots, batch_rows "
-                "or batch_tokens"
+                f"together, {steps:,} steps kept), and this machine has {available / 1e9:,.1f} GB; lower model.slots, "
+                "batch_rows or batch_tokens"
             )
 
 
