@@ -37,7 +37,11 @@ def explain_vectors(
         maps = explain_machine(run.model, batch, len(values), options, run.input.most_measured or 0, notes)
     else:
         maps = _attending(run, x, parts[0], batch, values, options, notes)
-    return explanation_of(run, x, f"{len(values):,} vectors of {values.shape[1]:,} numbers", maps, notes)
+    vectors, numbers = (
+        f"{count:,} {name}{'' if count == 1 else 's'}"
+        for count, name in zip(values.shape, ("vector", "number"), strict=True)
+    )
+    return explanation_of(run, x, f"{vectors} of {numbers}", maps, notes)
 
 
 def first_batch(run: Run, parts: Sequence[SeriesPart]) -> tuple[SeriesBatch, list[str]]:

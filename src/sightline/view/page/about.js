@@ -11,8 +11,8 @@ export function aboutOf(explanation, several) {
   const image = Boolean(explanation.image);
   const heard = Boolean(explanation.recording);
   const asked = Boolean(explanation.table);
-  const timed = heard && explanation.recording.seconds > 0; // an array has frames and no time
-  const file = asked ? "Question" : image ? "Image" : timed ? "Recording" : "Input";
+  const sound = heard && Boolean(explanation.recording.wav); // an array has none
+  const file = asked ? "Question" : image ? "Image" : sound ? "Recording" : "Input";
   const facts = marked && !image && !heard ? [] : [fact(file, explanation.input)];
   const answer = asked || (marked && explanation.steps.length > 1); // where it starts and where it ends
   const made = answer ? "Answer" : marked ? "Label" : "Output";
