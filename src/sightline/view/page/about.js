@@ -11,8 +11,7 @@ export function aboutOf(explanation, several) {
   const image = Boolean(explanation.image);
   const heard = Boolean(explanation.recording);
   const asked = Boolean(explanation.table);
-  const sound = heard && Boolean(explanation.recording.wav); // an array has none
-  const file = asked ? "Question" : image ? "Image" : sound ? "Recording" : "Input";
+  const file = asked ? "Question" : image ? "Image" : heard ? "Recording" : "Input";
   const facts = marked && !image && !heard ? [] : [fact(file, explanation.input)];
   const answer = asked || (marked && explanation.steps.length > 1); // where it starts and where it ends
   const made = answer ? "Answer" : marked ? "Label" : "Output";
