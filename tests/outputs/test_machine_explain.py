@@ -161,6 +161,7 @@ def test_a_neural_computer_has_the_same_maps():
     config = NeuralComputerConfig(answers="after", slots=6, width=3, size=5, read_heads=2)
     made = explained(config.build(SeriesShape((3,)), TargetShape(3, True)).eval())
     assert [one.title for one in made.stacks] == ["Slots of the memory", "What hiding each slot costs each vector"]
+    assert [one.unit for one in made.stacks] == ["weight", "nats"]
     assert {one.name for one in made.records} == {"write", "read", "hiding"}
     assert any(note.startswith("without read head 2, ") for note in made.notes)
 
