@@ -118,7 +118,9 @@ TRAININGS = {
         "made:parity", "lstm", 25,
         (*RNN_ACT, steps(53_000), thinking("act", cost=0.01, most=5, bias=0, rises=30_000)), PARITY,
     ),
-    "parity-act-paper": Training("made:parity", "lstm", 15, (*RNN_ACT, steps(10_000), thinking("act", cost=0.01)), PARITY),
+    "parity-act-paper": Training(
+        "made:parity", "lstm", 15, (*RNN_ACT, steps(10_000), thinking("act", cost=0.01)), PARITY
+    ),
     "parity-ponder": Training(
         "made:parity", "lstm", 15, (*RNN, steps(53_000), thinking("ponder", cost=0.01, prior=0.3, most=6)), PARITY
     ),
