@@ -104,7 +104,7 @@ TRAININGS = {
     "recall-ntm": Training("made:associative-recall", "ntm", 10, ("batch_rows=16", OFTEN, *LONG), RECALL),
     "recall-lstm": Training("made:associative-recall", "lstm", 10, ("batch_rows=16", "model.size=256", *LONG), RECALL),
     "sort-ntm": Training("made:priority-sort", "ntm", 45, (*SORTING, steps(9000)), SORT),
-    "sort-ntm-longer": Training("made:priority-sort", "ntm", 45, (*SORTING, steps(9000)), SORT, "sort-ntm"),
+    "sort-ntm-longer": Training("made:priority-sort", "ntm", 45, (*SORTING, steps(4000)), SORT, "sort-ntm"),
     "sort-constant": Training(
         "made:priority-sort", "ntm", 12, (*SORTING, "model.first_memory=constant", steps(9000)), SORT
     ),
