@@ -227,6 +227,20 @@ def test_attention_between_steps_has_steps_on_both_sides():
     assert seen.last is None
 
 
+@torch.no_grad()
+def test_one_step_has_repeats_and_no_map_of_itself():
+    one = SeriesBatch(torch.randn(1, 1, 3), torch.tensor([1]))
+    for thinking, titles in ((THINKING["act"], ["The weight of each repeat"]), (FixedRepeatsConfig(2), [])):
+        torch.manual_seed(0)
+        config = UniversalStepsConfig(answers="each", size=8, heads=2, feed_forward=8, thinking=thinking)
+        notes = []
+        model = config.build(SeriesShape((3,)), TargetShape(1, True)).eval()
+        records, stacks, _ = explain_machine(model, one, 1, ExplainOptions(), 1000, notes)
+        assert [stack.title for stack in stacks] == titles
+        assert len(records) == len(titles)
+        assert ("universal has one step, which attends to itself alone: there is no map" in notes) == (not titles)
+
+
 def test_it_survives_json(seen):
     again = Explanation.from_json(json.loads(json.dumps(seen.to_json(), allow_nan=False)))
     assert again.stacks == seen.stacks

@@ -48,7 +48,8 @@ def explain_machine(
     start = int(schedule.starts[0])
     rows = step_names(start, steps)
     columns = rows if memory is None else Slots(slots, "slot")
-    names = tuple(trace.names)
+    alone = memory is None and steps == 1  # a step that has only itself to attend to
+    names = () if alone else tuple(trace.names)
     records = [one for name in names for one in trace[name].records(rows=rows, columns=columns)]
     stacks = list[Stack]()
     if memory is not None:
@@ -60,7 +61,8 @@ def explain_machine(
     records, stacks = records + repeated, stacks + ways
     notes += about_repeats
     if not records:
-        notes.append(f"{model.config.kind} has no attention: there is no map")
+        what = "one step, which attends to itself alone" if alone and trace.names else "no attention"
+        notes.append(f"{model.config.kind} has {what}: there is no map")
     belief = None
     if options.measure and max(steps, slots) > most_measured:
         notes.append(too_many_note(max(steps, slots), most_measured))
