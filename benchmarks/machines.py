@@ -142,6 +142,15 @@ TRAININGS = {
     "logic-1": Training(
         LOGIC, "lstm", 5, ("batch_rows=64", "model.size=128", STEADY, *LONG), (f"{LOGIC}:seed=2:count=2000",)
     ),
+    # The size of the paper: up to 10 gates at each of 1 to 10 steps.
+    "logic-paper-1": Training(
+        "made:logic", "lstm", 12, ("batch_rows=64", "model.size=128", STEADY, *LONG), ("made:logic:seed=2:count=2000",)
+    ),
+    "logic-paper-act": Training(
+        "made:logic", "lstm", 12,
+        ("batch_rows=64", "model.size=128", thinking("act", cost=0.01, most=10, bias=0, rises=2000), STEADY, *LONG),
+        ("made:logic:seed=2:count=2000",),
+    ),
     "logic-universal": Training(
         LOGIC, "universal", 15,
         ("batch_rows=64", thinking("act", cost=0.001, most=8, bias=-1, rises=6000), STEADY, steps(12_000), *LONG),
