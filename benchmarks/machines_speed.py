@@ -127,7 +127,7 @@ def beside(repeats: int) -> None:
 
 
 def one(length: int, slots: int) -> None:
-    """Seconds of a training step and the most memory of this process, as JSON."""
+    """Milliseconds of a training step and the most memory of this process, as JSON."""
     import resource
 
     torch.set_num_threads(1)
@@ -135,12 +135,17 @@ def one(length: int, slots: int) -> None:
     step = steps(16, length, slots)["sightline"]
     seconds = statistics.median(step() for _ in range(4))
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"length": length, "slots": slots, "seconds": seconds, "megabytes": (most - before) / 1024}))
+    print(
+        json.dumps(
+            {"length": length, "slots": slots, "milliseconds": 1000 * seconds, "megabytes": (most - before) / 1024}
+        )
+    )
 
 
 def grow(out: Path) -> None:
     """Each size in a process of its own."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     sizes = [(10, slots) for slots in (16, 64, 256, 1024, 4096)] + [(n, 128) for n in (5, 10, 20, 40, 80)]
     measured = []
@@ -151,12 +156,16 @@ def grow(out: Path) -> None:
     figure = Figure(figsize=(8, 6), layout="constrained")
     axes = figure.subplots(2, 2)
     for row, (what, some) in enumerate({"slots": measured[:5], "length": measured[5:]}.items()):
-        for column, (value, unit) in enumerate((("seconds", "s a step"), ("megabytes", "MB"))):
-            axes[row, column].loglog([one[what] for one in some], [one[value] for one in some], "o-")
-            axes[row, column].set(xlabel=what, ylabel=unit)
-            axes[row, column].set_xticks([one[what] for one in some], [f"{one[what]:,}" for one in some])
-            axes[row, column].minorticks_off()
-            axes[row, column].grid(alpha=0.3)
+        for column, (value, unit) in enumerate((("milliseconds", "ms a step"), ("megabytes", "MB"))):
+            panel = axes[row, column]
+            panel.loglog([one[what] for one in some], [one[value] for one in some], "o-")
+            panel.set(xlabel=what, ylabel=unit)
+            panel.set_xticks([one[what] for one in some], [f"{one[what]:,}" for one in some])
+            panel.minorticks_off()
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            panel.yaxis.set_minor_formatter(NullFormatter())
+            panel.grid(alpha=0.3)
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / "machines.png", dpi=150)
     print(out / "machines.png")
