@@ -66,7 +66,7 @@ class TextToText(Writer):
 
     def look(self, words: Int[Tensor, "b t"], state: State, covering: bool = False) -> tuple[Looked, State]:
         """As `decode`, with the weights of attention; ``covering``: a loss will be made of their coverage."""
-        raise TypeError(f"{type(self).__name__} has no attention to the source to look at")
+        raise TypeError(f"{type(self).__name__} has no attention to the source")
 
     def log_probs(self, source: Int[Tensor, "b s"], words: Int[Tensor, "b t"]) -> Float[Tensor, "b t w"]:
         """Of the words of the vocabulary, and with copying of those behind it."""

@@ -155,7 +155,7 @@ class AnswerOutput(Output[Asked, Answer, TableArrays, TableBatch, Program, Progr
                 raise
         raise UserError(
             f"no program can answer any of the {rows.count:,} questions: an answer is a count of rows, or cells of the "
-            "table; look at the answers and at the tables that the questions name"
+            "table; check the answers and the tables that the questions name"
         )
 
     def collate(self, targets: Sequence[np.ndarray], batch: TableBatch) -> AnswerTargets:
