@@ -12,7 +12,7 @@ from sightline.tasks.registry import stored_task
 from sightline.tasks.task import Task, imported
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
-KINDS = sorted(path.name for path in RUNS.iterdir() if path.is_dir())
+KINDS = sorted(path.parent.name for path in RUNS.glob("*/run"))  # and not what Python keeps beside them
 TEXTS = {
     "classify-text": ["ga di gi. zap be.", "zup ba", "da zop ga di"],
     "pretrain": ["di do <mask> ga ge", "ba <mask> bi bo <mask>", "ki ko"],
