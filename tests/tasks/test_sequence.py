@@ -578,6 +578,10 @@ def test_made_data_to_score_differs_by_every_seed():
         ),
         (["--data", "made:copy", "--model", "ntm", "--set", "model.answers=each"], "set answers=after"),
         (["--data", "made:dynamic-ngrams:lengths=5", "--metric", "length_error"], "it is one of bit_error, exact"),
+        (
+            ["--data", "made:copy", "--repeats", "2"],
+            "repeats is an option of made:repeat-copy alone; made:copy has none",
+        ),
         (["--data", "made:addition", "--width", "18"], "width is 18; of made:addition it is at most 17"),
         (["--data", "made:trees", "--lengths", "99"], "lengths is 99; of made:trees it is at most 50"),
         (["--data", "rows.tsv", "--lengths", "4"], "--lengths is for made data, such as --data made:copy"),

@@ -29,7 +29,8 @@ def test_the_ending_says_what_is_written(folder, ending):
     lines = done.stdout.splitlines()
     assert lines[0] == "abcd  →  dcba"
     assert lines[-1] == f"map.{ending}"
-    assert len(lines) == 9, "seven sentences say what to make of it"
+    assert lines[1].startswith("  measured on ")
+    assert len(lines) == 10, "seven sentences say what to make of it"
     path = folder / f"map.{ending}"
     content = path.read_bytes()
     if ending in ("png", "gif"):

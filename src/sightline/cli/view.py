@@ -207,6 +207,8 @@ def _print(explanations: Sequence[Explanation], out: Path) -> None:
         shown = _printable(_short(one.input))  # an encoder has no output
         print(f"{shown}  →  {_printable(_with_probability(one))}" if one.output else shown)
     belief = explanations[0].belief if len(explanations) == 1 else None
+    if belief is not None:
+        print(f"  measured on {belief.about}:")
     for finding in () if belief is None else belief.findings:
         print(f"  {finding.title}: {finding.sentence}")
     print(out)

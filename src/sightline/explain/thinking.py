@@ -104,7 +104,8 @@ def repeats_map(
     longest = np.argsort(-repeats, kind="stable")[:NAMED]
     texts = [axis.texts[place] if isinstance(axis, Tokens) else f"position {place + 1}" for place in longest.tolist()]
     often = ", ".join(f"{text!r} {repeats[place]:.3g}" for text, place in zip(texts, longest.tolist(), strict=True))
-    note = f"the model decides how often to repeat: {repeats.mean():.2f} times on average, most often {often}"
+    differ = f", most often {often}" if repeats.max() > repeats.min() else ", each as often"
+    note = f"the model decides how often to repeat: {repeats.mean():.2f} times on average{differ}"
     if any(map(suffix_of, names)):
         note += "; a position that has halted still has rows in the maps of later repeats, which it does not use"
     return [record], [stack], [note]

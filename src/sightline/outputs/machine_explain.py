@@ -5,8 +5,6 @@ head reads at one step may be written at the next, for the controller gets it th
 first answer, and the map is compared with what hiding costs the next step where that fits better.
 """
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -205,7 +203,7 @@ def _without_heads(subject: MachineSubject) -> list[str]:
     """A sentence for each read head."""
     machine = subject.machine
     return [
-        f"without read head {head + 1}, {_changes(machine, subject.before, [subject.written(head)])}"
+        f"without read head {head + 1}, {_changes(machine, subject.before, subject.written(head))}"
         for head in range(machine.read_heads)
     ]
 
@@ -224,20 +222,16 @@ def _with_fixed_repeats(model: Stepping, schedule: Schedule, count: int, made: S
         for number in tried:
             with fixed_repeats(model, number):
                 after.append(written(model.run(schedule).features))
-    times = "time" if tried == [1] else "times"
-    return f"with every step repeated {_either(tried)} {times}, {_changes(model, before, after)}"
+    each = (f"{_times(number)}, {_changes(model, before, one)}" for number, one in zip(tried, after, strict=True))
+    return f"with every step repeated the same number of times: {'; '.join(each)}"
 
 
-def _changes(model: Stepping, before: Tensor, after: Sequence[Tensor]) -> str:
-    """What of the written vectors is another one in each variant."""
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _changes(model: Stepping, before: Tensor, after: Tensor) -> str:
+    """What of the written vectors is another one."""
     if model.bits:
-        count = [int(((one > 0) != (before > 0)).sum()) for one in after]
-        return f"{_either(count)} of {before.numel():,} bits change"
-    apart = [float((one - before).square().mean().sqrt()) for one in after]
-    return f"the numbers change by {_either(apart, '{:.2f}'.format)} deviations"
-
-
-def _either(numbers: Sequence[float], written: Callable[[float], str] = "{:,}".format) -> str:
-    """1, 2 or 3."""
-    *most, last = map(written, numbers)
-    return f"{', '.join(most)} or {last}" if most else last
+        return f"{int(((after > 0) != (before > 0)).sum()):,} of {before.numel():,} bits change"
+    return f"the numbers change by {float((after - before).square().mean().sqrt()):.2f} deviations"

@@ -280,7 +280,12 @@ class VectorsOutput(SeriesOutput[np.ndarray, RawVectors, VectorsPrediction, Vect
 
     def summary_of_fit(self) -> str:
         what = "bits" if self.facts.bits else "numbers"
-        return f"vectors of {len(self.facts.mean):,} {what}, at most {self.facts.longest:,} in a sequence"
+        text = f"vectors of {len(self.facts.mean):,} {what}, at most {self.facts.longest:,} in a sequence"
+        if getattr(self.config.model, "answers", None) != "each":
+            return text
+        return (
+            f"{text}; one at each frame, before the next frame is read (--set model.answers=after: behind all frames)"
+        )
 
     # -- predicting
 

@@ -66,6 +66,8 @@ class MadeData:
                 raise UserError(f"{text}: found {part!r}; expected one of {', '.join(f'{one}=…' for one in OPTIONS)}")
             given[key] = value
         given |= {key: value for key, value in options.items() if value is not None}
+        if "repeats" in given and self.name != "repeat-copy":
+            raise UserError(f"repeats is an option of {PREFIX}repeat-copy alone; {PREFIX}{self.name} has none")
         own = self
         for key, chosen in given.items():
             own = replace(own, **{key: OPTIONS[key](key, str(chosen))})
