@@ -173,7 +173,8 @@ def test_the_command_writes_picture_page_and_data(folders, ending):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert (lines[0], len(lines), lines[-1]) == (TEXT, 9, f"map.{ending}")
+    assert (lines[0], len(lines), lines[-1]) == (TEXT, 10, f"map.{ending}")
+    assert lines[1].startswith("  measured on ")
     path = folders / f"map.{ending}"
     if ending == "png":
         with Image.open(path) as picture:
