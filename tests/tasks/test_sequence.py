@@ -459,7 +459,9 @@ def test_a_machine_that_answers_each_frame_answers_all_of_them(tmp_path):
     """However much longer an item is than those of training."""
     options = ["--data", "made:dynamic-ngrams", "--lengths", "5", "--count", "60", "--model", "lstm", "--steps", "2"]
     sets = ["--threads", "1", "--set", "model.size=8", "batch_rows=16"]
-    assert not run("train", "sequence", "--out", str(tmp_path / "run"), *options, *sets, cwd=tmp_path).returncode
+    done = run("train", "sequence", "--out", str(tmp_path / "run"), *options, *sets, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "one is written at each frame (--set model.answers=after: behind all of them)" in done.stdout
     loaded = sightline.load(tmp_path / "run")
     long, short = np.zeros((40, 1), np.float32), np.zeros((3, 1), np.float32)
     assert [len(one.values) for one in loaded.predict([long, short])] == [40, 3]

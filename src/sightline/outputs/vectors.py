@@ -283,9 +283,7 @@ class VectorsOutput(SeriesOutput[np.ndarray, RawVectors, VectorsPrediction, Vect
         text = f"vectors of {len(self.facts.mean):,} {what}, at most {self.facts.longest:,} in a sequence"
         if getattr(self.config.model, "answers", None) != "each":
             return text
-        return (
-            f"{text}; one at each frame, before the next frame is read (--set model.answers=after: behind all frames)"
-        )
+        return f"{text}; one is written at each frame (--set model.answers=after: behind all of them)"
 
     # -- predicting
 
