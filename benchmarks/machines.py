@@ -121,6 +121,10 @@ TRAININGS = {
         "made:parity", "lstm", 25,
         (*RNN_ACT, steps(53_000), thinking("act", cost=0.01, most=5, bias=0, rises=30_000)), PARITY,
     ),
+    "parity-act-decayed": Training(
+        "made:parity", "lstm", 25,
+        (*RNN, steps(53_000), thinking("act", cost=0.01, most=5, bias=0, rises=30_000)), PARITY,
+    ),
     "parity-act-paper": Training(
         "made:parity", "lstm", 15, (*RNN_ACT, steps(10_000), thinking("act", cost=0.01)), PARITY
     ),
@@ -165,6 +169,14 @@ TRAININGS = {
         ("batch_rows=64", thinking("act", cost=0.001, most=8, bias=-1, rises=6000), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
     ),
+    **{
+        f"logic-universal-{cost:g}": Training(
+            LOGIC, "universal", 15,
+            ("batch_rows=64", thinking("act", cost=cost, most=8, bias=-1, rises=6000), STEADY, steps(12_000), *LONG),
+            (f"{LOGIC}:seed=2:count=2000",),
+        )
+        for cost in (0.003, 0.01)
+    },
     "logic-universal-3": Training(
         LOGIC, "universal", 15, ("batch_rows=64", thinking("fixed", repeats=3), STEADY, steps(12_000), *LONG),
         (f"{LOGIC}:seed=2:count=2000",),
@@ -176,6 +188,15 @@ TRAININGS = {
     ),
     "logic-gates-universal-3": Training(
         GATES, "universal", 10, ("batch_rows=64", thinking("fixed", repeats=3), STEADY, steps(12_000), *LONG),
+        (f"{GATES}:seed=2:count=2000",),
+    ),
+    "logic-gates-universal-8": Training(
+        GATES, "universal", 10, ("batch_rows=64", thinking("fixed", repeats=8), STEADY, steps(40_000), *LONG),
+        (f"{GATES}:seed=2:count=2000",),
+    ),
+    "logic-gates-universal-cheap": Training(
+        GATES, "universal", 10,
+        ("batch_rows=64", thinking("act", cost=1e-4, most=10, bias=-1, rises=20_000), STEADY, steps(40_000), *LONG),
         (f"{GATES}:seed=2:count=2000",),
     ),
     "addition-act": Training(
@@ -222,11 +243,12 @@ def train(name: str, seed: int, folder: Path, minutes: float | None, rate: float
 def harder(run: Path, rows: int = 1000) -> None:
     """Whether a run of logic repeats a step more often the more gates it has, the more gates there were up to it (over
     all steps, and over the deviations from the means of each step), or the more steps: correlations, with intervals
-    over sequences drawn with replacement."""
+    over sequences drawn with replacement. And how many of the sequences are right with every step repeated as often."""
     import numpy as np
     import torch
 
     import sightline as package
+    from sightline.explain.thinking import fixed_repeats
     from sightline.nn.series import SeriesBatch
     from sightline.synthetic.made import MadeData
 
@@ -234,10 +256,21 @@ def harder(run: Path, rows: int = 1000) -> None:
     model: Any = package.load(run).model
     training = TRAININGS[run.name.rpartition("-")[0]].data
     made = MadeData.read(training, lengths=MadeData.read(training).lengths.most)
-    x, _ = made.draw(np.random.default_rng(5), rows)
+    x, y = made.draw(np.random.default_rng(5), rows)
     source = SeriesBatch(torch.from_numpy(x), torch.full((rows,), x.shape[1]))
+    schedule, bits = model.eval().schedule(source, source.lengths), torch.from_numpy(np.asarray(y)) > 0.5
+
+    def right() -> str:
+        same = (model.output(model.run(schedule).features) > 0) == bits
+        return f"{100 * float(same.flatten(1).all(dim=1).float().mean()):.1f} %"
+
     with torch.no_grad():
-        repeats = model.eval().run(model.schedule(source, source.lengths)).repeats.numpy()
+        repeats = model.run(schedule).repeats.numpy()
+        print(f"{run.name}: {right()} right", end="")
+        for number in (1, 2, 3, 4, 6):
+            with fixed_repeats(model, number):
+                print(f"; with {number} everywhere {right()}", end="")
+        print()
     gates = x[:, :, 2:].sum(axis=-1)
     so_far = gates.cumsum(axis=1)
     drawn = np.random.default_rng(0).integers(0, rows, (1000, rows))

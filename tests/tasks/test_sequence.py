@@ -599,6 +599,14 @@ def test_wrong_options_of_made_data_are_one_sentence(options, message, tmp_path)
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+def test_an_empty_file_is_called_empty(tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    done = run("train", "sequence", "--data", "empty.jsonl", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "sequence cannot read empty.jsonl, which is empty; expected a table" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_symbols_for_symbols(tmp_path):
     done = run(
         *("train", "sequence", "--data", "made:trees", "--lengths", "3-5", "--count", "80", "--model", "grammar"),

@@ -60,6 +60,12 @@ class Source:
         names = [one for one in (self.data, self.options.get("source"), self.options.get("target")) if one]
         return " and ".join("a pipe" if one == "-" else Path(str(one)).name for one in names)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the data is a file without a byte."""
+        path = None if self.data is None else Path(self.data)
+        return path is not None and path.is_file() and not path.stat().st_size
+
     def check_columns(self, columns: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Refuse names of columns that are too few, too many or empty; of the columns, some are optional."""
         if self.columns is None or (0 <= len(columns) - len(self.columns) <= len(optional) and all(self.columns)):

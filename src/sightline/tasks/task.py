@@ -223,7 +223,8 @@ class Task:
         for variant in self.variants:
             if variant.accepts is None or imported(variant.accepts)(source):
                 return variant
-        raise UserError(f"{self.name} cannot read {source.name}; expected {self.data}")
+        empty = ", which is empty" if source.is_empty else ""
+        raise UserError(f"{self.name} cannot read {source.name}{empty}; expected {self.data}")
 
     def of(self, variant: Variant) -> "Task":
         """The task with the fields that a variant replaces."""
