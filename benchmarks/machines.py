@@ -65,7 +65,7 @@ FLAT = (
     "model.front.centring=none",
     *LONG,
 )
-# Places in memory are by content: slots that begin as one another stay alike for long, learned ones do not.
+# With learned slots far more is learnt than with slots that begin alike (`sort-constant`).
 SORTING = (
     "batch_rows=64",
     "model.read_heads=4",
